@@ -1,0 +1,50 @@
+# TaskLib: everything a newcomer types. `make` alone shows this list.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check lint types imports format test-postgres test-pythons schema clean
+
+help:  ## show this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
+
+demo: $(READY)  ## see TaskLib work, on its own embedded PostgreSQL, in under a minute
+	@$(BIN)/tasklib demo
+
+test: $(READY) check  ## set up, check and test everything
+	$(BIN)/pytest $(ARGS)
+
+check: lint types imports  ## style, types and import rules
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(READY)
+	$(BIN)/mypy
+
+imports: $(READY)
+	$(BIN)/lint-imports
+
+format: $(READY)  ## put the code into the project's style
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+test-postgres: $(READY)  ## the integration tests on PostgreSQL 15 (system), 16 and 18
+	$(BIN)/python tests/on_each_postgres.py $(ARGS)
+
+test-pythons:  ## the tests on every Python from 3.11 on that is installed
+	$(PYTHON) tests/on_each_python.py $(ARGS)
+
+schema: $(READY)  ## write tests/migrations/schema.txt anew after adding a migration
+	$(BIN)/python -m tests.migrations.write_schema
+
+clean:  ## remove what was built
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+$(READY): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $(READY)

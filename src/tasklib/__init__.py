@@ -1,0 +1,80 @@
+"""TaskLib: a durable task queue for Python whose only server is PostgreSQL.
+
+    import tasklib
+    from tasklib import task
+
+    @task(max_retries=5)
+    async def send_email(to: str) -> None: ...
+
+    tasklib.init("postgresql://app@localhost/app")
+    task_id = await tasklib.submit_task(send_email, to="a@example.com")
+"""
+
+from tasklib.client.clients import AsyncClient, Client
+from tasklib.client.default import (
+    close,
+    get_task,
+    get_task_sync,
+    init,
+    list_tasks,
+    list_tasks_sync,
+    submit_many,
+    submit_many_sync,
+    submit_task,
+    submit_task_sync,
+    wait_for,
+    wait_for_sync,
+)
+from tasklib.config import Config
+from tasklib.models import (
+    Task,
+    is_cancelled,
+    is_completed,
+    is_dead_letter,
+    is_failed,
+    is_pending,
+    is_running,
+    is_terminal,
+)
+from tasklib.states import TaskState
+from tasklib.tasks.context import TaskContext, current_task
+from tasklib.tasks.function import TaskFunction, task
+from tasklib.tasks.retry import Reject, Retry, RetryPolicy
+from tasklib.worker.worker import Worker
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AsyncClient",
+    "Client",
+    "Config",
+    "Reject",
+    "Retry",
+    "RetryPolicy",
+    "Task",
+    "TaskContext",
+    "TaskFunction",
+    "TaskState",
+    "Worker",
+    "close",
+    "current_task",
+    "get_task",
+    "get_task_sync",
+    "init",
+    "is_cancelled",
+    "is_completed",
+    "is_dead_letter",
+    "is_failed",
+    "is_pending",
+    "is_running",
+    "is_terminal",
+    "list_tasks",
+    "list_tasks_sync",
+    "submit_many",
+    "submit_many_sync",
+    "submit_task",
+    "submit_task_sync",
+    "task",
+    "wait_for",
+    "wait_for_sync",
+]

@@ -1,0 +1,92 @@
+"""The commands put together, and what becomes of their errors."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from tasklib.cli.dev import dev
+from tasklib.cli.listing import list_tasks
+from tasklib.cli.migrate import migrate
+from tasklib.cli.options import DEBUG, DatabaseUrl, Debug
+from tasklib.cli.report import show_error
+from tasklib.cli.show import show
+from tasklib.cli.submit import submit, wait
+from tasklib.cli.worker import worker
+
+
+class Commands(TyperGroup):
+    """Commands whose errors are one line, and the exit code 1."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except Exception as e:
+            if ctx.meta.get(DEBUG) or not show_error(e):
+                raise
+            raise typer.Exit(1) from None
+
+
+app = typer.Typer(
+    cls=Commands,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def run() -> None:
+    """The console script."""
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that lacks a character is no reason to fail.
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    app(prog_name="tasklib")
+
+
+def _print_version(value: bool) -> None:
+    if value:
+        version()
+        raise typer.Exit
+
+
+@app.callback()
+def tasklib(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version.")
+    ] = False,
+    debug: Debug = False,
+) -> None:
+    """TaskLib: a durable task queue whose only server is PostgreSQL.
+
+    Start here: tasklib dev tasks.py
+    """
+
+
+app.command()(worker)
+app.command()(dev)
+app.command()(migrate)
+app.command()(submit)
+app.command("list")(list_tasks)
+app.command()(show)
+app.command()(wait)
+
+
+@app.command()
+def demo(database_url: DatabaseUrl = None, debug: Debug = False) -> None:
+    """See TaskLib work, on a PostgreSQL of its own, in under a minute."""
+    from tasklib.cli.demo import run_demo
+
+    raise typer.Exit(run_demo(database_url))
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    from tasklib import __version__
+
+    typer.echo(f"tasklib {__version__}")

@@ -1,0 +1,225 @@
+"""Where the demo plays: a database, a schema of its own, worker processes, and eyes on the table."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg.conninfo import make_conninfo
+from psycopg.rows import class_row
+
+from tasklib import Client, Config
+from tasklib.cli.demo_screen import Row, Screen
+from tasklib.cli.demo_tasks import CREATE_PARCELS, SCHEMA
+from tasklib.embedded import EmbeddedPostgres
+from tasklib.errors import SchemaError
+from tasklib.migrations import migrate
+
+LEASE_SECONDS = 3
+POLL_SECONDS = 0.1
+START_SECONDS = 30
+# What the demo's workers have instead of the defaults, which are meant for machines that nobody is waiting for.
+WORKER_SETTINGS = {
+    "LOCK_TIMEOUT_SECONDS": str(LEASE_SECONDS),
+    "SWEEP_INTERVAL_SECONDS": "0.5",
+    "PROCESS_KILL_GRACE_SECONDS": "0.5",
+    "SHUTDOWN_GRACE_SECONDS": "1",
+}
+
+ROWS = f"""
+    SELECT id::text, name, kwargs, state, priority, worker_id, result, error, progress, lease_token AS token,
+           retry_count + CASE WHEN state = 'failed' THEN 0 ELSE 1 END AS attempt, max_retries + 1 AS max_attempts,
+           coalesce(history, '[]') AS history,
+           extract(epoch FROM coalesce(next_retry_at, scheduled_at) - clock_timestamp())::float8 AS due_in,
+           extract(epoch FROM locked_until - clock_timestamp())::float8 AS lease_left,
+           started_at, extract(epoch FROM started_at - greatest(created_at, scheduled_at))::float8 AS late
+    FROM {SCHEMA}.tasks
+    WHERE created_at >= %s
+    ORDER BY id
+"""
+
+
+class Stage:
+    """What the acts act on."""
+
+    def __init__(self, screen: Screen, client: Client, db: psycopg.Connection, logs: Path) -> None:
+        self.screen = screen
+        self.client = client
+        self.db = db
+        self.workers: dict[str, subprocess.Popen[bytes]] = {}
+        self.submitted = 0
+        self.disappointments: list[str] = []
+        self._logs = logs
+        self._act_began: Any = None
+
+    def act(self, title: str, *sentences: str, code: str = "") -> None:
+        """Open an act: from now on the table shows its tasks only."""
+        self.screen.act(title, *sentences, code=code)
+        self._act_began = self.value("SELECT clock_timestamp()")
+
+    def submit(self, task: Any, arguments: Sequence[Mapping[str, Any]] | None = None) -> None:
+        """`submit_many`, and count."""
+        self.submitted += len(self.client.submit_many(task, arguments))
+
+    def rows(self) -> list[Row]:
+        with self.db.cursor(row_factory=class_row(Row)) as cursor:
+            return cursor.execute(ROWS, [self._act_began]).fetchall()
+
+    def watch(self, until: Callable[[Sequence[Row]], bool], what: str, at_most: float = 20) -> list[Row]:
+        """Show the tasks of this act until they are as expected; too late is noted as a disappointment."""
+        deadline = time.monotonic() + at_most
+        while True:
+            rows = self.rows()
+            self.screen.show(rows)
+            if until(rows):
+                return rows
+            if time.monotonic() > deadline:
+                self.expect(False, f"{what}, within {at_most:g} s")
+                return rows
+            time.sleep(POLL_SECONDS)
+
+    def watch_all(self) -> list[Row]:
+        """Show the tasks of this act until all are over."""
+        rows = self.watch(lambda rows: all(r.is_over for r in rows), "all tasks of this act are over")
+        self.screen.settle()
+        return rows
+
+    def watch_for(self, seconds: float) -> list[Row]:
+        """Show the tasks of this act for a while."""
+        enough = time.monotonic() + seconds
+        return self.watch(lambda _: time.monotonic() > enough, "time passes")
+
+    def watch_count(self, name: str, total: int, at_most: float = 30) -> None:
+        """Show how many of the tasks with this name are completed, until all are."""
+        deadline = time.monotonic() + at_most
+        done = 0
+        while done < total and time.monotonic() < deadline:
+            time.sleep(POLL_SECONDS)
+            done = self.count("name = %s AND state = 'completed'", name)
+            self.screen.show_count(done, total)
+        self.expect(done == total, f"all {total:,} tasks are completed within {at_most:g} s, not {done:,}")
+        self.screen.settle()
+
+    def conclude(self, markup: str) -> None:
+        """End an act with what there was to see."""
+        self.screen.say(f"[green]=>[/] {markup}")
+        self.screen.beat(1.5)
+
+    def expect(self, is_so: bool, what: str) -> None:
+        """The demo is also a check: remember what is not as it should be."""
+        if not is_so:
+            self.disappointments.append(what)
+            self.screen.say(f"[bold red]NOT AS IT SHOULD BE:[/] expected that {what}")
+
+    def count(self, condition: str, *parameters: Any) -> int:
+        """How many tasks are so."""
+        counted: int = self.value(f"SELECT count(*) FROM {SCHEMA}.tasks WHERE {condition}", *parameters)
+        return counted
+
+    def value(self, query: str, *parameters: Any) -> Any:
+        """The first column of the first row."""
+        row = self.db.execute(query.encode(), parameters or None).fetchone()
+        return row[0] if row else None
+
+    def start_worker(self, name: str, *, slots: int, queue: str = "default") -> None:
+        """Start a worker process; `await_workers` waits until it works."""
+        url = make_conninfo(self.client.config.database_url, application_name=_application(name))
+        settings = WORKER_SETTINGS | {"DATABASE_URL": url, "SCHEMA": SCHEMA, "WORKER_ID": name}
+        env = {key: value for key, value in os.environ.items() if not key.startswith("TASKLIB_")}
+        env |= {f"TASKLIB_{key}": value for key, value in settings.items()}
+        with (self._logs / name).open("ab") as log:
+            self.workers[name] = subprocess.Popen(
+                _worker_command(slots, queue), env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+
+    def await_workers(self, *names: str) -> None:
+        """Wait until these workers listen for tasks."""
+        listening = "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s AND query LIKE 'LISTEN%%'"
+        deadline = time.monotonic() + START_SECONDS
+        for name in names:
+            while not self.value(listening, _application(name)):
+                if self.workers[name].poll() is not None or time.monotonic() > deadline:
+                    said = (self._logs / name).read_text(errors="replace")[-2000:]
+                    raise RuntimeError(f"the worker {name} did not start:\n{said}")
+                time.sleep(0.02)
+
+    def kill_worker(self, name: str) -> None:
+        """SIGKILL: the worker can't finish, give back or say anything."""
+        process = self.workers.pop(name)
+        process.kill()
+        process.wait()
+        self.screen.dead_workers.add(name)
+
+    def stop_workers(self, *names: str) -> None:
+        """SIGTERM, and SIGKILL for whoever is still there a little later."""
+        leaving = [self.workers.pop(name) for name in names]
+        for process in leaving:
+            process.send_signal(signal.SIGTERM)
+        deadline = time.monotonic() + 3
+        for process in leaving:
+            try:
+                process.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+@contextmanager
+def open_stage(database_url: str | None, screen: Screen) -> Iterator[Stage]:
+    """Set the stage, and clear it whatever happens: workers, schema, server."""
+    with ExitStack() as clean_up:
+        logs = Path(clean_up.enter_context(tempfile.TemporaryDirectory(prefix="tasklib-demo-")))
+        url = database_url or clean_up.enter_context(EmbeddedPostgres()).url()
+        config = Config(url, schema=SCHEMA)
+        client = clean_up.enter_context(Client(config))
+        db = clean_up.enter_context(psycopg.connect(config.database_url, autocommit=True))
+        _refuse_existing_schema(db)
+        clean_up.callback(_drop_schema, db)
+        migrate(config)
+        db.execute(CREATE_PARCELS.encode())
+        stage = Stage(screen, client, db, logs)
+        clean_up.callback(lambda: stage.stop_workers(*stage.workers))
+        clean_up.callback(screen.settle)
+        clean_up.callback(_no_more_interruptions)
+        yield stage
+
+
+def _worker_command(slots: int, queue: str) -> list[str]:
+    module = "tasklib.cli.demo_tasks"
+    code = (
+        f"import {module}; from tasklib import Worker; "
+        f"Worker(concurrency={slots}, queues=[{queue!r}], modules=[{module!r}]).run_sync()"
+    )
+    return [sys.executable, "-c", code]
+
+
+def _application(worker: str) -> str:
+    """What a worker calls itself in pg_stat_activity; with our process id, as others may run the demo too."""
+    return f"tasklib demo {os.getpid()} {worker}"
+
+
+def _refuse_existing_schema(db: psycopg.Connection) -> None:
+    if db.execute("SELECT FROM pg_namespace WHERE nspname = %s", [SCHEMA]).fetchone():
+        raise SchemaError(
+            f"this database already has a schema {SCHEMA}: another demo is running, or one was cut off. It was not "
+            f"touched. If nobody needs it: DROP SCHEMA {SCHEMA} CASCADE;"
+        )
+
+
+def _drop_schema(db: psycopg.Connection) -> None:
+    db.execute(f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE".encode())
+
+
+def _no_more_interruptions() -> None:
+    """A second Ctrl-C would only leave a mess; clearing takes a few seconds at most."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)

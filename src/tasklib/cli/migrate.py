@@ -1,0 +1,40 @@
+"""`tasklib migrate`: create or update TaskLib's tables."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tasklib.cli.options import DatabaseUrl, Debug, Schema, configured
+
+
+def migrate(
+    sql: Annotated[bool, typer.Option("--sql", help="Print the SQL instead, without a database.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Change nothing; exit with 1 unless up to date.")] = False,
+    database_url: DatabaseUrl = None,
+    schema: Schema = None,
+    debug: Debug = False,
+) -> None:
+    """Create TaskLib's tables or bring them up to date. Safe to run again, and by many at once."""
+    from tasklib import migrations
+    from tasklib.config import Config
+    from tasklib.migrations.revisions import head
+
+    if sql and check:
+        raise typer.BadParameter("give either --sql or --check.")
+    if sql:
+        checked = Config("postgresql://", schema=schema or None)
+        typer.echo(migrations.script(checked.schema))
+        return
+    config = configured(database_url, schema)
+    if check:
+        migrations.pending(config)  # refuses a newer schema and somebody else's table
+        migrations.check(config)
+        typer.echo(f"up to date (revision {head()})")
+        return
+    done = migrations.migrate(config)
+    for revision in done:
+        typer.echo(f"ran {revision}")
+    if not done:
+        typer.echo(f"up to date (revision {head()})")

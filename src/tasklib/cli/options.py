@@ -1,0 +1,94 @@
+"""The options that several commands share."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from tasklib.config import Config
+
+DEBUG = "tasklib.debug"
+"""Where a command's context remembers --debug."""
+
+
+class LogFormat(StrEnum):
+    AUTO = "auto"
+    HUMAN = "human"
+    JSON = "json"
+
+
+def _remember_debug(context: typer.Context, value: bool) -> bool:
+    if value:
+        context.meta[DEBUG] = True
+    return value
+
+
+DatabaseUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--database-url", envvar="TASKLIB_DATABASE_URL", metavar="URL", help="Where PostgreSQL is: postgresql://user@host/db."
+    ),
+]
+Schema = Annotated[
+    str | None,
+    typer.Option(
+        "--schema", envvar="TASKLIB_SCHEMA", metavar="NAME", help="The schema of TaskLib's tables, if not the search_path's."
+    ),
+]
+Debug = Annotated[
+    bool,
+    typer.Option(
+        "--debug", envvar="TASKLIB_DEBUG", callback=_remember_debug, help="Show the whole traceback of an error."
+    ),
+]
+
+Modules = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="MODULE[:OBJECT]...",
+        show_default=False,
+        help="Where the tasks are: a module (app.tasks), a file (tasks.py), or one task or list of tasks in it "
+        "(app.tasks:send_email).",
+    ),
+]
+Concurrency = Annotated[
+    int, typer.Option("--concurrency", "-c", min=1, metavar="N", help="How many tasks run at the same time.")
+]
+Queues = Annotated[
+    list[str] | None,
+    typer.Option("--queue", metavar="QUEUE", show_default=False, help="Serve only this queue; repeat for more. Else all."),
+]
+Capabilities = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--capability",
+        metavar="NAME",
+        show_default=False,
+        help="Something this worker has (gpu), for tasks that require it; repeatable.",
+    ),
+]
+PollInterval = Annotated[
+    float | None,
+    typer.Option(
+        "--poll-interval", metavar="SECONDS", help="The longest an idle worker goes without looking for tasks."
+    ),
+]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Also show attempts that begin, and claims.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show only what went wrong.")]
+LogFormats = Annotated[
+    LogFormat,
+    typer.Option(
+        "--log-format",
+        help="auto: for a person in a terminal, else JSON lines. human: outside of a terminal, key=value lines.",
+    ),
+]
+
+
+def configured(database_url: str | None, schema: str | None) -> Config:
+    """The configuration: what was given here, then TASKLIB_... variables, then defaults."""
+    from tasklib.config import Config
+
+    return Config.from_env(database_url=database_url or None, schema=schema or None)

@@ -1,0 +1,117 @@
+"""`tasklib worker`: run tasks until told to stop."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tasklib.cli.options import (
+    Capabilities,
+    Concurrency,
+    DatabaseUrl,
+    Debug,
+    LogFormat,
+    LogFormats,
+    Modules,
+    PollInterval,
+    Queues,
+    Quiet,
+    Schema,
+    Verbose,
+    configured,
+)
+
+if TYPE_CHECKING:
+    from tasklib.cli.loading import Loaded
+    from tasklib.config import Config
+    from tasklib.events import Event
+
+
+def worker(
+    modules: Modules,
+    concurrency: Concurrency = 10,
+    queue: Queues = None,
+    capability: Capabilities = None,
+    poll_interval: PollInterval = None,
+    burst: Annotated[bool, typer.Option("--burst", help="Stop when nothing is due and nothing runs.")] = False,
+    migrate: Annotated[bool, typer.Option("--migrate", help="Bring the schema up to date first.")] = False,
+    verbose: Verbose = False,
+    quiet: Quiet = False,
+    log_format: LogFormats = LogFormat.AUTO,
+    database_url: DatabaseUrl = None,
+    schema: Schema = None,
+    debug: Debug = False,
+) -> None:
+    """Run tasks. SIGTERM or Ctrl-C lets running ones finish; once more gives them back at once.
+
+    Example: tasklib worker app.tasks --concurrency 20 --queue mail
+    """
+    from tasklib.cli.running import run
+    from tasklib.worker.worker import Worker
+
+    loaded, config = load_with_database(modules, database_url, schema)
+    if migrate:
+        from tasklib.migrations import migrate as bring_up_to_date
+
+        bring_up_to_date(config)
+    made = Worker(
+        config,
+        concurrency=concurrency,
+        queues=queue or None,
+        capabilities=capability or (),
+        names=loaded.names,
+        poll_interval_seconds=poll_interval,
+        modules=loaded.modules,
+        burst=burst,
+    )
+    made.events.subscribe(observer(log_format, verbose=verbose, quiet=quiet))
+    run(made)
+
+
+def load_with_database(modules: list[str], database_url: str | None, schema: str | None) -> tuple[Loaded, Config]:
+    """Import the tasks with a database at hand, as they may submit others.
+
+    Without --database-url and TASKLIB_DATABASE_URL, the database is the one that the modules give to tasklib.init().
+    """
+    from tasklib.cli.loading import load
+    from tasklib.client.default import default_client, init
+    from tasklib.errors import NotInitialized
+
+    if database_url:
+        # Also for child processes, which make their own connections.
+        os.environ["TASKLIB_DATABASE_URL"] = database_url
+    if schema:
+        os.environ["TASKLIB_SCHEMA"] = schema
+    if not database_url:
+        loaded = load(modules)
+        try:
+            config = default_client().config
+        except NotInitialized:
+            config = configured(None, schema)  # raises what a command should say
+        return loaded, config.with_changes(schema=schema) if schema else config
+    config = init(configured(database_url, schema))
+    return load(modules), config
+
+
+def observer(log_format: LogFormat, *, verbose: bool, quiet: bool) -> Callable[[Event], None]:
+    """Who tells what the worker does: a view for a person in a terminal, log lines otherwise."""
+    import logging
+    import sys
+
+    from tasklib.observe.logs import LogLines, configure_task_logging, log_to
+
+    level = logging.WARNING if quiet else logging.DEBUG if verbose else logging.INFO
+    if log_format is not LogFormat.JSON and sys.stderr.isatty():
+        from rich.console import Console
+
+        from tasklib.observe.terminal import TerminalView
+
+        configure_task_logging(as_json=None, level=level)
+        return TerminalView(Console(stderr=True, highlight=False), verbose=verbose, quiet=quiet)
+    as_json = log_format is not LogFormat.HUMAN
+    configure_task_logging(as_json=as_json, level=level)
+    logger: Any = log_to(sys.stderr, as_json=as_json, level=level)
+    return LogLines(logger)

@@ -1,0 +1,205 @@
+"""Every call of the clients, once and without a colour.
+
+A call is a generator: it yields what it needs done (`Query`, `OnConnection`, `Together`, `Pause`), is sent the answer,
+and returns its value. `Client` and `AsyncClient` do the doing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeAlias, TypeVar
+from uuid import UUID
+
+from tasklib.client import requests
+from tasklib.config import Config
+from tasklib.db.query import Query
+from tasklib.models import Task
+from tasklib.store import lookup, submit
+from tasklib.store.submit import NewTask
+from tasklib.tasks.function import Submission
+from tasklib.tasks.options import Options, options_of
+
+COPY_FROM = 100
+"""From this many plain tasks on, COPY beats one INSERT."""
+
+
+@dataclass(frozen=True, slots=True)
+class OnConnection:
+    """Run a query on the caller's connection, in the caller's transaction."""
+
+    connection: Any
+    query: Query[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """COPY tasks and run queries in one transaction; answers with the last query's value."""
+
+    copied: Sequence[NewTask]
+    queries: Sequence[Query[Any]]
+
+    def again(self) -> Together:
+        """The same once more, should the answer to the first time have been lost: it adds only what is missing."""
+        return Together((), [submit.submit(self.copied), *self.queries]) if self.copied else self
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Wait."""
+
+    seconds: float
+
+
+T = TypeVar("T")
+Effect: TypeAlias = Query[Any] | OnConnection | Together | Pause
+Call: TypeAlias = Generator[Effect, Any, T]
+
+
+class Calls:
+    """The calls, for one configuration."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+
+    def submit_task(
+        self,
+        task: Any,
+        /,
+        *args: Any,
+        connection: Any = None,
+        kwargs: Mapping[str, Any] | None = None,
+        registered_elsewhere: bool = False,
+        delay_seconds: float | None = None,
+        scheduled_at: datetime | None = None,
+        max_retries: int | None = None,
+        timeout_seconds: int | None = None,
+        priority: int | str | None = None,
+        tags: Mapping[str, Any] | None = None,
+        queue: str | None = None,
+        required_capabilities: Iterable[str] | None = None,
+        idempotency_key: str | None = None,
+        trace_context: Mapping[str, str] | None = None,
+        **arguments: Any,
+    ) -> Call[UUID]:
+        """Submit one task, a task function or its name with arguments, and return its id.
+
+        `connection=` submits inside the caller's transaction. `kwargs={...}` holds the arguments where one of them is
+        named like an option. `registered_elsewhere=True` allows a name that only another program knows.
+        """
+        options = Options(
+            delay_seconds,
+            scheduled_at,
+            max_retries,
+            timeout_seconds,
+            priority,
+            tags,
+            queue,
+            required_capabilities,
+            idempotency_key,
+            trace_context,
+        )
+        taken = {"connection": connection is not None, "registered_elsewhere": registered_elsewhere}
+        item = requests.submission(
+            task,
+            args,
+            options,
+            kwargs,
+            arguments,
+            also_given=[name for name, given in taken.items() if given],
+            registered_elsewhere=registered_elsewhere,
+        )
+        return self.submit(item, connection=connection)
+
+    def submit(self, item: Submission, *, connection: Any = None) -> Call[UUID]:
+        """Submit what `task_function.bind(...)` returned."""
+        ids = yield from self._insert([item], connection)
+        return ids[0]
+
+    def submit_many(
+        self,
+        task: Any,
+        arguments: Iterable[Mapping[str, Any]] | None = None,
+        /,
+        *,
+        connection: Any = None,
+        registered_elsewhere: bool = False,
+        **options: Any,
+    ) -> Call[list[UUID]]:
+        """Submit any number of tasks at once, all or none, and return their ids in order.
+
+        submit_many(resize, [{"path": "a"}, {"path": "b"}], priority="low")
+        submit_many([resize.bind(path="a"), send_email.options(delay_seconds=60).bind(to="b")])
+        """
+        items = requests.submissions_of(
+            task, arguments, options_of(options), registered_elsewhere=registered_elsewhere
+        )
+        return (yield from self._insert(items, connection)) if items else []
+
+    def get_task(self, task_id: UUID | str) -> Call[Task | None]:
+        """The task with this id, or None."""
+        found: Task | None = yield lookup.get(requests.as_id(task_id))
+        return found
+
+    def list_tasks(
+        self,
+        *,
+        state: str | Iterable[str] | None = None,
+        name: str | None = None,
+        queue: str | None = None,
+        tags: Mapping[str, Any] | None = None,
+        created_after: datetime | None = None,
+        created_before: datetime | None = None,
+        after: UUID | str | Task | None = None,
+        limit: int = 100,
+    ) -> Call[list[Task]]:
+        """One page of tasks, newest first. For the next page pass the last task as `after`."""
+        page: list[Task] = yield requests.listing(
+            self.config,
+            state=state,
+            name=name,
+            queue=queue,
+            tags=tags,
+            created_after=created_after,
+            created_before=created_before,
+            after=after,
+            limit=limit,
+        )
+        return page
+
+    def wait_for(self, task_id: UUID | str, timeout: float | None = None) -> Call[Any]:
+        """Wait until the task is done and return its result.
+
+        Raises TaskFailed with the remote traceback, TaskCancelled, or WaitTimeout; the task itself is not affected.
+        """
+        task_id = requests.as_id(task_id)
+        for pause in requests.pauses(timeout):
+            outcome: lookup.Outcome | None = yield lookup.outcome(task_id)
+            done, value = requests.result_of(task_id, outcome)
+            if done:
+                return value
+            if pause is None:
+                break
+            yield Pause(pause)
+        raise requests.still_waiting(task_id, outcome, timeout)
+
+    def _insert(self, items: Iterable[Submission], connection: Any) -> Call[list[UUID]]:
+        tasks = requests.new_tasks(items, self.config)
+        keyed = requests.without_repeats([t for t in tasks if t.idempotency_key is not None])
+        plain = [t for t in tasks if t.idempotency_key is None]
+        copied: list[NewTask] = []
+        if connection is None and len(plain) >= COPY_FROM:
+            copied, plain = [t for t in plain if t.is_plain], [t for t in plain if not t.is_plain]
+        if connection is not None:
+            # One statement, so that it is all or none even on a connection in autocommit mode.
+            kept = yield OnConnection(connection, submit.submit_once(plain + keyed) if keyed else submit.submit(plain))
+            return requests.ids_in_order(tasks, kept or {})
+        queries: list[Query[Any]] = [submit.submit(plain)] if plain else []
+        if keyed:
+            queries.append(submit.submit_once(keyed))
+        if copied or len(queries) > 1:
+            kept = yield Together(copied, queries)
+        else:
+            kept = yield queries[0]
+        return requests.ids_in_order(tasks, kept or {})

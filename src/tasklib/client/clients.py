@@ -1,0 +1,188 @@
+"""`Client` and `AsyncClient`: the two skins over `Calls`."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any, Concatenate, ParamSpec, TypeVar, assert_never
+
+import psycopg
+
+from tasklib.client.calls import Call, Calls, Effect, OnConnection, Pause, Together
+from tasklib.config import Config
+from tasklib.db.callers import run_on, run_on_async
+from tasklib.db.database import TRIES, AsyncDatabase, Database, execute, execute_async, worth_another_try
+from tasklib.db.failures import explained
+from tasklib.db.query import Query
+from tasklib.sql import statement
+from tasklib.store.submit import copy_rows
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _blocking(call: Callable[Concatenate[Calls, P], Call[T]]) -> Callable[Concatenate[Client, P], T]:
+    @functools.wraps(call)
+    def method(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self.perform(call(self.calls, *args, **kwargs))
+
+    return method
+
+
+def _awaitable(
+    call: Callable[Concatenate[Calls, P], Call[T]],
+) -> Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]]:
+    @functools.wraps(call)
+    async def method(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self.perform(call(self.calls, *args, **kwargs))
+
+    return method
+
+
+class Client:
+    """Submits and looks up tasks, for synchronous code. Safe to share between threads.
+
+    with Client("postgresql://app@db/app") as client:
+        task_id = client.submit_task(send_email, to="a@example.com")
+    """
+
+    def __init__(self, config: Config | str | None = None) -> None:
+        self.config = config if isinstance(config, Config) else Config.from_env(database_url=config)
+        self.calls = Calls(self.config)
+        self._database = Database(self.config)
+
+    submit_task = _blocking(Calls.submit_task)
+    submit = _blocking(Calls.submit)
+    submit_many = _blocking(Calls.submit_many)
+    get_task = _blocking(Calls.get_task)
+    list_tasks = _blocking(Calls.list_tasks)
+    wait_for = _blocking(Calls.wait_for)
+
+    def perform(self, call: Call[T]) -> T:
+        """Carry out a call step by step."""
+        try:
+            effect = next(call)
+            while True:
+                effect = call.send(self._do(effect))
+        except StopIteration as end:
+            value: T = end.value
+            return value
+
+    def close(self) -> None:
+        """Close the connections; a later call opens new ones."""
+        self._database.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _do(self, effect: Effect) -> Any:
+        match effect:
+            case Query():
+                return self._database.run(effect)
+            case OnConnection(connection, query):
+                return run_on(connection, query, self.config.schema)
+            case Together():
+                return self._together(effect)
+            case Pause(seconds):
+                return time.sleep(seconds)
+            case _:
+                assert_never(effect)
+
+    def _together(self, work: Together) -> Any:
+        for attempt in range(TRIES):
+            answer = None
+            try:
+                with self._database.connection() as connection, connection.transaction():
+                    if work.copied:
+                        with connection.cursor() as cursor, cursor.copy(copy_statement(self.config)) as copy:
+                            for row in copy_rows(work.copied):
+                                copy.write_row(row)
+                    for query in work.queries:
+                        answer = execute(connection, query, self.config.schema)
+                return answer
+            except psycopg.Error as e:
+                if not worth_another_try(e, attempt, repeatable=True):
+                    raise explained(e) from e
+                work = work.again()
+        raise AssertionError("unreachable")
+
+
+class AsyncClient:
+    """Submits and looks up tasks, for asynchronous code. One per event loop.
+
+    async with AsyncClient("postgresql://app@db/app") as client:
+        task_id = await client.submit_task(send_email, to="a@example.com")
+    """
+
+    def __init__(self, config: Config | str | None = None) -> None:
+        self.config = config if isinstance(config, Config) else Config.from_env(database_url=config)
+        self.calls = Calls(self.config)
+        self._database = AsyncDatabase(self.config)
+
+    submit_task = _awaitable(Calls.submit_task)
+    submit = _awaitable(Calls.submit)
+    submit_many = _awaitable(Calls.submit_many)
+    get_task = _awaitable(Calls.get_task)
+    list_tasks = _awaitable(Calls.list_tasks)
+    wait_for = _awaitable(Calls.wait_for)
+
+    async def perform(self, call: Call[T]) -> T:
+        """Carry out a call step by step."""
+        try:
+            effect = next(call)
+            while True:
+                effect = call.send(await self._do(effect))
+        except StopIteration as end:
+            value: T = end.value
+            return value
+
+    def close(self) -> None:
+        """Close the connections; a later call opens new ones."""
+        self._database.close()
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
+    async def _do(self, effect: Effect) -> Any:
+        match effect:
+            case Query():
+                return await self._database.run(effect)
+            case OnConnection(connection, query):
+                return await run_on_async(connection, query, self.config.schema)
+            case Together():
+                return await self._together(effect)
+            case Pause(seconds):
+                return await asyncio.sleep(seconds)
+            case _:
+                assert_never(effect)
+
+    async def _together(self, work: Together) -> Any:
+        for attempt in range(TRIES):
+            answer = None
+            try:
+                async with self._database.connection() as connection, connection.transaction():
+                    if work.copied:
+                        async with connection.cursor() as cursor, cursor.copy(copy_statement(self.config)) as copy:
+                            for row in copy_rows(work.copied):
+                                await copy.write_row(row)
+                    for query in work.queries:
+                        answer = await execute_async(connection, query, self.config.schema)
+                return answer
+            except psycopg.Error as e:
+                if not worth_another_try(e, attempt, repeatable=True):
+                    raise explained(e) from e
+                work = work.again()
+        raise AssertionError("unreachable")
+
+
+def copy_statement(config: Config) -> bytes:
+    """The COPY of submit_copy.sql. It has no parameters, so no percent sign is doubled."""
+    return statement("submit_copy", config.schema).replace("%%", "%").encode()

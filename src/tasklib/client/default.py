@@ -1,0 +1,124 @@
+"""The module-level calls: `tasklib.init(...)` once, then `await submit_task(...)` or `submit_task_sync(...)` anywhere."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from weakref import WeakKeyDictionary
+
+from tasklib.client.calls import Call, Calls
+from tasklib.client.clients import AsyncClient, Client
+from tasklib.config import ENV_PREFIX, Config
+from tasklib.errors import NotInitialized
+from tasklib.tasks.function import connect_default_client
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_client: Client | None = None
+# A connection belongs to the loop it was opened on, and a program may run several loops one after another.
+_async_clients: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncClient] = WeakKeyDictionary()
+_stand_ins: list[StandIn] = []
+
+
+class StandIn(Protocol):
+    """Provides other clients for the module-level calls: how `tasklib.testing.inline` takes over."""
+
+    def client(self, config: Config | None) -> Client: ...
+    def async_client(self, config: Config | None) -> AsyncClient: ...
+
+
+def init(config: Config | str | None = None) -> Config:
+    """Set the database for the module-level calls: a URL, a Config, or nothing to read the environment.
+
+    Connections are opened when first needed. A second call replaces the first.
+    """
+    global _client
+    close()
+    _client = Client(config)
+    return _client.config
+
+
+def close() -> None:
+    """Close what the module-level calls opened and forget the configuration."""
+    global _client
+    if _client is not None:
+        _client.close()
+        _client = None
+    for client in list(_async_clients.values()):
+        client.close()
+    _async_clients.clear()
+
+
+def configured() -> Config | None:
+    """The configuration of the module-level calls; None without `init` and without TASKLIB_DATABASE_URL."""
+    if _client is None and os.environ.get(ENV_PREFIX + "DATABASE_URL"):
+        init()
+    return _client.config if _client is not None else None
+
+
+def default_client() -> Client:
+    """The client behind the module-level calls; from the environment if `init` was not called."""
+    config = configured()
+    if _stand_ins:
+        return _stand_ins[-1].client(config)
+    if _client is None:
+        raise NotInitialized
+    return _client
+
+
+def default_async_client() -> AsyncClient:
+    """The same for the running event loop."""
+    if _stand_ins:
+        return _stand_ins[-1].async_client(configured())
+    loop = asyncio.get_running_loop()
+    client = _async_clients.get(loop)
+    if client is None:
+        client = _async_clients[loop] = AsyncClient(default_client().config)
+    return client
+
+
+@contextmanager
+def standing_in(stand_in: StandIn) -> Iterator[None]:
+    """Put the stand-in behind the module-level calls, in every thread, until the block ends. The innermost counts."""
+    _stand_ins.append(stand_in)
+    try:
+        yield
+    finally:
+        _stand_ins.remove(stand_in)
+
+
+def _blocking(call: Callable[Concatenate[Calls, P], Call[T]]) -> Callable[P, T]:
+    @functools.wraps(call)
+    def function(*args: P.args, **kwargs: P.kwargs) -> T:
+        client = default_client()
+        return client.perform(call(client.calls, *args, **kwargs))
+
+    return function
+
+
+def _awaitable(call: Callable[Concatenate[Calls, P], Call[T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+    @functools.wraps(call)
+    async def function(*args: P.args, **kwargs: P.kwargs) -> T:
+        client = default_async_client()
+        return await client.perform(call(client.calls, *args, **kwargs))
+
+    return function
+
+
+submit_task = _awaitable(Calls.submit_task)
+submit_task_sync = _blocking(Calls.submit_task)
+submit_many = _awaitable(Calls.submit_many)
+submit_many_sync = _blocking(Calls.submit_many)
+get_task = _awaitable(Calls.get_task)
+get_task_sync = _blocking(Calls.get_task)
+list_tasks = _awaitable(Calls.list_tasks)
+list_tasks_sync = _blocking(Calls.list_tasks)
+wait_for = _awaitable(Calls.wait_for)
+wait_for_sync = _blocking(Calls.wait_for)
+
+connect_default_client(_awaitable(Calls.submit), _blocking(Calls.submit))

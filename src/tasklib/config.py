@@ -1,0 +1,294 @@
+"""Configuration: a frozen dataclass, a sentence under each field, checked when it is made.
+
+    Config("postgresql://app@db/app", schema="jobs", max_retries=5)
+    Config.from_env()        # TASKLIB_DATABASE_URL, TASKLIB_SCHEMA, TASKLIB_MAX_RETRIES, ...
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import types
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, get_args, get_type_hints
+
+from psycopg import ProgrammingError
+from psycopg.conninfo import conninfo_to_dict
+
+from tasklib.errors import ConfigError
+
+ENV_PREFIX = "TASKLIB_"
+# The channel is named after the schema, and PostgreSQL cuts channel names at 63 bytes.
+MAX_SCHEMA_BYTES = 55
+PRIORITY_MIN, PRIORITY_MAX = -10, 100
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """What naming a priority level ("high") brings along; a bare integer brings nothing."""
+
+    priority: int
+    max_retries: int
+    timeout_seconds: int
+
+
+def _default_levels() -> Mapping[str, Level]:
+    return types.MappingProxyType(
+        {"high": Level(100, 5, 300), "medium": Level(0, 3, 600), "low": Level(-10, 2, 900)}
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """All settings of a TaskLib program."""
+
+    database_url: str = field(repr=False)
+    """Where PostgreSQL is: a libpq URL or keyword string. SQLAlchemy's `postgresql+driver://` is understood."""
+
+    schema: str | None = None
+    """The schema that holds TaskLib's tables; None means the connection's search_path."""
+
+    max_retries: int = 3
+    """How often a failed task is tried again, unless the call, the task function or the level says otherwise."""
+
+    base_retry_delay_seconds: float = 5.0
+    """The wait before the first retry."""
+
+    retry_backoff_multiplier: float = 2.0
+    """Each further wait is this many times the one before."""
+
+    max_retry_delay_seconds: float = 3600.0
+    """No wait is longer than this."""
+
+    retry_jitter: float = 0.1
+    """Waits are spread by up to this fraction either way, so that retries don't arrive together."""
+
+    default_task_timeout_seconds: int | None = None
+    """The timeout of tasks that name none; None means no timeout."""
+
+    lock_timeout_seconds: float = 600.0
+    """How long a lease lasts without being extended: the time after which a dead worker's tasks run elsewhere."""
+
+    crash_limit: int = 3
+    """A task that has taken its worker or child process down this often goes to the dead letter queue."""
+
+    sweep_interval_seconds: float = 30.0
+    """How often expired leases are looked for."""
+
+    worker_id: str | None = None
+    """The readable part of a worker's id; each start adds a fresh suffix. None means host and process id."""
+
+    poll_interval_seconds: float = 1.0
+    """The longest an idle worker goes without looking for tasks; notifications wake it at once."""
+
+    listen: bool = True
+    """Wake on NOTIFY. False means polling only, for poolers and databases without LISTEN."""
+
+    listen_database_url: str | None = field(default=None, repr=False)
+    """A direct connection for LISTEN, where database_url goes through a transaction pooler."""
+
+    prepared_statements: bool = True
+    """False for PgBouncer before 1.21 in transaction mode."""
+
+    statement_timeout_seconds: float = 30.0
+    """A statement unanswered for this long counts as a lost connection."""
+
+    connect_timeout_seconds: float = 10.0
+    """How long one attempt to connect may take."""
+
+    max_connections: int = 10
+    """The most connections a client keeps open at a time."""
+
+    shutdown_grace_seconds: float = 30.0
+    """How long running tasks may go on after the first SIGTERM or Ctrl-C."""
+
+    max_payload_bytes: int = 1024 * 1024
+    """The largest arguments, result or tags of one task, as JSON."""
+
+    max_error_bytes: int = 64 * 1024
+    """Longer tracebacks are cut in the middle."""
+
+    process_max_tasks: int = 100
+    """A child process is replaced after this many tasks."""
+
+    process_kill_grace_seconds: float = 2.0
+    """A child asked to stop is killed after this long."""
+
+    idempotency_window_seconds: float = 86400.0
+    """For how long an idempotency key returns the first task."""
+
+    promote_to_medium_after_seconds: float = 600.0
+    """A task below medium counts as medium after waiting this long."""
+
+    promote_to_high_after_seconds: float = 1200.0
+    """Any task counts as high after waiting this much longer."""
+
+    levels: Mapping[str, Level] = field(default_factory=_default_levels)
+    """The named priority levels."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "database_url", _checked_url("database_url", self.database_url))
+        if self.listen_database_url is not None:
+            direct = _checked_url("listen_database_url", self.listen_database_url)
+            object.__setattr__(self, "listen_database_url", direct)
+        _check_types(self)
+        _check_ranges(self)
+        _check_schema(self.schema)
+        _check_levels(self.levels)
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str] | None = None, **overrides: Any) -> Config:
+        """Read TASKLIB_<FIELD> variables; keyword arguments win over them."""
+        environ = os.environ if environ is None else environ
+        values: dict[str, Any] = {}
+        types_of = get_type_hints(cls)
+        for f in fields(cls):
+            raw = environ.get(ENV_PREFIX + f.name.upper())
+            if raw and f.name != "levels":
+                values[f.name] = _parse(f.name, raw, types_of[f.name])
+        values.update({name: value for name, value in overrides.items() if value is not None})
+        if "database_url" not in values:
+            raise ConfigError(
+                "no database is configured. Set TASKLIB_DATABASE_URL=postgresql://user@host/db, "
+                "or pass the URL (tasklib.init(url), --database-url)."
+            )
+        return cls(**values)
+
+    def with_changes(self, **changes: Any) -> Config:
+        """A copy with some fields changed, checked again."""
+        return replace(self, **changes)
+
+    @property
+    def channel(self) -> str | None:
+        """The NOTIFY channel, or None while the schema is left to the search_path."""
+        return channel_of(self.schema) if self.schema else None
+
+
+def channel_of(schema: str) -> str:
+    """The channel that the tables in this schema notify."""
+    return f"tasklib_{schema}"
+
+
+def _checked_url(name: str, url: object) -> str:
+    if not isinstance(url, str) or not url.strip():
+        # A URL in the wrong type, such as bytes, may hold a password all the same: name the type, not the value.
+        got = "an empty string" if isinstance(url, str) else f"a value of type {type(url).__name__}"
+        raise ConfigError(f"{name} must be a PostgreSQL URL such as postgresql://user@host/db, not {got}.")
+    plain = re.sub(r"^(postgres(?:ql)?)\+\w+://", r"\1://", url.strip())
+    scheme = plain.partition("://")[0] if "://" in plain else None
+    if scheme not in (None, "postgres", "postgresql"):
+        raise ConfigError(f"{name} starts with {scheme}://, but TaskLib needs PostgreSQL: postgresql://user@host/db.")
+    try:
+        parts = conninfo_to_dict(plain)
+    except ProgrammingError as e:
+        # libpq quotes what it stumbles over, and that may be the password or a part of it.
+        reason = re.sub(r'".*"', '"…"', str(e).strip(), flags=re.DOTALL)
+        raise ConfigError(f"{name} is not a connection string PostgreSQL understands: {reason}.") from None
+    # An @ or / in a password shifts what follows: a piece of it would turn up as the host in every error message.
+    if "@" in str(parts.get("host", "")) or not re.fullmatch(r"[\d,]*", str(parts.get("port", ""))):
+        raise ConfigError(
+            f"{name} has a host or port that can't be one. In a user or password, write @ as %40, / as %2F, : as %3A."
+        )
+    return plain
+
+
+_BOOLEANS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+
+
+def _parse(name: str, raw: str, wanted: Any) -> Any:
+    kinds = [t for t in (get_args(wanted) or (wanted,)) if t is not type(None)]
+    variable = ENV_PREFIX + name.upper()
+    try:
+        if bool in kinds:
+            return _BOOLEANS[raw.strip().lower()]
+        if int in kinds:
+            return int(raw)
+        if float in kinds:
+            return float(raw)
+    except (KeyError, ValueError):
+        kind = "true or false" if bool in kinds else "a whole number" if int in kinds else "a number"
+        raise ConfigError(f"{variable} must be {kind}, not {raw!r}.") from None
+    return raw
+
+
+def _check_types(config: Config) -> None:
+    for f in fields(config):
+        value = getattr(config, f.name)
+        wanted = str(f.type)
+        optional = wanted.endswith("| None")
+        base = wanted.removesuffix("| None").strip()
+        if value is None and optional:
+            continue
+        ok = {
+            "int": isinstance(value, int) and not isinstance(value, bool),
+            "float": isinstance(value, int | float) and not isinstance(value, bool),
+            "bool": isinstance(value, bool),
+            "str": isinstance(value, str),
+        }.get(base, True)
+        if not ok:
+            kind = {"int": "a whole number", "float": "a number", "bool": "True or False", "str": "a string"}[base]
+            raise ConfigError(f"{f.name} must be {kind}{' or None' if optional else ''}, not {value!r}.")
+
+
+# (field, smallest allowed, whether the smallest itself is allowed)
+_RANGES: tuple[tuple[str, float, bool], ...] = (
+    ("max_retries", 0, True),
+    ("base_retry_delay_seconds", 0, True),
+    ("retry_backoff_multiplier", 1, True),
+    ("max_retry_delay_seconds", 0, True),
+    ("retry_jitter", 0, True),
+    ("default_task_timeout_seconds", 0, False),
+    ("lock_timeout_seconds", 1, True),
+    ("crash_limit", 1, True),
+    ("sweep_interval_seconds", 0, False),
+    ("poll_interval_seconds", 0, False),
+    ("statement_timeout_seconds", 0, False),
+    ("connect_timeout_seconds", 0, False),
+    ("max_connections", 1, True),
+    ("shutdown_grace_seconds", 0, True),
+    ("max_payload_bytes", 1, True),
+    ("max_error_bytes", 1024, True),
+    ("process_max_tasks", 1, True),
+    ("process_kill_grace_seconds", 0, True),
+    ("idempotency_window_seconds", 0, False),
+    ("promote_to_medium_after_seconds", 0, False),
+    ("promote_to_high_after_seconds", 0, False),
+)
+
+
+def _check_ranges(config: Config) -> None:
+    for name, least, allowed in _RANGES:
+        value = getattr(config, name)
+        if value is None:
+            continue
+        if value != value or value < least or (value == least and not allowed):
+            bound = f"at least {least}" if allowed else f"more than {least}"
+            raise ConfigError(f"{name} must be {bound}, not {value!r}.")
+        if value > 2**31 - 1:
+            raise ConfigError(f"{name} must be below 2,147,483,648, not {value!r}.")
+    if config.retry_jitter > 1:
+        raise ConfigError(f"retry_jitter is a fraction and must be at most 1, not {config.retry_jitter!r}.")
+
+
+def _check_schema(schema: str | None) -> None:
+    if schema is None:
+        return
+    # Lone surrogates can't be encoded; "replace" counts them, and the test for them is their own.
+    size = len(schema.encode(errors="replace"))
+    if not 1 <= size <= MAX_SCHEMA_BYTES or "\x00" in schema or not _is_unicode(schema):
+        raise ConfigError(f"schema must be a name of 1 to {MAX_SCHEMA_BYTES} bytes, not {schema!r}.")
+
+
+def _is_unicode(text: str) -> bool:
+    return not any("\ud800" <= c <= "\udfff" for c in text)
+
+
+def _check_levels(levels: Mapping[str, Level]) -> None:
+    if not isinstance(levels, Mapping) or not all(isinstance(level, Level) for level in levels.values()):
+        raise ConfigError(f"levels must map names to Level(priority, max_retries, timeout_seconds), not {levels!r}.")
+    for name, level in levels.items():
+        if not PRIORITY_MIN <= level.priority <= PRIORITY_MAX:
+            raise ConfigError(f"level {name!r} has priority {level.priority}; it must be from -10 to 100.")
+        if level.max_retries < 0 or level.timeout_seconds <= 0:
+            raise ConfigError(f"level {name!r} needs max_retries of at least 0 and a timeout above 0 seconds.")

@@ -1,0 +1,1 @@
+"""Running queries: what a query is, how connections are opened, and one runner for each colour."""

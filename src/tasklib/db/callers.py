@@ -1,0 +1,146 @@
+"""Running a query on a connection that belongs to the caller, in the caller's transaction.
+
+Understood: psycopg (sync, async), asyncpg, SQLAlchemy and SQLModel (Connection, Session and their async forms), Django.
+None of them is imported here; a connection is known by its own class.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from typing import Any, TypeVar
+
+import psycopg
+
+from tasklib.db.database import execute, execute_async
+from tasklib.db.failures import explained
+from tasklib.db.query import Query
+from tasklib.errors import InvalidOption
+from tasklib.sql import statement
+
+T = TypeVar("T")
+
+
+class Kind(Enum):
+    PSYCOPG = "psycopg.Connection"
+    PSYCOPG_ASYNC = "psycopg.AsyncConnection"
+    ASYNCPG = "asyncpg connection"
+    SQLALCHEMY = "SQLAlchemy Session or Connection"
+    SQLALCHEMY_ASYNC = "SQLAlchemy AsyncSession or AsyncConnection"
+    DJANGO = "Django connection"
+
+
+_ASYNC = frozenset({Kind.PSYCOPG_ASYNC, Kind.ASYNCPG, Kind.SQLALCHEMY_ASYNC})
+
+
+def kind_of(connection: object) -> Kind:
+    """What sort of connection this is; InvalidOption if it is none we know."""
+    if isinstance(connection, psycopg.AsyncConnection):
+        return Kind.PSYCOPG_ASYNC
+    if isinstance(connection, psycopg.Connection):
+        return Kind.PSYCOPG
+    for base in type(connection).__mro__:
+        if kind := _BY_CLASS.get((base.__module__.partition(".")[0], base.__name__)):
+            return kind
+    raise InvalidOption(
+        f"connection= can't use a {type(connection).__module__}.{type(connection).__qualname__}. "
+        f"It takes: {', '.join(k.value for k in Kind)}."
+    )
+
+
+_BY_CLASS = {
+    ("asyncpg", "Connection"): Kind.ASYNCPG,
+    ("asyncpg", "PoolConnectionProxy"): Kind.ASYNCPG,
+    ("sqlalchemy", "Session"): Kind.SQLALCHEMY,
+    ("sqlalchemy", "scoped_session"): Kind.SQLALCHEMY,
+    ("sqlalchemy", "Connection"): Kind.SQLALCHEMY,
+    ("sqlalchemy", "AsyncSession"): Kind.SQLALCHEMY_ASYNC,
+    ("sqlalchemy", "async_scoped_session"): Kind.SQLALCHEMY_ASYNC,
+    ("sqlalchemy", "AsyncConnection"): Kind.SQLALCHEMY_ASYNC,
+    ("django", "ConnectionProxy"): Kind.DJANGO,
+    ("django", "BaseDatabaseWrapper"): Kind.DJANGO,
+}
+
+
+def run_on(connection: Any, query: Query[T], schema: str | None) -> T:
+    """Run a query on the caller's synchronous connection. Neither commits nor rolls back."""
+    kind = kind_of(connection)
+    if kind in _ASYNC:
+        raise InvalidOption(f"this is an asynchronous connection ({kind.value}); use the awaitable call with it.")
+    try:
+        return _run(kind, connection, query, schema)
+    except Exception as e:
+        raise explained(e) from e
+
+
+async def run_on_async(connection: Any, query: Query[T], schema: str | None) -> T:
+    """Run a query on the caller's connection of either colour. Neither commits nor rolls back."""
+    kind = kind_of(connection)
+    try:
+        if kind in _ASYNC:
+            return await _run_async(kind, connection, query, schema)
+        return _run(kind, connection, query, schema)
+    except Exception as e:
+        raise explained(e) from e
+
+
+def _run(kind: Kind, connection: Any, query: Query[T], schema: str | None) -> T:
+    if kind is Kind.PSYCOPG:
+        return execute(connection, query, schema)
+    text = statement(query.name, schema)
+    if kind is Kind.SQLALCHEMY:
+        core = connection if _is_core(connection) else connection.connection()
+        _require_postgresql(core.dialect.name)
+        result = core.execute(_sqlalchemy_text(text), dict(query.parameters))
+        return query.read([tuple(row) for row in result] if result.returns_rows else ())
+    _require_postgresql(connection.vendor)
+    with connection.cursor() as cursor:
+        cursor.execute(text, dict(query.parameters))
+        return query.read(cursor.fetchall() if cursor.description else ())
+
+
+async def _run_async(kind: Kind, connection: Any, query: Query[T], schema: str | None) -> T:
+    if kind is Kind.PSYCOPG_ASYNC:
+        return await execute_async(connection, query, schema)
+    text = statement(query.name, schema)
+    if kind is Kind.ASYNCPG:
+        numbered, values = _numbered(text, query.parameters)
+        return query.read([tuple(row) for row in await connection.fetch(numbered, *values)])
+    core = connection if _is_core(connection) else await connection.connection()
+    _require_postgresql(core.dialect.name)
+    result = await core.execute(_sqlalchemy_text(text), dict(query.parameters))
+    return query.read([tuple(row) for row in result] if result.returns_rows else ())
+
+
+def _is_core(connection: Any) -> bool:
+    """True for SQLAlchemy's Connection. A Session has one, and SQLModel's warns those who call its execute()."""
+    return hasattr(connection, "dialect")
+
+
+def _require_postgresql(database: str) -> None:
+    if database != "postgresql":
+        raise InvalidOption(f"connection= is a connection to {database}; TaskLib needs PostgreSQL.")
+
+
+# A doubled percent sign is one that was meant; what follows it is no parameter.
+_PARAMETER = re.compile(r"%(?:%|\((\w+)\)s)")
+
+
+def _numbered(text: str, parameters: Any) -> tuple[str, list[Any]]:
+    names: list[str] = []
+
+    def number(match: re.Match[str]) -> str:
+        if match[1] is None:
+            return "%"
+        if match[1] not in names:
+            names.append(match[1])
+        return f"${names.index(match[1]) + 1}"
+
+    return _PARAMETER.sub(number, text), [parameters[name] for name in names]
+
+
+def _sqlalchemy_text(text: str) -> Any:
+    from sqlalchemy import text as sqlalchemy_text
+
+    escaped = text.replace(":", r"\:")
+    return sqlalchemy_text(_PARAMETER.sub(lambda match: f":{match[1]}" if match[1] else "%", escaped))

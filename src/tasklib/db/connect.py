@@ -1,0 +1,78 @@
+"""Opening connections: one way for every part of TaskLib, with errors that say what to check."""
+
+from __future__ import annotations
+
+import math
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from tasklib.config import Config
+from tasklib.errors import DatabaseUnavailable
+
+# A peer that vanished is noticed within about half a minute, not after the two hours of the kernel's default.
+_KEEPALIVE = {
+    "keepalives": 1,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
+
+# Cached plans outlive the moment they were made in: one planned on an empty table must not scan a full one. JIT costs
+# more than our statements take. Only set on direct connections, where the session is ours.
+_WORKER_OPTIONS = "-c enable_seqscan=off -c jit=off"
+
+
+def conninfo(config: Config, url: str | None = None, *, role: str = "client") -> str:
+    """The libpq connection string for one of our connections; what the user's URL sets wins."""
+    given = conninfo_to_dict(url or config.database_url)
+    defaults: dict[str, str | int] = {
+        **_KEEPALIVE,
+        # Never a demoted primary that still answers: of several hosts the one that takes writes, or an error.
+        "target_session_attrs": "read-write",
+        "connect_timeout": max(2, math.ceil(config.connect_timeout_seconds)),
+        "application_name": f"tasklib {role}",
+    }
+    if role == "worker" and config.prepared_statements:
+        given["options"] = f"{given.get('options', '')} {_WORKER_OPTIONS}".strip()
+    return make_conninfo("", **{**defaults, **given})
+
+
+def connect(config: Config, *, role: str = "client", autocommit: bool = True) -> psycopg.Connection:
+    """Open a synchronous connection."""
+    try:
+        connection = psycopg.connect(conninfo(config, role=role), autocommit=autocommit)
+    except psycopg.Error as e:
+        raise unavailable(config.database_url, e) from e
+    connection.prepare_threshold = 5 if config.prepared_statements else None
+    return connection
+
+
+async def connect_async(config: Config, *, role: str = "client", url: str | None = None) -> psycopg.AsyncConnection:
+    """Open an asynchronous connection in autocommit mode."""
+    try:
+        connection = await psycopg.AsyncConnection.connect(conninfo(config, url, role=role), autocommit=True)
+    except psycopg.Error as e:
+        raise unavailable(url or config.database_url, e) from e
+    connection.prepare_threshold = 5 if config.prepared_statements else None
+    return connection
+
+
+def unavailable(url: str, error: BaseException) -> DatabaseUnavailable:
+    """What to tell somebody whose database doesn't answer: where we looked and why it failed, never the password."""
+    reason = " ".join(str(error).split()) or type(error).__name__
+    return DatabaseUnavailable(
+        f"can't connect to PostgreSQL at {address(url)}: {reason}. "
+        "Check that the server runs and that the URL, user and password are right."
+    )
+
+
+def address(url: str) -> str:
+    """`user@host:port/database` of a connection string, without its password."""
+    parts = conninfo_to_dict(url)
+    user = f"{parts['user']}@" if parts.get("user") else ""
+    host = parts.get("host") or parts.get("hostaddr") or "the local socket"
+    port = f":{parts['port']}" if parts.get("port") else ""
+    database = f"/{parts['dbname']}" if parts.get("dbname") else ""
+    return f"{user}{host}{port}{database}"

@@ -1,0 +1,57 @@
+"""What a database error means to us."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psycopg
+from psycopg import errors as pg
+
+from tasklib.errors import SchemaError
+
+# Worth the same statement again, at once: two transactions met.
+TRANSIENT = (pg.DeadlockDetected, pg.SerializationFailure)
+
+
+# SQLSTATE classes that speak of the server's condition, not of our statement: connection, resources (disk, memory,
+# connections), operator intervention (shutdown, cancel), system errors.
+_OUTAGES = ("08", "53", "57", "58")
+
+
+def is_connection_loss(error: BaseException) -> bool:
+    """True if the server, or the way to it, is at fault, so that the same statement may succeed later."""
+    if not isinstance(error, psycopg.Error):
+        return isinstance(error, TimeoutError | OSError)
+    if isinstance(error, pg.ReadOnlySqlTransaction):  # a demoted primary: find the new one
+        return True
+    if error.sqlstate is None:  # libpq reports a broken socket without an SQLSTATE
+        return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+    return error.sqlstate.startswith(_OUTAGES)
+
+
+def is_bad_data(error: BaseException) -> bool:
+    """True if the values, not the statement or the server, are at fault: one row of a batch may be to blame."""
+    return isinstance(error, psycopg.DataError | pg.CheckViolation | pg.StatementTooComplex | pg.ProgramLimitExceeded)
+
+
+# undefined table, schema, column, function
+_NO_SCHEMA = frozenset({"42P01", "3F000", "42703", "42883"})
+
+
+def explained(error: Exception) -> Exception:
+    """Turn what a missing or different schema provokes, through any driver, into the error that says what to do."""
+    for cause in _causes(error):
+        if (getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None)) in _NO_SCHEMA:
+            reason = cause.diag.message_primary if isinstance(cause, psycopg.Error) else str(cause)
+            return SchemaError(
+                f"TaskLib's tables are missing or of another version here ({reason}). "
+                "Run: tasklib migrate (and check the schema setting)."
+            )
+    return error
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    # SQLAlchemy and Django wrap the driver's error.
+    while error is not None:
+        yield error
+        error = getattr(error, "orig", None) or error.__cause__

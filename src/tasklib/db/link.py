@@ -1,0 +1,92 @@
+"""A connection that comes back: what a worker runs its queries on."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import TypeVar
+
+import psycopg
+
+from tasklib.config import Config
+from tasklib.db.connect import connect_async
+from tasklib.db.database import discard, execute_async
+from tasklib.db.failures import TRANSIENT, explained, is_connection_loss
+from tasklib.db.query import Query
+from tasklib.errors import DatabaseUnavailable
+
+T = TypeVar("T")
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0
+
+
+def backoff(failures: int) -> float:
+    """Seconds to wait before trying the database again: growing, capped, and never in step with other workers."""
+    return min(_FIRST_PAUSE * 2.0 ** min(failures, 10), _LONGEST_PAUSE) * random.uniform(0.5, 1.0)
+
+
+class Link:
+    """One connection for one purpose. It is opened when needed, dropped when it breaks or falls silent."""
+
+    def __init__(
+        self,
+        config: Config,
+        purpose: str,
+        *,
+        on_lost: Callable[[str, str], None] = lambda purpose, reason: None,
+        on_back: Callable[[str], None] = lambda purpose: None,
+    ) -> None:
+        self._config = config
+        self._purpose = purpose
+        self._connection: psycopg.AsyncConnection | None = None
+        self._lost = False
+        self._on_lost = on_lost
+        self._on_back = on_back
+
+    async def run(self, query: Query[T]) -> T:
+        """Run a query once. DatabaseUnavailable means that the connection broke: it may have taken effect or not."""
+        try:
+            async with asyncio.timeout(self._config.statement_timeout_seconds):
+                connection = self._connection or await self._open()
+                return await execute_async(connection, query, self._config.schema)
+        except DatabaseUnavailable as e:
+            raise self._report_lost(e) from e
+        except (psycopg.Error, TimeoutError, OSError) as e:
+            if is_connection_loss(e):
+                self.drop()
+                raise self._report_lost(e) from e
+            if isinstance(e, TRANSIENT):
+                return await self.run(query)
+            raise explained(e) if isinstance(e, psycopg.Error) else e from e
+
+    async def run_until_answered(self, query: Query[T], give_up: Callable[[], bool] = lambda: False) -> T:
+        """Run a query again and again until the database answers; for queries that may safely run twice."""
+        failures = 0
+        while True:
+            try:
+                return await self.run(query)
+            except DatabaseUnavailable:
+                if give_up():
+                    raise
+                await asyncio.sleep(backoff(failures))
+                failures += 1
+
+    def drop(self) -> None:
+        """Close the connection at once; the next query opens a new one."""
+        if self._connection is not None:
+            discard(self._connection)
+            self._connection = None
+
+    async def _open(self) -> psycopg.AsyncConnection:
+        self._connection = await connect_async(self._config, role="worker")
+        if self._lost:
+            self._lost = False
+            self._on_back(self._purpose)
+        return self._connection
+
+    def _report_lost(self, error: BaseException) -> DatabaseUnavailable:
+        reason = str(error) or f"no answer within {self._config.statement_timeout_seconds:g} s"
+        if not self._lost:
+            self._lost = True
+            self._on_lost(self._purpose, reason)
+        return error if isinstance(error, DatabaseUnavailable) else DatabaseUnavailable(reason)

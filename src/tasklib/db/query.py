@@ -1,0 +1,27 @@
+"""A `Query`: which statement, with which parameters, and how its rows are read. Pure data; runners execute it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+Rows = Sequence[tuple[Any, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Query(Generic[T]):
+    """One statement from `tasklib.sql`, ready to run in either colour, on any connection."""
+
+    name: str
+    parameters: Mapping[str, Any]
+    read: Callable[[Rows], T]
+    prepare: bool | None = None
+    """True: worth a prepared statement at once. False: plan for these very values each time."""
+    repeatable: bool = False
+    """True if running it twice does no more than running it once: it is tried again when the connection is lost."""
+
+
+def nothing(_: Rows) -> None:
+    """Read no rows."""

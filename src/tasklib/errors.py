@@ -1,0 +1,131 @@
+"""Every error TaskLib raises. Each says what is wrong and what to do next, and carries the facts as attributes.
+
+    TaskLibError
+    ├── ConfigError (ValueError)             a Config field or environment variable is wrong
+    ├── NotInitialized (RuntimeError)        a module-level call came before tasklib.init()
+    ├── InvalidTaskFunction (TypeError)      @task can't register this function or these options
+    ├── InvalidOption (ValueError)           a submission option is wrong: priority, delay, datetime, ...
+    ├── TaskNotFound (LookupError)           no such task function, or no such task
+    ├── TaskExecutionError                   the arguments don't fit the task function or can't be stored
+    ├── ResultNotStorable                    a return value can't be stored; the attempt fails with it
+    ├── TaskTimeout                          an attempt ran past its timeout
+    ├── WorkerLost                           a child process died, or the lease was lost, in mid-attempt
+    ├── TaskFailed                           wait_for(): the task ended in the dead letter queue
+    ├── TaskCancelled                        wait_for(): the task was cancelled
+    ├── WaitTimeout (TimeoutError)           wait_for(): not finished in time; the task goes on
+    ├── DatabaseUnavailable (ConnectionError) the database can't be reached or refuses us
+    └── SchemaError                          the schema is missing, older, newer, or not ours
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from uuid import UUID
+
+
+class TaskLibError(Exception):
+    """Base of all errors raised by TaskLib."""
+
+
+class ConfigError(TaskLibError, ValueError):
+    """A configuration value is wrong; the message names the field."""
+
+
+class NotInitialized(TaskLibError, RuntimeError):
+    """A module-level function was called before `tasklib.init()`."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "TaskLib is not initialised. Call tasklib.init('postgresql://user@host/db') once at start-up, "
+            "or set TASKLIB_DATABASE_URL, or use tasklib.Client / tasklib.AsyncClient."
+        )
+
+
+class InvalidTaskFunction(TaskLibError, TypeError):
+    """`@task` can't register this function, or not with these options."""
+
+
+class InvalidOption(TaskLibError, ValueError):
+    """A submission option has a value that can't be used; the message names the option."""
+
+
+class TaskNotFound(TaskLibError, LookupError):
+    """No task function has this name here, or no task has this id."""
+
+    def __init__(self, message: str, *, name: str | None = None, task_id: UUID | None = None) -> None:
+        super().__init__(message)
+        self.name = name
+        self.task_id = task_id
+
+    @classmethod
+    def named(cls, name: str, known: Iterable[str]) -> TaskNotFound:
+        near = difflib.get_close_matches(name, list(known), n=3, cutoff=0.6)
+        hint = f" Did you mean {' or '.join(repr(n) for n in near)}?" if near else ""
+        return cls(
+            f"no task named {name!r} is registered in this program.{hint} "
+            "Import the module that defines it, or pass registered_elsewhere=True if another program has it.",
+            name=name,
+        )
+
+    @classmethod
+    def with_id(cls, task_id: UUID) -> TaskNotFound:
+        return cls(f"no task has the id {task_id}; it may have been deleted.", task_id=task_id)
+
+
+class TaskExecutionError(TaskLibError):
+    """The arguments don't fit the task function, or can't be stored as JSON. `field` names the first one."""
+
+    def __init__(self, message: str, *, task: str | None = None, field: str | None = None) -> None:
+        super().__init__(message)
+        self.task = task
+        self.field = field
+
+
+class ResultNotStorable(TaskLibError):
+    """The function returned something that can't be stored as JSON; the attempt counts as failed."""
+
+
+class TaskTimeout(TaskLibError):
+    """The attempt ran longer than its timeout."""
+
+
+class WorkerLost(TaskLibError):
+    """The process that ran the attempt died, or the worker lost its lease."""
+
+
+class TaskFailed(TaskLibError):
+    """`wait_for` of a task that ended in `dead_letter`. `remote_traceback` is what the worker recorded."""
+
+    def __init__(self, task_id: UUID, name: str, remote_traceback: str | None) -> None:
+        self.task_id = task_id
+        self.name = name
+        self.remote_traceback = remote_traceback
+        detail = f"\n\nOn the worker:\n{remote_traceback}" if remote_traceback else ""
+        super().__init__(f"task {name} ({task_id}) failed for good.{detail}")
+
+
+class TaskCancelled(TaskLibError):
+    """`wait_for` of a task that was cancelled."""
+
+    def __init__(self, task_id: UUID, name: str) -> None:
+        self.task_id = task_id
+        self.name = name
+        super().__init__(f"task {name} ({task_id}) was cancelled.")
+
+
+class WaitTimeout(TaskLibError, TimeoutError):
+    """`wait_for` gave up waiting. The task itself is untouched and goes on."""
+
+    def __init__(self, task_id: UUID, state: str, seconds: float) -> None:
+        self.task_id = task_id
+        self.state = state
+        super().__init__(f"task {task_id} is still {state} after {seconds:g} s; it goes on without this caller.")
+
+
+class DatabaseUnavailable(TaskLibError, ConnectionError):
+    """The database can't be reached, or refuses this user."""
+
+
+class SchemaError(TaskLibError):
+    """The tables are missing, older or newer than this version of TaskLib, or belong to somebody else."""

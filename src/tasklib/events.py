@@ -1,0 +1,158 @@
+"""What a worker tells whoever listens: the terminal, the log, metrics, tests. One class per event, plain data."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStarted:
+    """The worker is connected and begins to claim."""
+
+    worker_id: str
+    names: tuple[str, ...]
+    queues: tuple[str, ...] | None
+    concurrency: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerDraining:
+    """No new claims; running work finishes, or is given back when `now` is set."""
+
+    worker_id: str
+    running: int
+    now: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStopped:
+    """The worker has given back or settled all it had."""
+
+    worker_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class TasksClaimed:
+    """One claim that found something."""
+
+    asked: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskStarted:
+    """An attempt begins."""
+
+    id: str
+    name: str
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskEnded:
+    """An attempt is over and its outcome is stored. `state` is the task's new state."""
+
+    id: str
+    name: str
+    attempt: int
+    state: str
+    seconds: float
+    error: str | None = None
+    retry_in_seconds: float | None = None
+    max_retries: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ResultRefused:
+    """A stale write: the task belongs to somebody else by now, so what this attempt had to say was dropped."""
+
+    id: str
+    name: str
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseLost:
+    """The lease of a running attempt ran out or was taken; the attempt is stopped."""
+
+    id: str
+    name: str
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class SlotStuck:
+    """The attempt ran out of time but its thread (or stubborn coroutine) goes on; it keeps its slot until it ends."""
+
+    id: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeasesRescued:
+    """Attempts of lost workers were ended; (id, name, new state) of each."""
+
+    tasks: tuple[tuple[str, str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseLost:
+    """A connection broke; the worker tries again until it is back."""
+
+    purpose: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseBack:
+    """A broken connection works again."""
+
+    purpose: str
+
+
+@dataclass(frozen=True, slots=True)
+class Woken:
+    """An idle worker looks for tasks again. `by` is "notify", "poll" or "due"."""
+
+    by: str
+
+
+Event: TypeAlias = (
+    WorkerStarted
+    | WorkerDraining
+    | WorkerStopped
+    | TasksClaimed
+    | TaskStarted
+    | TaskEnded
+    | ResultRefused
+    | LeaseLost
+    | SlotStuck
+    | LeasesRescued
+    | DatabaseLost
+    | DatabaseBack
+    | Woken
+)
+
+
+class Events:
+    """Passes events to subscribers, in order, on the worker's loop. `if events:` is False while nobody listens."""
+
+    def __init__(self) -> None:
+        self._subscribers: list[Callable[[Event], None]] = []
+
+    def subscribe(self, subscriber: Callable[[Event], None]) -> None:
+        self._subscribers.append(subscriber)
+
+    def emit(self, event: Event) -> None:
+        for subscriber in self._subscribers:
+            try:
+                subscriber(event)
+            except Exception:
+                # Whoever watches must not harm the work.
+                logging.getLogger("tasklib").exception("a subscriber to worker events failed on %r", event)
+
+    def __bool__(self) -> bool:
+        return bool(self._subscribers)

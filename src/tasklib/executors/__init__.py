@@ -1,0 +1,1 @@
+"""Where task functions run: on the loop, in threads, in child processes."""

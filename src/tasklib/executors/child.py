@@ -1,0 +1,261 @@
+"""A child process: takes tasks from its worker over a socket, one after the other, until the socket closes.
+
+    python -m tasklib.executors.child <socket's descriptor> <lifeline's descriptor>
+
+The main thread runs the tasks, so that a signal can interrupt them. A second thread listens to the worker: it hands
+over orders, passes cancellation on, and ends everything when the worker is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import fcntl
+import importlib
+import importlib.util
+import os
+import queue
+import select
+import signal
+import socket
+import sys
+import threading
+import traceback
+import types
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any, BinaryIO, NoReturn, cast
+
+from tasklib.config import Config
+from tasklib.errors import TaskNotFound
+from tasklib.executors.functions import call, call_async
+from tasklib.executors.outcomes import Done, Failed, failed
+from tasklib.executors.wire import (
+    MAIN_ALIAS,
+    Cancel,
+    Message,
+    Progress,
+    Run,
+    Setup,
+    Started,
+    Unloadable,
+    packed,
+    rebuilt,
+    receive,
+)
+from tasklib.tasks import registry
+from tasklib.tasks.context import TaskContext
+from tasklib.tasks.function import TaskFunction
+from tasklib.tasks.payload import storable_text
+
+_EXIT_ON_SIGTERM = 128 + signal.SIGTERM
+
+
+def main() -> None:
+    control, lifeline = int(sys.argv[1]), int(sys.argv[2])
+    for descriptor in (control, lifeline):  # the task's own subprocesses must not hold them open
+        os.set_inheritable(descriptor, False)
+    die_with(lifeline)
+    connection = socket.socket(fileno=control)
+    stream = cast("BinaryIO", connection.makefile("rb"))
+    setup = receive(stream)
+    if isinstance(setup, Setup):
+        become_like_the_worker(setup)
+        Child(connection, stream, setup).serve()
+
+
+def die_with(lifeline: int) -> None:
+    """Have the kernel kill this process group when the other end of the pipe, which the worker holds, is closed.
+
+    The kernel does so even while C code holds the interpreter. PR_SET_PDEATHSIG would as well, but it kills this
+    process alone, and often before anything here could kill the subprocesses of its task.
+    """
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):  # elsewhere, _listen has to notice
+            fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpgrp())
+            fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)
+            fcntl.fcntl(lifeline, fcntl.F_SETFL, os.O_ASYNC)
+    if select.select([lifeline], [], [], 0)[0]:  # closed before we asked
+        os._exit(1)
+
+
+def become_like_the_worker(setup: Setup) -> None:
+    """Import from where the worker imports."""
+    sys.path[:] = setup.sys_path
+    sys.argv[:] = setup.argv
+    # PYTHONPATH was only set to find TaskLib; a task's own subprocesses get what the worker had.
+    if setup.pythonpath is None:
+        os.environ.pop("PYTHONPATH", None)
+    else:
+        os.environ["PYTHONPATH"] = setup.pythonpath
+
+
+class Child:
+    """Runs the tasks that the worker orders."""
+
+    def __init__(self, connection: socket.socket, stream: BinaryIO, setup: Setup) -> None:
+        self._connection = connection
+        self._stream = stream
+        self._setup = setup
+        # The outcome needs its limits, and nothing here connects.
+        self._config = Config(
+            "postgresql://", max_payload_bytes=setup.max_payload_bytes, max_error_bytes=setup.max_error_bytes
+        )
+        self._pid = os.getpid()
+        self._orders: queue.SimpleQueue[Run | None] = queue.SimpleQueue()
+        self._sending = threading.Lock()
+        self._context: TaskContext | None = None
+        self._busy = False
+        self._cancelled = False
+        self._interrupted = False
+
+    def serve(self) -> None:
+        """Run tasks until the worker closes the socket."""
+        self._catch_sigterm()
+        threading.Thread(target=self._listen, name="tasklib-listen", daemon=True).start()
+        while (order := self._orders.get()) is not None:
+            self._catch_sigterm()  # the task before may have changed it
+            self._send(Started())
+            # A copy of the context variables, so that nothing a task sets reaches the next one.
+            outcome = contextvars.copy_context().run(self._attempt, order)
+            self._finish(outcome)
+
+    def _attempt(self, order: Run) -> Done | Failed | Unloadable:
+        try:
+            function = load(order, self._setup)
+        except TaskNotFound as e:
+            return Failed(storable_text(f"{type(e).__name__}: {e}", self._config.max_error_bytes))
+        except BaseException as e:
+            return Unloadable(storable_text(import_failure(e), self._config.max_error_bytes))
+        self._context = context = rebuilt(order.context, self._report)
+        if self._cancelled:  # it came while the modules were being imported
+            context.cancel()
+        return outcome_of(function, order.kwargs, context, self._config)
+
+    def _finish(self, outcome: Done | Failed | Unloadable) -> None:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):  # closed or replaced by the task: its own business
+                stream.flush()
+        if os.getpid() != self._pid:
+            # A copy of us that the task forked and let return: it must not answer in our name.
+            os._exit(1)
+        if self._interrupted:
+            sys.exit(_EXIT_ON_SIGTERM)
+        self._context = None
+        self._busy = False
+        self._send(outcome)
+
+    def _listen(self) -> None:
+        while (message := receive(self._stream)) is not None:
+            match message:
+                case Run():
+                    self._busy = True
+                    self._orders.put(message)
+                case Cancel():
+                    self._cancel()
+        if self._busy:
+            # The worker is gone, and another will run this task: stop here and now, subprocesses included.
+            self._kill_group()
+        self._orders.put(None)
+
+    def _cancel(self) -> None:
+        self._cancelled = True
+        if (context := self._context) is not None:
+            context.cancel()
+        # To the main thread by name: only there does a signal interrupt what the task is waiting for.
+        signal.pthread_kill(cast("int", threading.main_thread().ident), signal.SIGTERM)
+
+    def _catch_sigterm(self) -> None:
+        signal.signal(signal.SIGTERM, self._on_sigterm)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})  # a blocked signal is inherited from the worker
+
+    def _on_sigterm(self, number: int, frame: FrameType | None) -> None:
+        # A service manager signals every process of a service. The worker then lets its tasks finish, so only a
+        # SIGTERM that it announced counts. And only once: a second one would break into the task's `finally`.
+        if self._cancelled and not self._interrupted and os.getpid() == self._pid:
+            self._interrupted = True
+            sys.exit(_EXIT_ON_SIGTERM)
+
+    def _report(self, text: str) -> None:
+        with contextlib.suppress(OSError):  # the worker is gone; _listen deals with it
+            self._send(Progress(text))
+
+    def _send(self, message: Message) -> None:
+        if os.getpid() == self._pid:
+            with self._sending:  # the task's threads may report too
+                self._connection.sendall(packed(message))
+
+    def _kill_group(self) -> NoReturn:
+        with contextlib.suppress(OSError):
+            os.killpg(self._pid, signal.SIGKILL)
+        os._exit(1)
+
+
+def load(order: Run, setup: Setup) -> TaskFunction[Any, Any]:
+    """Import what the worker has imported, then find the function by its name."""
+    for module in setup.modules:
+        import_module(module, setup)
+    if registry.get(order.name) is None:
+        import_module(order.module, setup)
+    if (function := registry.get(order.name)) is None:
+        raise TaskNotFound(
+            f"importing {order.module} in a child process didn't register the task {order.name!r}. "
+            "Define it at the top level of its module, outside of functions and `if __name__ == '__main__':`.",
+            name=order.name,
+        )
+    return function
+
+
+def import_module(name: str, setup: Setup) -> None:
+    """Import a module; `__main__` means the worker's."""
+    if name != "__main__":
+        importlib.import_module(name)
+    elif MAIN_ALIAS not in sys.modules:
+        import_main(setup.main_path, setup.main_module)
+
+
+def import_main(path: str | None, name: str | None) -> None:
+    """Run the worker's script under another name, so that its `if __name__ == "__main__":` part stays out."""
+    module = types.ModuleType(MAIN_ALIAS)
+    spec = importlib.util.find_spec(name) if name else None
+    if spec is not None and spec.loader is not None:  # it was started with -m
+        code = cast("Any", spec.loader).get_code(spec.name)
+        module.__spec__, module.__package__, module.__file__ = spec, spec.parent, spec.origin
+    elif path is not None and os.path.isfile(path):
+        code = compile(Path(path).read_bytes(), path, "exec")
+        module.__file__ = path
+    else:
+        raise ImportError(
+            "the task function is defined in an interactive session, which a child process can't import. "
+            "Put it into a module."
+        )
+    sys.modules[MAIN_ALIAS] = module
+    exec(code, module.__dict__)
+    sys.modules["__main__"] = module
+
+
+def import_failure(error: BaseException) -> str:
+    """The traceback from the user's first module on, without the machinery that imports it."""
+    tb: TracebackType | None = error.__traceback__
+    while tb is not None and tb.tb_frame.f_globals.get("__name__", "").partition(".")[0] in ("tasklib", "importlib"):
+        tb = tb.tb_next
+    text = "".join(traceback.format_exception(type(error), error, tb)).rstrip()
+    return f"{text}\nThe task's modules can't be imported in a child process."
+
+
+def outcome_of(function: TaskFunction[Any, Any], kwargs: str, context: TaskContext, config: Config) -> Done | Failed:
+    """Call the function here in the main thread, on a loop if it needs one, and say how that ended."""
+    try:
+        if function.is_async:
+            return asyncio.run(call_async(function, kwargs, context, config))
+        return call(function, kwargs, context, config)
+    except BaseException as e:  # whatever a task raises, it is the attempt that ends, not the process
+        return failed(e, function, config)
+
+
+if __name__ == "__main__":
+    # Under its own name, not as __main__: that name is for the worker's script.
+    from tasklib.executors.child import main as _main
+
+    _main()

@@ -1,0 +1,41 @@
+"""Calling a task function: typed arguments in, an outcome out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tasklib.config import Config
+from tasklib.errors import TaskExecutionError
+from tasklib.executors.outcomes import Done, Failed, done, failed, refused
+from tasklib.tasks.context import TaskContext, enter
+from tasklib.tasks.function import TaskFunction
+
+
+async def call_async(
+    function: TaskFunction[Any, Any], kwargs: str, context: TaskContext, config: Config, **injected: Any
+) -> Done | Failed:
+    """Call an async function with its stored arguments. Only cancellation comes out as an exception."""
+    enter(context)
+    try:
+        arguments = function.arguments.from_json(kwargs)
+    except TaskExecutionError as e:
+        return refused(e, config)
+    try:
+        return done(await function.function(**arguments, **injected), config)
+    except (Exception, SystemExit) as e:
+        return failed(e, function, config)
+
+
+def call(
+    function: TaskFunction[Any, Any], kwargs: str, context: TaskContext, config: Config, **injected: Any
+) -> Done | Failed:
+    """Call a sync function with its stored arguments. No exception comes out."""
+    enter(context)
+    try:
+        arguments = function.arguments.from_json(kwargs)
+    except TaskExecutionError as e:
+        return refused(e, config)
+    try:
+        return done(function.function(**arguments, **injected), config)
+    except BaseException as e:
+        return failed(e, function, config)

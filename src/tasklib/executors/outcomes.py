@@ -1,0 +1,118 @@
+"""How an attempt ended, as a value."""
+
+from __future__ import annotations
+
+import traceback
+from dataclasses import dataclass
+from enum import StrEnum
+from types import TracebackType
+from typing import Any, TypeAlias
+
+from tasklib.config import Config
+from tasklib.errors import ResultNotStorable, TaskExecutionError, TaskTimeout, WorkerLost
+from tasklib.tasks.function import TaskFunction
+from tasklib.tasks.payload import Unstorable, dump, limited, storable_text
+from tasklib.tasks.retry import Reject, Retry
+
+
+class Kind(StrEnum):
+    """Why an attempt failed; also the `outcome` in a task's history."""
+
+    ERROR = "error"
+    TIMEOUT = "timeout"
+    RETRY = "retry"
+    REJECTED = "rejected"
+    CRASH = "crash"
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The function returned; `result` is the JSON text to store."""
+
+    result: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The function raised, ran out of time, or took its process down."""
+
+    error: str
+    kind: Kind = Kind.ERROR
+    retriable: bool = True
+    delay_seconds: float | None = None
+    """How long the task asked to wait; None leaves it to the policy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """The worker is going away: the task goes back as it was."""
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A transactional attempt has committed its own completion: nothing is left to write."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The lease is somebody else's by now: nothing may be written."""
+
+
+Outcome: TypeAlias = Done | Failed | Released | Committed | Lost
+
+
+_NONE = '{"value":null}'
+
+
+def done(value: Any, config: Config) -> Done | Failed:
+    """The outcome of a function that returned `value`."""
+    try:
+        return Done(result_text(value, config))
+    except ResultNotStorable as e:
+        return Failed(_text(e, config))
+
+
+def result_text(value: Any, config: Config) -> str:
+    """A return value as the JSON text to store, or ResultNotStorable."""
+    if value is None:
+        return _NONE
+    try:
+        return limited(f'{{"value":{dump(value)}}}', config.max_payload_bytes, "the result")
+    except Unstorable as e:
+        place = f" at {e.path}" if e.path else ""
+        raise ResultNotStorable(
+            f"the return value ({type(value).__name__}) can't be stored{place}: {e.reason}. "
+            "Return what Pydantic can turn into JSON, or nothing."
+        ) from None
+
+
+def failed(error: BaseException, function: TaskFunction[Any, Any], config: Config) -> Failed:
+    """The outcome of a function that raised."""
+    text = _text(error, config)
+    match error:
+        case Retry():
+            return Failed(text, Kind.RETRY, delay_seconds=error.seconds)
+        case Reject():
+            return Failed(text, Kind.REJECTED, retriable=False)
+        case TaskTimeout():
+            return Failed(text, Kind.TIMEOUT)
+        case WorkerLost():
+            return Failed(text, Kind.CRASH)
+    return Failed(text, retriable=not isinstance(error, function.non_retriable))
+
+
+def _text(error: BaseException, config: Config) -> str:
+    """The traceback as the user should see it: from their own function on, without our frames above it."""
+    lines = traceback.format_exception(type(error), error, _from_user_code(error.__traceback__))
+    return storable_text("".join(lines).rstrip(), config.max_error_bytes)
+
+
+def _from_user_code(tb: TracebackType | None) -> TracebackType | None:
+    while tb is not None and tb.tb_frame.f_globals.get("__name__", "").startswith("tasklib."):
+        tb = tb.tb_next
+    return tb
+
+
+def refused(error: TaskExecutionError, config: Config) -> Failed:
+    """The outcome of a row whose arguments don't fit the function: it may fit a newer one, so it is retried."""
+    return Failed(storable_text(f"{type(error).__name__}: {error}", config.max_error_bytes))

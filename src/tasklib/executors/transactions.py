@@ -1,0 +1,74 @@
+"""Transactional tasks: the task's own writes and its completion commit together, or not at all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+
+from tasklib.config import Config
+from tasklib.db.database import AsyncDatabase, Database, execute, execute_async
+from tasklib.errors import TaskLibError
+from tasklib.executors.functions import call, call_async
+from tasklib.executors.outcomes import Committed, Done, Failed, Lost, failed
+from tasklib.store.settle import Completion, Lease, complete
+from tasklib.tasks.arguments import CONNECTION
+from tasklib.tasks.context import TaskContext
+from tasklib.tasks.function import TaskFunction
+
+
+class _Undo(Exception):
+    """Leave the transaction without committing it."""
+
+
+async def call_in_transaction_async(
+    function: TaskFunction[Any, Any], kwargs: str, context: TaskContext, lease: Lease, database: AsyncDatabase
+) -> Committed | Failed | Lost:
+    """Call an async function with a connection inside a transaction that ends with the task's completion."""
+    config = database.config
+    outcome: Committed | Done | Failed | Lost
+    try:
+        async with database.connection() as connection, connection.transaction():
+            outcome = await call_async(function, kwargs, context, config, **{CONNECTION: connection})
+            if isinstance(outcome, Done):
+                ours = await execute_async(connection, complete([Completion(lease, outcome.result)]), config.schema)
+                outcome = Committed() if ours else Lost()
+            if not isinstance(outcome, Committed):
+                raise _Undo
+    except _Undo:
+        pass
+    except (psycopg.Error, TaskLibError, OSError) as e:
+        # The commit may have taken effect all the same: the settlement that follows carries the token and will be told.
+        return failed(e, function, config)
+    return _without_done(outcome)
+
+
+def call_in_transaction(
+    function: TaskFunction[Any, Any], kwargs: str, context: TaskContext, lease: Lease, database: Database
+) -> Committed | Failed | Lost:
+    """The same for a sync function, in its thread."""
+    config = database.config
+    outcome: Committed | Done | Failed | Lost
+    try:
+        with database.connection() as connection, connection.transaction():
+            outcome = call(function, kwargs, context, config, **{CONNECTION: connection})
+            if isinstance(outcome, Done):
+                ours = execute(connection, complete([Completion(lease, outcome.result)]), config.schema)
+                outcome = Committed() if ours else Lost()
+            if not isinstance(outcome, Committed):
+                raise _Undo
+    except _Undo:
+        pass
+    except (psycopg.Error, TaskLibError, OSError) as e:
+        return failed(e, function, config)
+    return _without_done(outcome)
+
+
+def _without_done(outcome: Committed | Done | Failed | Lost) -> Committed | Failed | Lost:
+    assert not isinstance(outcome, Done)
+    return outcome
+
+
+def transaction_config(config: Config, connections: int) -> Config:
+    """The pool for transactional tasks is as large as the worker may need."""
+    return config.with_changes(max_connections=max(1, connections))

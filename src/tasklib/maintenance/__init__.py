@@ -1,0 +1,1 @@
+"""Maintenance: one file per duty, one periodic loop for all of them."""

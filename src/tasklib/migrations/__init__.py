@@ -1,0 +1,178 @@
+"""Migrations: Alembic underneath, `tasklib migrate` on top.
+
+    migrate(config)            # idempotent; safe when many processes do it at once
+    pending(config)            # revisions still to run; () means up to date
+    script("jobs")             # the SQL for a schema, for a DBA
+"""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.resources import files
+from typing import Any
+
+import psycopg
+from alembic import command
+from alembic.config import Config as AlembicConfig
+from psycopg import errors as pg
+from sqlalchemy import Connection, create_engine
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.pool import NullPool
+
+from tasklib.config import Config
+from tasklib.db.connect import connect
+from tasklib.errors import SchemaError
+from tasklib.migrations.revisions import VERSION_TABLE, head, known, missing_after, require_current
+from tasklib.sql import quoted
+
+__all__ = ["check", "migrate", "pending", "script"]
+
+# Alembic keeps the migration that is running in module globals: one at a time in a process.
+_one_at_a_time = threading.Lock()
+
+
+def migrate(config: Config) -> tuple[str, ...]:
+    """Bring the schema up to date and return the revisions that were run."""
+    with _connection(config) as connection:
+        _prepare(connection, config.schema)
+        todo = _todo(connection, config.schema)
+        if todo:
+            alembic = _alembic(config.schema)
+            alembic.attributes["connection"] = connection
+            with _one_at_a_time:
+                command.upgrade(alembic, head())
+        connection.commit()
+    return todo
+
+
+def pending(config: Config) -> tuple[str, ...]:
+    """The revisions `migrate` would run. Raises SchemaError if the database is newer than this TaskLib."""
+    with _connection(config) as connection:
+        return _todo(connection, config.schema)
+
+
+def check(config: Config) -> None:
+    """Raise a SchemaError that says what to do unless the schema fits this version of TaskLib."""
+    with _connection(config) as connection:
+        require_current(_revision(connection, config.schema), config.schema)
+
+
+def script(schema: str | None = None) -> str:
+    """All migrations as one SQL script, without touching a database."""
+    buffer = io.StringIO()
+    alembic = _alembic(schema)
+    alembic.output_buffer = buffer
+    with _one_at_a_time:
+        command.upgrade(alembic, head(), sql=True)
+    create = f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)};\n\n" if schema else ""
+    return create + buffer.getvalue()
+
+
+def _alembic(schema: str | None) -> AlembicConfig:
+    config = AlembicConfig()
+    config.set_main_option("script_location", str(files(__package__)).replace("%", "%%"))
+    config.attributes["schema"] = schema
+    return config
+
+
+@contextmanager
+def _connection(config: Config) -> Iterator[Connection]:
+    # A plain psycopg connection underneath: any libpq string works, and errors are ours.
+    engine = create_engine("postgresql+psycopg://", creator=lambda: _open(config), poolclass=NullPool)
+    try:
+        with engine.connect() as connection:
+            yield connection
+    except DBAPIError as e:
+        raise _explained(e, config.schema) from e
+
+
+def _open(config: Config) -> psycopg.Connection:
+    return connect(config, autocommit=False)
+
+
+def _prepare(connection: Connection, schema: str | None) -> None:
+    """Create the schema and the version table, and lock it: one process migrates, the rest wait and find it done."""
+    versions = _name(VERSION_TABLE, schema)
+    if schema and not _exists(connection, "SELECT 1 FROM pg_namespace WHERE nspname = %(name)s", name=schema):
+        _create(connection, f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)}")
+    if not _exists(connection, "SELECT to_regclass(%(name)s)", name=versions):
+        _revision(connection, schema)  # refuses a foreign `tasks` before anything is created beside it
+        _create(
+            connection,
+            f"CREATE TABLE IF NOT EXISTS {versions} (version_num varchar(32) NOT NULL, "
+            f"CONSTRAINT {VERSION_TABLE}_pkc PRIMARY KEY (version_num))",
+        )
+    _run(connection, f"LOCK TABLE {versions} IN ACCESS EXCLUSIVE MODE")
+
+
+def _create(connection: Connection, ddl: str) -> None:
+    # IF NOT EXISTS still collides in the catalogue when two processes create at the same instant: then it exists.
+    try:
+        _run(connection, ddl)
+        connection.commit()
+    except DBAPIError as e:
+        connection.rollback()
+        if not isinstance(e.orig, pg.UniqueViolation | pg.DuplicateTable | pg.DuplicateObject):
+            raise
+
+
+def _todo(connection: Connection, schema: str | None) -> tuple[str, ...]:
+    """The revisions still to run; SchemaError if the database is newer than this TaskLib."""
+    revision = _revision(connection, schema)
+    if revision is not None and revision not in known():
+        require_current(revision, schema)
+    return missing_after(revision)
+
+
+def _revision(connection: Connection, schema: str | None) -> str | None:
+    """The revision of the schema; SchemaError if it has a `tasks` that is somebody else's."""
+    # In this order: our `tasks` never comes before its revision, so the one that another process is creating just now
+    # can't look foreign.
+    has_tasks = _exists(connection, "SELECT to_regclass(%(name)s)", name=_name("tasks", schema))
+    revision = None
+    versions = _name(VERSION_TABLE, schema)
+    if _exists(connection, "SELECT to_regclass(%(name)s)", name=versions):
+        revision = _run(connection, f"SELECT max(version_num) FROM {versions}")
+    if has_tasks and revision is None:
+        where = f"schema {schema}" if schema else "the search_path"
+        raise SchemaError(
+            f"a table named tasks that TaskLib did not create is already in {where}. It was not touched. "
+            "Give TaskLib a schema of its own: schema='tasklib' in Config, TASKLIB_SCHEMA=tasklib, "
+            "or tasklib migrate --schema tasklib"
+        )
+    return revision
+
+
+def _explained(error: DBAPIError, schema: str | None) -> Exception:
+    """What stops a migration, and who can help."""
+    where = f"schema {schema}" if schema else "the search_path"
+    reason = error.orig.diag.message_primary if isinstance(error.orig, psycopg.Error) else str(error.orig)
+    if isinstance(error.orig, pg.InsufficientPrivilege):
+        return SchemaError(
+            f"this user may not create TaskLib's tables in {where}: {reason}. "
+            "Have an administrator grant CREATE on it, or run the script of: tasklib migrate --sql"
+        )
+    if isinstance(error.orig, pg.InvalidSchemaName):
+        return SchemaError(
+            f"there is no schema in the search_path to create TaskLib's tables in: {reason}. "
+            "Name one: schema='tasklib' in Config, TASKLIB_SCHEMA=tasklib, or tasklib migrate --schema tasklib"
+        )
+    return error
+
+
+def _exists(connection: Connection, sql: str, **parameters: str) -> bool:
+    row = connection.exec_driver_sql(sql, parameters).first()
+    return row is not None and row[0] is not None
+
+
+def _run(connection: Connection, sql: str) -> Any:
+    """Run a statement without parameters and return its first value; a percent sign in a name is just that."""
+    result = connection.exec_driver_sql(sql.replace("%", "%%"))
+    return result.scalar() if result.returns_rows else None
+
+
+def _name(table: str, schema: str | None) -> str:
+    return f"{quoted(schema)}.{quoted(table)}" if schema else quoted(table)

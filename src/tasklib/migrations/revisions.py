@@ -1,0 +1,42 @@
+"""Which revisions this version of TaskLib knows, and what the database's revision means to it."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+
+from tasklib.errors import SchemaError
+
+VERSION_TABLE = "tasklib_version"
+
+
+@cache
+def known() -> tuple[str, ...]:
+    """All revisions, oldest first: they are numbered, and migrations only ever append."""
+    names = (f.name for f in files(__package__).joinpath("versions").iterdir())
+    return tuple(sorted(n.partition("_")[0] for n in names if n.endswith(".py") and n[0].isdigit()))
+
+
+def head() -> str:
+    return known()[-1]
+
+
+def missing_after(revision: str | None) -> tuple[str, ...]:
+    """The revisions a database at `revision` still needs."""
+    return tuple(r for r in known() if revision is None or r > revision)
+
+
+def require_current(revision: str | None, schema: str | None) -> None:
+    """Raise a SchemaError that says what to do unless the database is at this version's revision."""
+    where = f"schema {schema!r}" if schema else "this database"
+    if revision is None:
+        raise SchemaError(f"TaskLib's tables are not in {where}. Create them with: tasklib migrate")
+    if revision not in known():
+        raise SchemaError(
+            f"{where} is at revision {revision}, newer than this TaskLib knows ({head()}). "
+            "Upgrade tasklib-pg in this program; nothing was changed."
+        )
+    if missing := missing_after(revision):
+        raise SchemaError(
+            f"{where} is at revision {revision} and lacks {', '.join(missing)}. Bring it up to date with: tasklib migrate"
+        )

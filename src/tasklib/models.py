@@ -1,0 +1,104 @@
+"""The `tasks` table as an SQLModel class, for reading tasks and for `select()` statements of your own.
+
+    with Session(engine) as session:
+        waiting = session.exec(select(Task).where(Task.state == "pending")).all()
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import ARRAY, BigInteger, Column, DateTime, Integer, Text, func, text
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.orm import registry
+from sqlmodel import Field, SQLModel
+
+from tasklib.states import TaskState
+
+
+def _time(**options: Any) -> Any:
+    return Column(DateTime(timezone=True), **options)
+
+
+class _Base(SQLModel, registry=registry()):
+    """Our own registry: a program may have a `Task` and a `tasks` table too, and its create_all() is not ours."""
+
+
+class Task(_Base, table=True):  # type: ignore[no-redef]  # the plugin takes the field `kwargs` for its own **kwargs
+    """One row of `tasks`. Everything about a task is in its one row."""
+
+    __tablename__ = "tasks"
+
+    id: UUID = Field(primary_key=True)
+    name: str = Field(sa_column=Column(Text(collation="C"), nullable=False))
+    queue: str = Field(default="default", sa_column=Column(Text(collation="C"), nullable=False))
+    state: str = Field(default=TaskState.PENDING.value, sa_column=Column(Text, nullable=False))
+    args: dict[str, Any] = Field(default_factory=dict, sa_column=Column(JSONB, nullable=False))
+    kwargs: dict[str, Any] = Field(default_factory=dict, sa_column=Column(JSONB, nullable=False))
+    result: dict[str, Any] | None = Field(default=None, sa_column=Column(JSONB))
+    error: str | None = Field(default=None, sa_column=Column(Text))
+    retry_count: int = Field(default=0, sa_column=Column(Integer, nullable=False))
+    max_retries: int = Field(default=3, sa_column=Column(Integer, nullable=False))
+    next_retry_at: datetime | None = Field(default=None, sa_column=_time())
+    scheduled_at: datetime = Field(sa_column=_time(nullable=False, server_default=func.now()))
+    started_at: datetime | None = Field(default=None, sa_column=_time())
+    completed_at: datetime | None = Field(default=None, sa_column=_time())
+    created_at: datetime = Field(sa_column=_time(nullable=False, server_default=func.now()))
+    worker_id: str | None = Field(default=None, sa_column=Column(Text))
+    locked_until: datetime | None = Field(default=None, sa_column=_time())
+    timeout_seconds: int | None = Field(default=None, sa_column=Column(Integer))
+    priority: int = Field(default=0, sa_column=Column(Integer, nullable=False))
+    tags: dict[str, Any] = Field(default_factory=dict, sa_column=Column(JSONB, nullable=False))
+    required_capabilities: list[str] = Field(
+        default_factory=list, sa_column=Column(ARRAY(Text(collation="C")), nullable=False)
+    )
+    idempotency_key: str | None = Field(default=None, sa_column=Column(Text))
+    idempotency_expires_at: datetime | None = Field(default=None, sa_column=_time())
+    trace_context: dict[str, Any] | None = Field(default=None, sa_column=Column(JSONB))
+    lease_token: int = Field(
+        default=0, sa_column=Column(BigInteger, nullable=False, server_default=text("0"))
+    )
+    crash_count: int = Field(default=0, sa_column=Column(Integer, nullable=False))
+    cancel_requested_at: datetime | None = Field(default=None, sa_column=_time())
+    progress: Any | None = Field(default=None, sa_column=Column(JSONB))
+    history: list[dict[str, Any]] | None = Field(default=None, sa_column=Column(JSONB))
+
+
+TASK_COLUMNS: tuple[str, ...] = tuple(Task.model_fields)
+
+
+def is_pending(task: Task) -> bool:
+    """Waiting for its time or for a worker."""
+    return task.state == TaskState.PENDING
+
+
+def is_running(task: Task) -> bool:
+    """Leased by a worker."""
+    return task.state == TaskState.RUNNING
+
+
+def is_completed(task: Task) -> bool:
+    """Done; the return value is in `task.result["value"]`."""
+    return task.state == TaskState.COMPLETED
+
+
+def is_failed(task: Task) -> bool:
+    """An attempt failed and a retry is scheduled at `task.next_retry_at`."""
+    return task.state == TaskState.FAILED
+
+
+def is_cancelled(task: Task) -> bool:
+    """Cancelled before it could complete."""
+    return task.state == TaskState.CANCELLED
+
+
+def is_dead_letter(task: Task) -> bool:
+    """Failed for good; `task.error` says why."""
+    return task.state == TaskState.DEAD_LETTER
+
+
+def is_terminal(task: Task) -> bool:
+    """Completed, cancelled or dead letter: nothing more happens to it unless it is replayed."""
+    return TaskState(task.state).is_terminal

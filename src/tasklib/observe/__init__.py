@@ -1,0 +1,1 @@
+"""Making a worker's events visible: in the terminal and in the log."""

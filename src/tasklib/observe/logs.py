@@ -1,0 +1,186 @@
+"""A worker's events as log lines: JSON or key=value, one for each transition, never arguments or results.
+
+The keys are those of `current_task().logger`, so that one search finds what the worker and the task said.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, MutableMapping
+from typing import Any, TextIO
+
+import structlog
+
+from tasklib.events import (
+    DatabaseBack,
+    DatabaseLost,
+    Event,
+    LeaseLost,
+    LeasesRescued,
+    ResultRefused,
+    SlotStuck,
+    TaskEnded,
+    TasksClaimed,
+    TaskStarted,
+    WorkerDraining,
+    WorkerStarted,
+    WorkerStopped,
+)
+from tasklib.observe.wording import last_line
+
+_LEVELS = {"failed": "warning", "dead_letter": "error"}
+_FIRST_KEYS = ["time", "level", "event", "task_id", "task", "attempt", "state"]
+
+
+class LogLines:
+    """A subscriber of `worker.events` that writes log lines.
+
+    worker.events.subscribe(LogLines(log_to(sys.stderr, as_json=True)))
+    """
+
+    def __init__(self, logger: Any) -> None:
+        self._log = logger
+        self._worker = ""
+        self._handlers: dict[type[Any], Callable[[Any], None]] = {
+            WorkerStarted: self._worker_started,
+            WorkerDraining: self._worker_draining,
+            WorkerStopped: self._worker_stopped,
+            TasksClaimed: self._claimed,
+            TaskStarted: self._started,
+            TaskEnded: self._ended,
+            ResultRefused: self._refused,
+            LeaseLost: self._lease_lost,
+            SlotStuck: self._stuck,
+            LeasesRescued: self._rescued,
+            DatabaseLost: self._database_lost,
+            DatabaseBack: self._database_back,
+        }
+
+    def __call__(self, event: Event) -> None:
+        handler = self._handlers.get(type(event))
+        if handler is not None:
+            handler(event)
+
+    def _worker_started(self, event: WorkerStarted) -> None:
+        self._worker = event.worker_id
+        self._log.info(
+            "worker started",
+            worker=event.worker_id,
+            tasks=list(event.names),
+            queues=list(event.queues) if event.queues is not None else None,
+            concurrency=event.concurrency,
+        )
+
+    def _worker_draining(self, event: WorkerDraining) -> None:
+        what = "worker stops at once" if event.now else "worker drains"
+        self._log.info(what, worker=event.worker_id, running=event.running)
+
+    def _worker_stopped(self, event: WorkerStopped) -> None:
+        self._log.info("worker stopped", worker=event.worker_id)
+
+    def _claimed(self, event: TasksClaimed) -> None:
+        self._log.debug("tasks claimed", worker=self._worker, count=event.count, asked=event.asked)
+
+    def _started(self, event: TaskStarted) -> None:
+        self._log.debug("task started", **self._about(event), attempt=event.attempt, state="running")
+
+    def _ended(self, event: TaskEnded) -> None:
+        more: dict[str, Any] = {}
+        if event.retry_in_seconds is not None:
+            more["retry_in_seconds"] = round(event.retry_in_seconds, 3)
+        if event.max_retries is not None and event.error:
+            more["max_retries"] = event.max_retries
+        if event.error:
+            more["error"] = last_line(event.error, 500)
+        # A task that is pending again was given back.
+        what = "task released" if event.state == "pending" else f"task {event.state}"
+        write = getattr(self._log, _LEVELS.get(event.state, "info"))
+        seconds = round(event.seconds, 6)
+        write(what, **self._about(event), attempt=event.attempt, state=event.state, seconds=seconds, **more)
+
+    def _refused(self, event: ResultRefused) -> None:
+        self._log.warning("result refused", **self._about(event), token=event.token)
+
+    def _lease_lost(self, event: LeaseLost) -> None:
+        self._log.warning("lease lost", **self._about(event), token=event.token)
+
+    def _stuck(self, event: SlotStuck) -> None:
+        self._log.warning("slot stuck", **self._about(event))
+
+    def _rescued(self, event: LeasesRescued) -> None:
+        for task_id, name, state in event.tasks:
+            self._log.warning("task rescued", task_id=task_id, task=name, state=state, worker=self._worker)
+
+    def _database_lost(self, event: DatabaseLost) -> None:
+        self._log.error("database lost", purpose=event.purpose, reason=event.reason, worker=self._worker)
+
+    def _database_back(self, event: DatabaseBack) -> None:
+        # As loud as the loss, so that whoever hears of the one hears of the other.
+        self._log.warning("database back", purpose=event.purpose, worker=self._worker)
+
+    def _about(self, event: TaskStarted | TaskEnded | ResultRefused | LeaseLost | SlotStuck) -> dict[str, Any]:
+        return {"task_id": event.id, "task": event.name, "worker": self._worker}
+
+
+def log_to(stream: TextIO, *, as_json: bool, level: int = logging.INFO) -> Any:
+    """A structlog logger that writes lines to this stream, whatever the program has configured for itself."""
+    return structlog.wrap_logger(
+        _Writer(stream),
+        processors=_processors(as_json),
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        cache_logger_on_first_use=True,
+    )
+
+
+def configure_task_logging(*, as_json: bool | None, level: int = logging.INFO) -> None:
+    """Let `current_task().logger` and structlog speak the worker's way, unless the program has its own configuration.
+
+    `as_json=None` is for a person: lines with colours.
+    """
+    if structlog.is_configured():
+        return
+    if as_json is None:
+        stamp = structlog.processors.TimeStamper(fmt="%H:%M:%S", utc=False)
+        renderer = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+        processors: list[Any] = [*_common(), structlog.processors.StackInfoRenderer(), stamp, renderer]
+    else:
+        processors = _processors(as_json)
+    structlog.configure(
+        processors=processors,
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=lambda *_: _Writer(sys.stderr),
+    )
+
+
+def _common() -> list[Any]:
+    return [structlog.contextvars.merge_contextvars, structlog.processors.add_log_level]
+
+
+def _processors(as_json: bool) -> list[Any]:
+    stamp = structlog.processors.TimeStamper(fmt="iso", utc=True, key="time")
+    renderer: Any = structlog.processors.JSONRenderer(ensure_ascii=False)
+    if not as_json:
+        renderer = structlog.processors.LogfmtRenderer(key_order=_FIRST_KEYS, drop_missing=True)
+    order = [_in_order] if as_json else []
+    return [*_common(), stamp, structlog.processors.format_exc_info, *order, renderer]
+
+
+def _in_order(_: Any, __: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    return {key: line[key] for key in _FIRST_KEYS if key in line} | dict(line)
+
+
+class _Writer:
+    """The last step of structlog: one write per line. A reader that went away is no reason to stop working."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def msg(self, message: str) -> None:
+        try:
+            self._stream.write(message + "\n")
+            self._stream.flush()
+        except OSError:
+            pass
+
+    debug = info = warning = warn = error = critical = exception = fatal = log = msg

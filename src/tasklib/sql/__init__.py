@@ -1,0 +1,39 @@
+"""Named SQL statements: `statement("claim", schema)` is claim.sql with its names filled in.
+
+A statement is written with psycopg's `%(name)s` parameters and marks of our own: `{schema.}` stands before each
+of our own objects, `{task_columns}` for all columns of a task, `{due}` for the time a claimable task becomes due, and
+`{include NAME}` for another file, so that one fragment serves several statements.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib.resources import files
+
+from tasklib.models import TASK_COLUMNS
+
+DUE = "COALESCE(next_retry_at, scheduled_at)"
+
+
+def quoted(identifier: str) -> str:
+    """An SQL identifier, quoted so that any name is safe."""
+    return '"' + identifier.replace('"', '""') + '"'
+
+
+@cache
+def _source(name: str) -> str:
+    text = files(__package__).joinpath(f"{name}.sql").read_text(encoding="utf-8")
+    return re.sub(r"\{include (\w+)\}", lambda match: _source(match[1]).rstrip(), text)
+
+
+@cache
+def statement(name: str, schema: str | None) -> str:
+    """The text of one statement for tables in this schema (None: the search_path)."""
+    return (
+        _source(name)
+        .replace("{task_columns}", ", ".join(TASK_COLUMNS))
+        .replace("{due}", DUE)
+        # Last, so that nothing in a name is taken for a mark; and a percent sign would be taken for a parameter.
+        .replace("{schema.}", f"{quoted(schema)}.".replace("%", "%%") if schema else "")
+    )

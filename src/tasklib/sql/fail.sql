@@ -1,0 +1,28 @@
+-- Record failed attempts. The row decides whether a retry is left; the worker says how long to wait for it, and
+-- whether the attempt may be repeated at all.
+UPDATE {schema.}tasks AS task
+SET state = CASE WHEN ends THEN 'dead_letter' ELSE 'failed' END,
+    error = attempt.error,
+    retry_count = task.retry_count + CASE WHEN ends THEN 0 ELSE 1 END,
+    crash_count = task.crash_count + attempt.crashed::int,
+    next_retry_at = CASE WHEN ends THEN NULL ELSE now() + make_interval(secs => attempt.delay) END,
+    completed_at = CASE WHEN ends THEN now() END,
+    -- An attempt that ran out of time, or lost its worker, gets half as much again.
+    timeout_seconds = CASE WHEN attempt.grows AND NOT ends
+        THEN least(ceil(task.timeout_seconds * 1.5), 2147483647)::int ELSE task.timeout_seconds END,
+    history = {include history},
+    worker_id = NULL,
+    locked_until = NULL
+FROM (
+    SELECT attempt.*,
+           NOT retriable OR known.retry_count >= known.max_retries
+               OR (crashed AND known.crash_count + 1 >= %(crash_limit)s) AS ends
+    FROM unnest(%(ids)s::text[]::uuid[], %(tokens)s::bigint[], %(errors)s::text[], %(outcomes)s::text[],
+                %(delays)s::float8[], %(retriable)s::bool[], %(crashed)s::bool[], %(grows)s::bool[])
+             AS attempt (id, token, error, outcome, delay, retriable, crashed, grows)
+    JOIN {schema.}tasks AS known ON known.id = attempt.id
+) AS attempt
+WHERE task.id = attempt.id
+  AND task.state = 'running'
+  AND task.lease_token = attempt.token
+RETURNING task.id::text, task.state

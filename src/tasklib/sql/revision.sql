@@ -1,0 +1,1 @@
+SELECT max(version_num) FROM {schema.}tasklib_version

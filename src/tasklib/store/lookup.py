@@ -1,0 +1,62 @@
+"""Reading tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from tasklib.db.query import Query, Rows
+from tasklib.models import TASK_COLUMNS, Task
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a task stands, for somebody who waits for it."""
+
+    name: str
+    state: str
+    result: dict[str, Any] | None
+    error: str | None
+
+
+def get(task_id: UUID) -> Query[Task | None]:
+    return Query("get", {"id": str(task_id)}, _first_task, repeatable=True)
+
+
+def outcome(task_id: UUID) -> Query[Outcome | None]:
+    return Query("outcome", {"id": str(task_id)}, lambda rows: Outcome(*rows[0]) if rows else None, repeatable=True)
+
+
+def list_(
+    *,
+    states: Sequence[str] | None,
+    name: str | None,
+    queue: str | None,
+    tags: str | None,
+    created_after: datetime | None,
+    created_before: datetime | None,
+    after: UUID | None,
+    limit: int,
+) -> Query[list[Task]]:
+    parameters: Mapping[str, Any] = {
+        "states": list(states) if states is not None else None,
+        "name": name,
+        "queue": queue,
+        "tags": tags,
+        "created_after": created_after,
+        "created_before": created_before,
+        "after": str(after) if after else None,
+        "limit": limit,
+    }
+    return Query("list", parameters, _tasks, prepare=False, repeatable=True)
+
+
+def _tasks(rows: Rows) -> list[Task]:
+    return [Task(**dict(zip(TASK_COLUMNS, row, strict=True))) for row in rows]
+
+
+def _first_task(rows: Rows) -> Task | None:
+    return _tasks(rows)[0] if rows else None

@@ -1,0 +1,18 @@
+"""Where our tables are, and at which revision."""
+
+from __future__ import annotations
+
+from tasklib.db.query import Query
+from tasklib.sql import quoted
+
+
+def where_is_tasks(schema: str | None) -> Query[str | None]:
+    """The schema in which our `tasks` is found, or None. Only one that also has our version table is ours."""
+    prefix = f"{quoted(schema)}." if schema else ""
+    names = {"tasks": f"{prefix}tasks", "versions": f"{prefix}tasklib_version"}
+    return Query("where_is_tasks", names, lambda rows: rows[0][0] if rows else None, repeatable=True)
+
+
+def revision() -> Query[str | None]:
+    """The newest migration that has run there."""
+    return Query("revision", {}, lambda rows: rows[0][0] if rows else None, repeatable=True)

@@ -1,0 +1,156 @@
+"""The arguments of a task function: checked against its type hints when submitted, typed again when it runs."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, get_type_hints
+
+from pydantic import (
+    ConfigDict,
+    PydanticSchemaGenerationError,
+    PydanticUndefinedAnnotation,
+    PydanticUserError,
+    TypeAdapter,
+    ValidationError,
+)
+from pydantic_core import CoreConfig, PydanticSerializationError, SchemaSerializer
+from typing_extensions import NotRequired, TypedDict  # pydantic asks for these before Python 3.12
+
+from tasklib.errors import InvalidTaskFunction, TaskExecutionError
+from tasklib.tasks.options import RESERVED_NAMES
+from tasklib.tasks.payload import Unstorable, checked, reason_of
+
+CONNECTION = "connection"
+"""The parameter through which a transactional task receives its connection."""
+
+_EMPTY = "{}"
+# A TypedDict's own configuration doesn't reach the values in it when they are written.
+_WRITTEN = CoreConfig(ser_json_inf_nan="constants", ser_json_bytes="base64")
+
+
+class Arguments:
+    """Reads and writes the arguments of one function as JSON."""
+
+    def __init__(self, function: Callable[..., Any], task_name: str, *, with_connection: bool) -> None:
+        self.task_name = task_name
+        self.signature = inspect.signature(function)
+        injected = {CONNECTION} if with_connection else set()
+        self.parameters = _parameters(self.signature, task_name, injected)
+        self.open = any(p.kind is p.VAR_KEYWORD for p in self.signature.parameters.values())
+        self._adapter = _adapter(function, self.parameters, task_name, self.open)
+        self._writer = SchemaSerializer(self._adapter.core_schema, _WRITTEN)
+
+    def to_json(self, kwargs: Mapping[str, Any]) -> str:
+        """Check the arguments of a submission and write them as JSON."""
+        if not kwargs and not self.parameters:
+            return _EMPTY
+        try:
+            values = self._adapter.validate_python(dict(kwargs))
+        except ValidationError as e:
+            raise self._refusal(e) from None
+        try:
+            return checked(self._writer.to_json(values), lambda: self._writer.to_python(values))
+        except Unstorable as e:
+            raise self._unstorable(e.path, e.reason) from e
+        except (PydanticSerializationError, ValueError, TypeError, RecursionError) as e:
+            raise self._unserialisable(values, e) from e
+
+    def from_json(self, text: str) -> dict[str, Any]:
+        """The typed arguments of a stored task."""
+        if text == _EMPTY and not self.parameters:
+            return {}
+        try:
+            return self._adapter.validate_json(text)
+        except ValidationError as e:
+            raise self._refusal(e) from None
+
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """Positional arguments by their names."""
+        if not args:
+            return dict(kwargs)
+        try:
+            bound = self.signature.bind_partial(*args, **kwargs).arguments
+        except TypeError as e:
+            raise TaskExecutionError(f"{self.task_name}: {e}.", task=self.task_name) from None
+        for p in self.signature.parameters.values():
+            if p.kind is p.VAR_KEYWORD:
+                bound.update(bound.pop(p.name, {}))
+        return dict(bound)
+
+    def _refusal(self, error: ValidationError) -> TaskExecutionError:
+        problems = []
+        for detail in error.errors(include_url=False, include_input=False):
+            place = ".".join(str(part) for part in detail["loc"]) or "arguments"
+            message = {
+                "missing": "is missing",
+                "extra_forbidden": f"is not a parameter of {self.task_name}",
+            }.get(detail["type"], detail["msg"])
+            if detail["type"] == "missing" and place in RESERVED_NAMES:
+                message += f" (submit_task has a keyword of that name: pass arguments as kwargs={{'{place}': ...}})"
+            problems.append((place, message))
+        text = "; ".join(f"{place}: {message}" for place, message in problems)
+        return TaskExecutionError(
+            f"the arguments don't fit {self.task_name}: {text}", task=self.task_name, field=problems[0][0].split(".")[0]
+        )
+
+    def _unstorable(self, path: str, reason: str) -> TaskExecutionError:
+        return TaskExecutionError(
+            f"the arguments of {self.task_name} can't be stored: {path or 'arguments'}: {reason}",
+            task=self.task_name,
+            field=path.split(".")[0] or None,
+        )
+
+    def _unserialisable(self, values: Mapping[str, Any], error: Exception) -> TaskExecutionError:
+        # Pydantic doesn't say which argument it stumbled over: find it.
+        for name, value in values.items():
+            try:
+                self._writer.to_json({name: value}, warnings=False)
+            except (PydanticSerializationError, ValueError, TypeError, RecursionError) as e:
+                return self._unstorable(name, reason_of(e))
+        return self._unstorable("", reason_of(error))
+
+
+def _parameters(
+    signature: inspect.Signature, task_name: str, injected: set[str]
+) -> dict[str, inspect.Parameter]:
+    parameters = {}
+    for p in signature.parameters.values():
+        if p.kind in (p.POSITIONAL_ONLY, p.VAR_POSITIONAL):
+            raise InvalidTaskFunction(
+                f"{task_name} has the positional parameter {p}; tasks receive their arguments by name. "
+                "Make it an ordinary or keyword parameter."
+            )
+        if p.kind is not p.VAR_KEYWORD and p.name not in injected:
+            parameters[p.name] = p
+    if injected and CONNECTION not in signature.parameters:
+        raise InvalidTaskFunction(
+            f"{task_name} is transactional, so it needs a parameter named {CONNECTION} to receive the connection."
+        )
+    return parameters
+
+
+def _adapter(
+    function: Callable[..., Any], parameters: Mapping[str, inspect.Parameter], task_name: str, open_: bool
+) -> TypeAdapter[dict[str, Any]]:
+    try:
+        hints = get_type_hints(function, include_extras=True)
+    except (NameError, TypeError, AttributeError, SyntaxError) as e:
+        raise InvalidTaskFunction(
+            f"the type hints of {task_name} can't be resolved: {e}. Task functions need hints that exist at run time, "
+            "not only under TYPE_CHECKING."
+        ) from e
+    # A parameter with a default stays out of the row when it isn't given: the default of the day it runs applies.
+    fields = {
+        name: hints.get(name, Any) if p.default is p.empty else NotRequired[hints.get(name, Any)]
+        for name, p in parameters.items()
+    }
+    make: Any = TypedDict  # with fields that only exist at run time, a type checker can't follow
+    shape = make(f"{task_name}_arguments", fields)
+    shape.__pydantic_config__ = ConfigDict(extra="allow" if open_ else "forbid", val_json_bytes="base64")
+    try:
+        return TypeAdapter(shape)
+    except (PydanticSchemaGenerationError, PydanticUserError, PydanticUndefinedAnnotation) as e:
+        raise InvalidTaskFunction(
+            f"a parameter of {task_name} has a type that can't travel as JSON: {str(e).splitlines()[0]}"
+        ) from e

@@ -1,0 +1,76 @@
+"""What a running task may know and say about itself: `tasklib.current_task()`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+import structlog
+
+from tasklib.tasks.payload import dump
+
+_current: ContextVar[TaskContext] = ContextVar("tasklib_current_task")
+
+
+@dataclass(slots=True)
+class TaskContext:
+    """The attempt that is running here and now."""
+
+    id: UUID
+    name: str
+    attempt: int
+    """1 for the first try, 2 for the first retry, ..."""
+    max_attempts: int
+    token: int
+    """The lease token: it grows with every claim of this task. Hand it to other systems as a fencing token."""
+    queue: str
+    worker_id: str
+    deadline: float | None = None
+    """When the timeout strikes, on the clock of time.monotonic(); None without a timeout."""
+    trace_context: Mapping[str, str] | None = None
+    _report: Callable[[str], None] | None = field(default=None, repr=False)
+    _cancelled: bool = False
+
+    @property
+    def cancelled(self) -> bool:
+        """True once the attempt should stop: it was cancelled, timed out, or lost its lease. Threads must look."""
+        return self._cancelled
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Seconds until the timeout, or None without one."""
+        return None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
+
+    @property
+    def logger(self) -> Any:
+        """A structlog logger that names this task in every line."""
+        return structlog.get_logger("tasklib.task").bind(
+            task_id=str(self.id), task=self.name, attempt=self.attempt, worker=self.worker_id
+        )
+
+    def progress(self, value: Any) -> None:
+        """Store any JSON value as `task.progress`. Cheap to call often: only the newest is written, now and then."""
+        text = dump(value)
+        if self._report is not None:
+            self._report(text)
+
+    def cancel(self) -> None:
+        """Tell the attempt to stop; used by the worker."""
+        self._cancelled = True
+
+
+def current_task() -> TaskContext:
+    """The context of the task that is running here; RuntimeError outside of one."""
+    try:
+        return _current.get()
+    except LookupError:
+        raise RuntimeError("current_task() was called outside of a running task.") from None
+
+
+def enter(context: TaskContext) -> None:
+    """Make this the current task of the running asyncio task, thread or child process."""
+    _current.set(context)

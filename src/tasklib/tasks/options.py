@@ -1,0 +1,167 @@
+"""The options of a submission: checked one by one, each error naming the option."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from typing import Any
+
+from tasklib.config import PRIORITY_MAX, PRIORITY_MIN, Config, Level
+from tasklib.errors import InvalidOption
+from tasklib.tasks.payload import Unstorable, dump, limited
+
+MAX_INT = 2**31 - 1
+# The largest wait PostgreSQL's make_interval and timestamptz hold without surprises: a thousand years.
+MAX_DELAY_SECONDS = 1000 * 365 * 86400
+MAX_NAME_BYTES = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a caller may say about a task besides its arguments. None means: not said."""
+
+    delay_seconds: float | None = None
+    scheduled_at: datetime | None = None
+    max_retries: int | None = None
+    timeout_seconds: int | None = None
+    priority: int | str | None = None
+    tags: Mapping[str, Any] | None = None
+    queue: str | None = None
+    required_capabilities: Iterable[str] | None = None
+    idempotency_key: str | None = None
+    trace_context: Mapping[str, str] | None = None
+
+    def __post_init__(self) -> None:
+        _check_when(self.delay_seconds, self.scheduled_at)
+        if not isinstance(self.priority, str | None):
+            _check_priority(self.priority)
+        _check_count("max_retries", self.max_retries, least=0)
+        _check_count("timeout_seconds", self.timeout_seconds, least=1)
+        _check_name("queue", self.queue)
+        _check_name("idempotency_key", self.idempotency_key)
+        if self.required_capabilities is not None:
+            object.__setattr__(self, "required_capabilities", _checked_capabilities(self.required_capabilities))
+        for name in ("tags", "trace_context"):
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, Mapping):
+                raise InvalidOption(f"{name} must be a mapping such as {{'batch': 'daily'}}, not {value!r}.")
+
+    def given(self) -> dict[str, Any]:
+        """Only what was said."""
+        return {f.name: v for f in fields(self) if (v := getattr(self, f.name)) is not None}
+
+    def over(self, defaults: Options) -> Options:
+        """These options where they say something, else the defaults."""
+        mine = self.given()
+        theirs = defaults.given()
+        if "delay_seconds" in mine or "scheduled_at" in mine:
+            theirs.pop("delay_seconds", None)
+            theirs.pop("scheduled_at", None)
+        return Options(**{**theirs, **mine})
+
+
+OPTION_NAMES = frozenset(f.name for f in fields(Options))
+RESERVED_NAMES = OPTION_NAMES | {"connection", "kwargs", "registered_elsewhere"}
+"""The keywords that submit_task takes for itself."""
+
+
+def options_of(given: Mapping[str, Any]) -> Options:
+    """Options from keywords; an unknown one is named."""
+    for name in given:
+        if name not in OPTION_NAMES:
+            raise InvalidOption(f"there is no option {name!r}; the options are {', '.join(sorted(OPTION_NAMES))}.")
+    return Options(**given)
+
+
+def priority_of(value: int | str | None, config: Config) -> tuple[int, Level | None]:
+    """The number behind a priority, and the level's policy if a level was named."""
+    if value is None:
+        return 0, None
+    if isinstance(value, int):
+        return value, None
+    level = config.levels.get(value)
+    if level is None:
+        raise InvalidOption(f"priority must be -10 to 100 or one of {', '.join(config.levels)}, not {value!r}.")
+    return level.priority, level
+
+
+def json_option(name: str, value: Mapping[str, Any], config: Config) -> str:
+    """A mapping option as JSON text."""
+    try:
+        text = dump(dict(value))
+    except Unstorable as e:
+        place = f"{name}.{e.path}" if e.path else name
+        raise InvalidOption(f"{place} {e.reason}.") from e
+    try:
+        return limited(text, config.max_payload_bytes, name)
+    except Unstorable as e:
+        raise InvalidOption(f"{e.reason}.") from e
+
+
+def _check_priority(value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not PRIORITY_MIN <= value <= PRIORITY_MAX:
+        raise InvalidOption(f"priority must be from -10 to 100, or a level such as 'high', not {value!r}.")
+
+
+def _check_when(delay: float | None, at: datetime | None) -> None:
+    if delay is not None:
+        if isinstance(delay, bool) or not isinstance(delay, int | float) or not 0 <= delay <= MAX_DELAY_SECONDS:
+            raise InvalidOption(
+                f"delay_seconds must be a number of seconds from 0 to {MAX_DELAY_SECONDS:,} (a thousand years), "
+                f"not {delay!r}."
+            )
+    if at is not None:
+        require_aware("scheduled_at", at)
+        if delay is not None:
+            raise InvalidOption("give either delay_seconds or scheduled_at, not both.")
+
+
+def require_aware(name: str, moment: datetime) -> None:
+    """Refuse a datetime that doesn't say which moment it means, or means none that can be stored."""
+    if not isinstance(moment, datetime):
+        raise InvalidOption(f"{name} must be a datetime, not {moment!r}.")
+    if moment.tzinfo is None or moment.utcoffset() is None:
+        raise InvalidOption(
+            f"{name} is a naive datetime ({moment.isoformat()}), so its moment is unknown. "
+            "Give it a time zone, e.g. datetime.now(timezone.utc)."
+        )
+    try:
+        moment.astimezone(UTC)
+    except OverflowError:
+        raise InvalidOption(f"{name} is outside the years 1 to 9999 in UTC: {moment.isoformat()}.") from None
+
+
+def _check_count(name: str, value: int | None, least: int) -> None:
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MAX_INT:
+        raise InvalidOption(f"{name} must be a whole number of at least {least}, not {value!r}.")
+
+
+def _check_name(option: str, value: str | None) -> None:
+    if value is not None and not is_name(value):
+        raise InvalidOption(f"{option} must be a string of 1 to {MAX_NAME_BYTES} bytes, not {value!r}.")
+
+
+def is_name(value: object) -> bool:
+    """True for a string that can name a task, a queue or a key: stored as it is, and short enough for an index."""
+    try:
+        return isinstance(value, str) and "\x00" not in value and 1 <= len(value.encode()) <= MAX_NAME_BYTES
+    except UnicodeEncodeError:
+        return False
+
+
+def _checked_capabilities(value: Iterable[str]) -> tuple[str, ...]:
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise InvalidOption(f"required_capabilities must be a list such as ['gpu'], not {value!r}.")
+    items = tuple(value)
+    for item in items:
+        if not is_name(item):
+            raise InvalidOption(
+                f"required_capabilities must be strings of 1 to {MAX_NAME_BYTES} bytes each, not {item!r}."
+            )
+    if sum(len(item.encode()) for item in items) > 2 * MAX_NAME_BYTES:
+        raise InvalidOption(f"required_capabilities take more than {2 * MAX_NAME_BYTES} bytes together.")
+    # One set, one spelling: equal requirements share a lane.
+    return tuple(sorted(set(items)))

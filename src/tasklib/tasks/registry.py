@@ -1,0 +1,85 @@
+"""Which task functions this program has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from tasklib.errors import InvalidTaskFunction, TaskNotFound
+
+if TYPE_CHECKING:
+    from tasklib.tasks.function import TaskFunction
+
+_registered: dict[str, TaskFunction[Any, Any]] = {}
+
+
+def register(function: TaskFunction[Any, Any]) -> None:
+    """Add a task function under its name. The same function again (a reloaded module) replaces itself."""
+    known = _registered.get(function.name)
+    if known is not None and _origin(known.function) != _origin(function.function):
+        raise InvalidTaskFunction(
+            f"two functions want the task name {function.name!r}: {_place(known.function)} and "
+            f"{_place(function.function)}. Give one of them another: @task(name='...')."
+        )
+    _registered[function.name] = function
+
+
+def find(target: object) -> TaskFunction[Any, Any]:
+    """The task function behind a task function, a plain function or a name; else TaskNotFound with near matches."""
+    from tasklib.tasks.function import TaskFunction
+
+    if isinstance(target, TaskFunction):
+        return target
+    if isinstance(target, str):
+        if target in _registered:
+            return _registered[target]
+        raise TaskNotFound.named(target, _registered)
+    for known in _registered.values():
+        if known.function is target:
+            return known
+    name = getattr(target, "__name__", None)
+    if callable(target) and name:
+        raise TaskNotFound(
+            f"the function {name!r} is not a task. Put @task above it.", name=name
+        )
+    raise TaskNotFound(f"expected a task function or a task's name, not {target!r}.")
+
+
+def get(name: str) -> TaskFunction[Any, Any] | None:
+    return _registered.get(name)
+
+
+def names() -> list[str]:
+    return sorted(_registered)
+
+
+def count() -> int:
+    return len(_registered)
+
+
+def all_functions() -> list[TaskFunction[Any, Any]]:
+    return list(_registered.values())
+
+
+@contextmanager
+def isolated() -> Iterator[None]:
+    """Forget what is registered inside the block when it ends; for tests."""
+    before = dict(_registered)
+    try:
+        yield
+    finally:
+        _registered.clear()
+        _registered.update(before)
+
+
+def _origin(function: Callable[..., Any]) -> tuple[str, str]:
+    # A script that is also imported is `__main__` once and itself once: the file tells that they are the same.
+    code = getattr(function, "__code__", None)
+    return (code.co_filename if code else function.__module__, function.__qualname__)
+
+
+def _place(function: Callable[..., Any]) -> str:
+    code = getattr(function, "__code__", None)
+    where = f" ({code.co_filename}:{code.co_firstlineno})" if code else ""
+    return f"{function.__module__}.{function.__qualname__}{where}"

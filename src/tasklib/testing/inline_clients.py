@@ -1,0 +1,113 @@
+"""The clients behind the module-level calls in inline mode: the real calls, with a list in place of the table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import UUID
+
+from tasklib.client import requests
+from tasklib.client.calls import Call, Calls, Effect
+from tasklib.client.clients import AsyncClient, Client
+from tasklib.config import Config
+from tasklib.db.query import Query
+from tasklib.errors import TaskLibError, TaskNotFound
+from tasklib.states import TaskState
+from tasklib.store.lookup import Outcome
+from tasklib.tasks.function import Submission, TaskFunction
+from tasklib.testing.inline_task import InlineTask
+
+if TYPE_CHECKING:
+    from tasklib.testing.inline_mode import Inline
+
+T = TypeVar("T")
+
+
+class InlineCalls(Calls):
+    """Checks submissions like any client, then keeps them for whoever performs the call to run."""
+
+    def __init__(self, config: Config, inline: Inline) -> None:
+        super().__init__(config)
+        self._inline = inline
+        self._to_run: list[InlineTask] = []
+
+    def take(self) -> list[InlineTask]:
+        """The tasks submitted since the last time."""
+        taken, self._to_run = self._to_run, []
+        return taken
+
+    def _insert(self, items: Iterable[Submission], connection: Any) -> Call[list[UUID]]:
+        items = list(items)
+        # All are checked before the first is recorded: submit_many takes all or none.
+        tasks = requests.new_tasks(items, self.config)
+        for item in items:
+            if isinstance(item.target, TaskFunction):
+                self._inline.injected(item.target)
+        ids = []
+        for new, item in zip(tasks, items, strict=True):
+            task, is_new = self._inline.accept(new, item)
+            ids.append(task.id)
+            if is_new:
+                self._to_run.append(task)
+        return ids
+        yield  # never reached: a call is a generator, and this one needs nothing done
+
+
+class InlineClient(Client):
+    """Runs what is submitted before it returns."""
+
+    def __init__(self, config: Config, inline: Inline) -> None:
+        super().__init__(config)
+        self.inline = inline
+        self.calls: InlineCalls = InlineCalls(config, inline)
+
+    def perform(self, call: Call[T]) -> T:
+        __tracebackhide__ = True
+        value = super().perform(call)
+        for task in self.calls.take():
+            self.inline.run(task, self.config)
+        return value
+
+    def _do(self, effect: Effect) -> Any:
+        return _answer(self.inline, effect) if isinstance(effect, Query) else super()._do(effect)
+
+
+class InlineAsyncClient(AsyncClient):
+    """Awaits what is submitted before it returns."""
+
+    def __init__(self, config: Config, inline: Inline) -> None:
+        super().__init__(config)
+        self.inline = inline
+        self.calls: InlineCalls = InlineCalls(config, inline)
+
+    async def perform(self, call: Call[T]) -> T:
+        __tracebackhide__ = True
+        value = await super().perform(call)
+        for task in self.calls.take():
+            await self.inline.run_async(task, self.config)
+        return value
+
+    async def _do(self, effect: Effect) -> Any:
+        return _answer(self.inline, effect) if isinstance(effect, Query) else await super()._do(effect)
+
+
+def _answer(inline: Inline, query: Query[Any]) -> Any:
+    """Answer what a list can answer. The rest needs PostgreSQL; an imitation of it would only pretend to test."""
+    if query.name not in ("get", "outcome"):
+        raise TaskLibError(
+            f"inline mode has no database, so it can't do {query.name!r}. "
+            "Test this on a real one: the fixture tasklib_app, with tasklib.testing.drain()."
+        )
+    task = inline.find(UUID(query.parameters["id"]))
+    if task is None:
+        return None
+    row = task.as_row()
+    if query.name == "get":
+        return row
+    if task.state is TaskState.PENDING:
+        raise TaskNotFound(
+            f"task {task.name} ({task.id}) has no result: inline mode has recorded it but not run it.",
+            name=task.name,
+            task_id=task.id,
+        )
+    return Outcome(row.name, row.state, row.result, row.error)

@@ -1,0 +1,125 @@
+"""One task in inline mode: what was submitted, the attempt at it, and what became of it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from tasklib.config import Config
+from tasklib.executors.outcomes import failed, result_text
+from tasklib.models import Task
+from tasklib.states import TaskState
+from tasklib.store.submit import NewTask
+from tasklib.tasks.context import TaskContext, enter
+from tasklib.tasks.function import Submission, TaskFunction
+
+
+@dataclass(eq=False)
+class InlineTask:
+    """A task that was submitted in inline mode."""
+
+    id: UUID
+    name: str
+    kwargs: Mapping[str, Any]
+    """The arguments as JSON holds them: what a row would have."""
+    options: Mapping[str, Any]
+    """What the call said, and where it said nothing, `@task`."""
+    state: TaskState = TaskState.PENDING
+    """`completed`, or `dead_letter` after an error. `pending` means not run: only another program knows the name."""
+    result: Any = None
+    """What `wait_for` returns: the return value, to JSON and back."""
+    error: BaseException | None = None
+    """What the task raised."""
+    progress: Any = None
+    new: NewTask = field(kw_only=True, repr=False)
+    function: TaskFunction[Any, Any] | None = field(kw_only=True, repr=False)
+    created_at: datetime = field(default_factory=lambda: datetime.now(UTC), kw_only=True, repr=False)
+    started_at: datetime | None = field(default=None, kw_only=True, repr=False)
+    completed_at: datetime | None = field(default=None, kw_only=True, repr=False)
+    traceback: str | None = field(default=None, kw_only=True, repr=False)
+
+    @classmethod
+    def of(cls, new: NewTask, item: Submission) -> InlineTask:
+        function = None if isinstance(item.target, str) else item.target
+        options = item.options.over(function.defaults) if function else item.options
+        return cls(new.id, new.name, json.loads(new.kwargs), options.given(), new=new, function=function)
+
+    def call(self, config: Config, injected: Mapping[str, Any]) -> str | BaseException:
+        """Make the attempt, of a sync function, as a worker does. Returns the result as JSON text, or the error."""
+        assert self.function is not None
+        enter(self._begin())
+        try:
+            arguments = self.function.arguments.from_json(self.new.kwargs)
+            return result_text(self.function.function(**arguments, **injected), config)
+        except BaseException as e:
+            return e
+
+    async def call_async(self, config: Config, injected: Mapping[str, Any]) -> str | BaseException:
+        """The same of an async function. Cancellation and interrupts are raised."""
+        assert self.function is not None
+        enter(self._begin())
+        try:
+            arguments = self.function.arguments.from_json(self.new.kwargs)
+            return result_text(await self.function.function(**arguments, **injected), config)
+        except (Exception, SystemExit) as e:
+            return e
+
+    def end(self, ended: str | BaseException, config: Config) -> None:
+        """Record how the attempt ended. There is no second one, so an error is final."""
+        self.completed_at = datetime.now(UTC)
+        if isinstance(ended, str):
+            self.state, self.result = TaskState.COMPLETED, json.loads(ended)["value"]
+        else:
+            assert self.function is not None
+            self.state, self.error = TaskState.DEAD_LETTER, ended
+            self.traceback = failed(ended, self.function, config).error
+
+    def as_row(self) -> Task:
+        """What `get_task` returns."""
+        new = self.new
+        return Task(
+            id=self.id,
+            name=self.name,
+            queue=new.queue,
+            state=self.state.value,
+            kwargs=json.loads(new.kwargs),
+            result={"value": self.result} if self.state is TaskState.COMPLETED else None,
+            error=self.traceback,
+            max_retries=new.max_retries,
+            scheduled_at=new.scheduled_at or self.created_at + timedelta(seconds=new.delay_seconds or 0),
+            started_at=self.started_at,
+            completed_at=self.completed_at,
+            created_at=self.created_at,
+            timeout_seconds=new.timeout_seconds,
+            priority=new.priority,
+            tags=json.loads(new.tags),
+            required_capabilities=list(new.required_capabilities),
+            idempotency_key=new.idempotency_key,
+            trace_context=json.loads(new.trace_context) if new.trace_context else None,
+            lease_token=int(self.started_at is not None),
+            progress=self.progress,
+        )
+
+    def _begin(self) -> TaskContext:
+        self.state, self.started_at = TaskState.RUNNING, datetime.now(UTC)
+        timeout = self.new.timeout_seconds
+        return TaskContext(
+            id=self.id,
+            name=self.name,
+            attempt=1,
+            max_attempts=self.new.max_retries + 1,
+            token=1,
+            queue=self.new.queue,
+            worker_id="inline",
+            deadline=None if timeout is None else time.monotonic() + timeout,
+            trace_context=json.loads(self.new.trace_context) if self.new.trace_context else None,
+            _report=self._report,
+        )
+
+    def _report(self, text: str) -> None:
+        self.progress = json.loads(text)

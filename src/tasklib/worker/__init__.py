@@ -1,0 +1,1 @@
+"""The worker: what claims tasks, runs them and stores what became of them."""

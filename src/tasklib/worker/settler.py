@@ -1,0 +1,210 @@
+"""Storing outcomes: one statement for many, sent the moment the previous one returns."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import TypeVar, assert_never
+
+import psycopg
+
+from tasklib.config import Config
+from tasklib.db.failures import is_bad_data
+from tasklib.db.link import Link, backoff
+from tasklib.db.query import Query
+from tasklib.errors import DatabaseUnavailable, ResultNotStorable
+from tasklib.events import Events, ResultRefused, TaskEnded
+from tasklib.executors.outcomes import Committed, Done, Failed, Kind, Lost, Outcome, Released
+from tasklib.store import settle
+from tasklib.store.settle import Completion, Failure
+from tasklib.tasks.payload import storable_text
+from tasklib.tasks.retry import RetryPolicy
+from tasklib.worker.attempt import Attempt
+from tasklib.worker.slots import Slots
+from tasklib.worker.wakeup import Wakeup
+
+T = TypeVar("T")
+_MOST_PER_FLUSH = 2000
+_PROGRESS_SECONDS = 0.5
+
+
+class Settler:
+    """Collects outcomes and writes them. A lone one is written at once; a thousand share one commit."""
+
+    def __init__(self, config: Config, link: Link, slots: Slots, wakeup: Wakeup, events: Events) -> None:
+        self._config = config
+        self._link = link
+        self._slots = slots
+        self._wakeup = wakeup
+        self._events = events
+        self._default_policy = RetryPolicy.of(config)
+        self._waiting: list[tuple[Attempt, Outcome]] = []
+        self._progress: dict[Attempt, str] = {}
+        self._work = asyncio.Event()
+        self.stale_results = 0
+
+    def put(self, attempt: Attempt, outcome: Outcome) -> None:
+        """Hand over how an attempt ended."""
+        attempt.settled = True
+        self._waiting.append((attempt, outcome))
+        self._work.set()
+
+    def report_progress(self, attempt: Attempt, text: str) -> None:
+        """Hand over an attempt's newest progress. May be called from any thread of the loop's process."""
+        self._progress[attempt] = text
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._waiting and not self._slots.flushing
+
+    async def run(self) -> None:
+        """Flush for ever."""
+        while True:
+            await self._work.wait()
+            self._work.clear()
+            while self._waiting:
+                batch = self._waiting[:_MOST_PER_FLUSH]
+                del self._waiting[:_MOST_PER_FLUSH]
+                self._slots.flushing = True
+                await self._flush(batch)
+                self._slots.flushing = False
+                self._slots.give_back(len(batch))
+
+    async def write_progress(self) -> None:
+        """Write the newest progress of each attempt, now and then, for ever."""
+        while True:
+            await asyncio.sleep(_PROGRESS_SECONDS)
+            reports, self._progress = self._progress, {}
+            current = [(a.lease, text) for a, text in reports.items() if not a.settled]
+            if current:
+                try:
+                    await self._link.run(settle.progress(sorted(current)))
+                except DatabaseUnavailable:
+                    continue  # newer progress will come
+
+    async def _flush(self, batch: Sequence[tuple[Attempt, Outcome]]) -> None:
+        completions: list[tuple[Attempt, Completion]] = []
+        failures: list[tuple[Attempt, Failure]] = []
+        releases: list[Attempt] = []
+        for attempt, outcome in batch:
+            match outcome:
+                case Done(result):
+                    completions.append((attempt, Completion(attempt.lease, result)))
+                case Failed():
+                    failures.append((attempt, self._failure(attempt, outcome)))
+                case Released():
+                    releases.append(attempt)
+                case Committed():
+                    self._ended(attempt, "completed")
+                case Lost():
+                    self._refused(attempt)
+                case _:
+                    assert_never(outcome)
+        await self._complete(completions)
+        await self._fail(failures)
+        await self._release(releases)
+
+    async def _complete(self, items: list[tuple[Attempt, Completion]]) -> None:
+        if not items:
+            return
+        # One lock order for all who write many rows.
+        items.sort(key=lambda item: item[0].lease.id)
+        try:
+            ours = await self._write(settle.complete([c for _, c in items]), [a for a, _ in items])
+        except psycopg.Error as e:
+            if not is_bad_data(e):
+                raise
+            await self._isolate_completions(items, e)
+            return
+        for attempt, _ in items:
+            if attempt.lease.id in ours:
+                self._ended(attempt, "completed")
+            else:
+                self._refused(attempt)
+
+    async def _isolate_completions(self, items: list[tuple[Attempt, Completion]], error: psycopg.Error) -> None:
+        """One result the database won't take must not strand the others: store them one by one."""
+        if len(items) > 1:
+            for item in items:
+                await self._complete([item])
+            return
+        attempt = items[0][0]
+        reason = ResultNotStorable(f"PostgreSQL refused the return value: {error.diag.message_primary}")
+        failure = self._failure(attempt, Failed(f"{type(reason).__name__}: {reason}"))
+        await self._fail([(attempt, failure)])
+
+    async def _fail(self, items: list[tuple[Attempt, Failure]]) -> None:
+        if not items:
+            return
+        items.sort(key=lambda item: item[0].lease.id)
+        query = settle.fail([f for _, f in items], self._config.crash_limit)
+        states = await self._write_states(query, [a for a, _ in items])
+        for attempt, failure in items:
+            state = states.get(attempt.lease.id)
+            if state is None:
+                self._refused(attempt)
+            elif state == "failed":
+                self._wakeup.ring()  # an idle worker must learn when this retry is due
+                self._ended(attempt, state, failure.error, failure.delay_seconds)
+            else:
+                self._ended(attempt, state, failure.error)
+
+    async def _release(self, attempts: list[Attempt]) -> None:
+        if not attempts:
+            return
+        attempts.sort(key=lambda a: a.lease.id)
+        ours = await self._write(settle.release([a.lease for a in attempts]), attempts)
+        for attempt in attempts:
+            if attempt.lease.id in ours:
+                self._ended(attempt, "pending")
+            else:
+                self._refused(attempt)
+
+    async def _write(self, query: Query[set[str]], attempts: Sequence[Attempt]) -> set[str]:
+        """Run a settlement until it is answered. If an answer was lost, the table says what took effect."""
+        failures = 0
+        while True:
+            try:
+                ours = await self._link.run(query)
+                if failures and len(ours) < len(attempts):
+                    known: set[str] = await self._link.run(settle.settled([a.lease for a in attempts]))
+                    return ours | known
+                return ours
+            except DatabaseUnavailable:
+                await asyncio.sleep(backoff(failures))
+                failures += 1
+
+    async def _write_states(self, query: Query[dict[str, str]], attempts: Sequence[Attempt]) -> dict[str, str]:
+        states: dict[str, str] = {}
+
+        def remember(rows: Sequence[tuple[str, str]]) -> set[str]:
+            states.update(rows)
+            return set(states)
+
+        ours = await self._write(Query(query.name, query.parameters, remember), attempts)
+        return {id_: states.get(id_, "failed") for id_ in ours}
+
+    def _failure(self, attempt: Attempt, outcome: Failed) -> Failure:
+        policy = attempt.function.retry_policy or self._default_policy
+        delay = outcome.delay_seconds
+        return Failure(
+            attempt.lease,
+            storable_text(outcome.error, self._config.max_error_bytes),
+            outcome.kind.value,
+            policy.delay(attempt.claimed.retry_count) if delay is None else min(delay, 10 * 365 * 86400.0),
+            retriable=outcome.retriable,
+            crashed=outcome.kind is Kind.CRASH,
+            more_time=outcome.kind in (Kind.TIMEOUT, Kind.CRASH),
+        )
+
+    def _ended(self, attempt: Attempt, state: str, error: str | None = None, retry_in: float | None = None) -> None:
+        if self._events:
+            seconds = time.monotonic() - attempt.started_at
+            c = attempt.claimed
+            event = TaskEnded(c.id, c.name, c.retry_count + 1, state, seconds, error, retry_in, c.max_retries)
+            self._events.emit(event)
+
+    def _refused(self, attempt: Attempt) -> None:
+        self.stale_results += 1
+        self._events.emit(ResultRefused(attempt.claimed.id, attempt.claimed.name, attempt.claimed.token))

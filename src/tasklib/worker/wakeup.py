@@ -1,0 +1,97 @@
+"""When an idle worker looks for tasks again: a notification, the next due time, or the poll beside them."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import psycopg
+
+from tasklib.config import Config, channel_of
+from tasklib.db.connect import connect_async
+from tasklib.db.link import backoff
+from tasklib.errors import DatabaseUnavailable
+from tasklib.events import DatabaseBack, DatabaseLost, Events, Woken
+from tasklib.sql import quoted
+
+_WATCHDOG_SECONDS = 30.0
+_SHORTEST_POLL_FRACTION = 1 / 16
+
+
+class Wakeup:
+    """`arm()` before looking for tasks, `sleep()` if there were none: what is announced in between is not missed."""
+
+    def __init__(self, poll_interval_seconds: float, events: Events) -> None:
+        self._longest = poll_interval_seconds
+        self._events = events
+        self._rung = asyncio.Event()
+        self._idle_rounds = 0
+        self.listening = asyncio.Event()
+
+    def arm(self) -> None:
+        self._rung.clear()
+
+    def ring(self) -> None:
+        """Wake the worker."""
+        self._rung.set()
+
+    def busy(self) -> None:
+        """Tasks were found: the next idle spell begins with a short poll again."""
+        self._idle_rounds = 0
+
+    async def sleep(self, next_due_seconds: float | None) -> None:
+        """Wait for a ring, the next due task or the poll, whichever comes first."""
+        poll = self._poll_seconds()
+        due_first = next_due_seconds is not None and next_due_seconds < poll
+        pause = max(0.0, next_due_seconds) if next_due_seconds is not None and due_first else poll
+        try:
+            async with asyncio.timeout(pause):
+                await self._rung.wait()
+            by = "notify"
+        except TimeoutError:
+            by = "due" if due_first else "poll"
+        if self._events:
+            self._events.emit(Woken(by))
+
+    def _poll_seconds(self) -> float:
+        """Soon after work, then slower and slower up to the poll interval, never in step with other workers."""
+        interval = self._longest * min(1.0, _SHORTEST_POLL_FRACTION * 2.0**self._idle_rounds)
+        self._idle_rounds = min(self._idle_rounds + 1, 8)
+        return interval * random.uniform(0.75, 1.0)
+
+
+async def listen(config: Config, schema: str, wakeup: Wakeup, events: Events) -> None:
+    """LISTEN for ever: reconnect after any loss, listen again, and look for tasks at once."""
+    failures, lost = 0, False
+    while True:
+        connection = None
+        try:
+            url = config.listen_database_url or config.database_url
+            connection = await connect_async(config, url=url, role="listener")
+            await connection.execute(f"LISTEN {quoted(channel_of(schema))}".encode())
+            failures = 0
+            if lost:
+                lost = False
+                events.emit(DatabaseBack("listen"))
+            wakeup.listening.set()
+            wakeup.ring()
+            await _ring_on_notifications(connection, wakeup)
+        except (psycopg.Error, DatabaseUnavailable, OSError, TimeoutError) as e:
+            wakeup.listening.clear()
+            if not lost:
+                lost = True
+                events.emit(DatabaseLost("listen", str(e) or "no answer"))
+            await asyncio.sleep(backoff(failures))
+            failures += 1
+        finally:
+            if connection is not None:
+                connection.pgconn.finish()
+
+
+async def _ring_on_notifications(connection: psycopg.AsyncConnection, wakeup: Wakeup) -> None:
+    while True:
+        async for _ in connection.notifies(timeout=_WATCHDOG_SECONDS):
+            wakeup.ring()
+        # Silence may be peace or a half-open socket: ask.
+        async with asyncio.timeout(_WATCHDOG_SECONDS):
+            await connection.execute("SELECT 1")

@@ -1,0 +1,222 @@
+"""Task functions that the tests run in child processes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from pydantic import BaseModel
+
+from tasklib import Reject, Retry, current_task, task
+
+leftover: contextvars.ContextVar[str] = contextvars.ContextVar("leftover", default="none")
+
+
+class Order(BaseModel):
+    number: int
+    tags: list[str]
+
+
+class Fatal(Exception):
+    pass
+
+
+def until_killed() -> None:
+    while True:
+        signal.pause()
+
+
+@task(executor="process")
+def echo(when: datetime, key: UUID, order: Order) -> dict[str, Any]:
+    types = [type(value).__name__ for value in (when, key, order)]
+    return {"types": types, "when": when, "key": key, "order": order, "pid": os.getpid()}
+
+
+@task(executor="process")
+def pid() -> int:
+    return os.getpid()
+
+
+@task(executor="process")
+async def pid_async(seconds: float = 0.0) -> int:
+    await asyncio.sleep(seconds)
+    return os.getpid()
+
+
+@task(executor="process")
+def whoami() -> dict[str, Any]:
+    me = current_task()
+    shown = ("name", "attempt", "max_attempts", "token", "queue", "worker_id", "deadline", "trace_context")
+    return {"id": me.id, "left": me.seconds_left} | {field: getattr(me, field) for field in shown}
+
+
+@task(executor="process", non_retriable=(Fatal,))
+def fail(how: str) -> None:
+    match how:
+        case "value":
+            raise ValueError("no such thing: \x00")
+        case "retry":
+            raise Retry(in_=90)
+        case "reject":
+            raise Reject("stolen")
+        case "fatal":
+            raise Fatal("for good")
+        case "exit":
+            sys.exit(3)
+        case "interrupt":
+            raise KeyboardInterrupt
+        case "generator":
+            raise GeneratorExit
+
+
+@task(executor="process")
+async def fail_async(how: str) -> None:
+    await asyncio.sleep(0)
+    if how == "exit":
+        sys.exit(3)
+    if how == "cancelled":
+        raise asyncio.CancelledError
+    raise ValueError("no such thing")
+
+
+@task(executor="process")
+def result(size: int, storable: bool = True) -> object:
+    return "x" * size if storable else object()
+
+
+@task(executor="process")
+def die(how: str) -> None:
+    if how == "exit":
+        os._exit(3)
+    os.kill(os.getpid(), getattr(signal, how))
+    until_killed()
+
+
+@task(executor="process")
+def ignore_sigterm() -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    current_task().progress(os.getpid())
+    until_killed()
+
+
+@task(executor="process")
+def hold_the_interpreter() -> None:
+    # PyDLL keeps the interpreter's lock: from the shell's first word on, no handler and no other thread runs here.
+    script = f"echo $$ > {holding(os.getpid())}.new; mv {holding(os.getpid())}.new {holding(os.getpid())}; sleep 600"
+    current_task().progress(os.getpid())
+    ctypes.PyDLL(None).system(script.encode())
+
+
+def holding(pid: int) -> Path:
+    """Appears once the process holds its interpreter's lock, and has the process id of the shell that made it."""
+    return Path(tempfile.gettempdir()) / f"tasklib-holding-{pid}"
+
+
+@task(executor="process")
+def clean_up(path: Path) -> None:
+    try:
+        current_task().progress(os.getpid())
+        time.sleep(600)
+    finally:
+        # Work that a second interruption would spoil.
+        for _ in range(20):
+            time.sleep(0.01)
+        path.write_text(f"cancelled={current_task().cancelled}")
+
+
+@task(executor="process")
+async def clean_up_async(path: Path) -> None:
+    try:
+        current_task().progress(os.getpid())
+        await asyncio.sleep(600)
+    finally:
+        await asyncio.sleep(0.05)
+        path.write_text(f"cancelled={current_task().cancelled}")  # noqa: ASYNC240 - it is alone on its loop
+
+
+@task(executor="process")
+def wait_for_file(path: Path) -> str:
+    current_task().progress(os.getpid())
+    deadline = time.monotonic() + 30
+    while not path.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return "seen"
+
+
+@task(executor="process")
+def report(count: int) -> None:
+    for i in range(count):
+        current_task().progress({"step": i})
+
+
+@task(executor="process")
+def say(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stderr.write(text.upper())
+
+
+@task(executor="process")
+def with_subprocess(end: str) -> int:
+    grandchild = subprocess.Popen(["sleep", "600"])
+    current_task().progress([os.getpid(), grandchild.pid])
+    if end == "return":
+        return grandchild.pid
+    if end == "crash":
+        os._exit(9)
+    until_killed()
+    return 0
+
+
+@task(executor="process")
+def let_a_fork_return() -> str:
+    if os.fork() == 0:
+        return "from the copy"
+    os.wait()
+    return "from the child"
+
+
+@task(executor="process")
+def fork_that_holds_the_socket() -> None:
+    if os.fork() == 0:
+        os.setsid()  # out of the group: it survives, with a copy of every descriptor
+        time.sleep(5)
+        os._exit(0)
+    os._exit(4)
+
+
+@task(executor="process")
+def set_variable(value: str) -> str:
+    before = leftover.get()
+    leftover.set(value)
+    return before
+
+
+@task(executor="process")
+def surroundings() -> dict[str, Any]:
+    return {
+        "pythonpath": os.environ.get("PYTHONPATH"),
+        "path": sys.path,
+        "argv": sys.argv,
+        "descriptors": sorted(int(name) for name in os.listdir("/proc/self/fd")),
+        "session": os.getsid(0) == os.getpid(),
+        "stdin": os.readlink("/proc/self/fd/0"),
+    }
+
+
+def make_local() -> Any:
+    @task(name="local", executor="process")
+    def local() -> None: ...
+
+    return local

@@ -1,0 +1,45 @@
+"""Task functions for workers in processes of their own. Each writes to a side table what it did."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+import psycopg
+
+from tasklib import current_task, task
+
+URL = os.environ.get("FLEET_URL", "")
+
+
+def _note(what: str) -> None:
+    with psycopg.connect(URL, autocommit=True) as connection:
+        me = current_task()
+        connection.execute(
+            "INSERT INTO notes (task, token, pid, what) VALUES (%s, %s, %s, %s)", (me.id, me.token, os.getpid(), what)
+        )
+
+
+@task
+def note(number: int) -> int:
+    _note("done")
+    return number
+
+
+@task
+async def nothing(number: int) -> int:
+    return number
+
+
+@task
+async def hold(until: str) -> str:
+    """Runs until somebody inserts the note it waits for."""
+    _note("started")
+    async with await psycopg.AsyncConnection.connect(URL, autocommit=True) as connection:
+        while True:
+            cursor = await connection.execute("SELECT 1 FROM notes WHERE what = %s", (until,))
+            if await cursor.fetchone():
+                break
+            await asyncio.sleep(0.02)
+    _note("finished")
+    return f"by {os.getpid()}"

@@ -1,0 +1,149 @@
+"""Transactional tasks: the task's own writes and its completion commit together, or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+
+import psycopg
+import pytest
+from tests.worker.watching import burst, working
+
+from tasklib import AsyncClient, Config, current_task, task
+from tasklib.events import ResultRefused, TaskStarted
+
+
+@pytest.fixture
+def paid(db: psycopg.Connection) -> psycopg.Connection:
+    db.execute("CREATE TABLE paid (number int)")
+    return db
+
+
+async def test_writes_and_completion_commit_together(config: Config, paid: psycopg.Connection) -> None:
+    @task(transactional=True)
+    async def pay(number: int, connection: psycopg.AsyncConnection) -> int:
+        await connection.execute("INSERT INTO paid VALUES (%s)", (number,))
+        seen = paid.execute("SELECT count(*) FROM paid").fetchone()
+        assert seen == (0,), "nobody sees the write before the task completes"
+        return number
+
+    client = AsyncClient(config)
+    task_id = await client.submit_task(pay, number=7)
+    await burst(config)
+    assert await client.wait_for(task_id) == 7
+    assert paid.execute("SELECT number, xmin::text FROM paid").fetchall() == [
+        (7, paid.execute("SELECT xmin::text FROM tasks").fetchone()[0])
+    ], "one transaction wrote both rows"
+
+
+async def test_sync_function_gets_a_sync_connection(config: Config, paid: psycopg.Connection) -> None:
+    @task(transactional=True)
+    def pay(number: int, connection: psycopg.Connection) -> None:
+        connection.execute("INSERT INTO paid VALUES (%s)", (number,))
+
+    client = AsyncClient(config)
+    task_id = await client.submit_task(pay, number=7)
+    await burst(config)
+    assert await client.wait_for(task_id) is None
+    assert paid.execute("SELECT number FROM paid").fetchall() == [(7,)]
+
+
+@pytest.mark.parametrize("kind", ["async", "sync"])
+async def test_failed_task_leaves_no_writes(config: Config, paid: psycopg.Connection, kind: str) -> None:
+    if kind == "async":
+
+        @task(transactional=True, max_retries=0)
+        async def pay(connection: psycopg.AsyncConnection) -> None:
+            await connection.execute("INSERT INTO paid VALUES (1)")
+            raise ValueError("declined")
+    else:
+
+        @task(transactional=True, max_retries=0)
+        def pay(connection: psycopg.Connection) -> None:
+            connection.execute("INSERT INTO paid VALUES (1)")
+            raise ValueError("declined")
+
+    client = AsyncClient(config)
+    task_id = await client.submit_task(pay)
+    await burst(config)
+    row = await client.get_task(task_id)
+    assert row is not None
+    assert row.state == "dead_letter"
+    assert "declined" in str(row.error)
+    assert paid.execute("SELECT count(*) FROM paid").fetchone() == (0,)
+
+
+async def test_result_that_cannot_be_stored_leaves_no_writes(config: Config, paid: psycopg.Connection) -> None:
+    @task(transactional=True, max_retries=0)
+    async def pay(connection: psycopg.AsyncConnection) -> object:
+        await connection.execute("INSERT INTO paid VALUES (1)")
+        return object()
+
+    await AsyncClient(config).submit_task(pay)
+    await burst(config)
+    assert paid.execute("SELECT count(*) FROM paid").fetchone() == (0,)
+    assert paid.execute("SELECT state FROM tasks").fetchone() == ("dead_letter",)
+
+
+async def test_task_whose_lease_was_taken_leaves_no_writes(config: Config, paid: psycopg.Connection) -> None:
+    started, go_on = asyncio.Event(), asyncio.Event()
+
+    @task(transactional=True)
+    async def pay(connection: psycopg.AsyncConnection) -> None:
+        await connection.execute("INSERT INTO paid VALUES (1)")
+        started.set()
+        await go_on.wait()
+
+    await AsyncClient(config).submit_task(pay)
+    async with working(config) as watched:
+        await started.wait()
+        paid.execute("UPDATE tasks SET lease_token = lease_token + 1, worker_id = 'thief'")
+        go_on.set()
+        await watched.until(ResultRefused)
+    assert paid.execute("SELECT count(*) FROM paid").fetchone() == (0,)
+    assert paid.execute("SELECT state, worker_id FROM tasks").fetchone() == ("running", "thief")
+
+
+async def test_timed_out_task_leaves_no_writes(config: Config, paid: psycopg.Connection) -> None:
+    @task(transactional=True, timeout_seconds=1)
+    async def pay(connection: psycopg.AsyncConnection) -> None:
+        await connection.execute("INSERT INTO paid VALUES (1)")
+        await asyncio.Event().wait()
+
+    await AsyncClient(config).submit_task(pay)
+    await burst(config)
+    assert paid.execute("SELECT count(*) FROM paid").fetchone() == (0,)
+    assert paid.execute("SELECT state FROM tasks").fetchone() == ("failed",)
+
+
+async def test_connection_lost_in_the_task_fails_the_attempt_and_the_retry_commits_once(
+    config: Config, paid: psycopg.Connection
+) -> None:
+    @task(transactional=True)
+    async def pay(connection: psycopg.AsyncConnection) -> int:
+        await connection.execute("INSERT INTO paid VALUES (1)")
+        if current_task().attempt == 1:
+            paid.execute("SELECT pg_terminate_backend(%s)", (connection.info.backend_pid,))
+        return current_task().attempt
+
+    client = AsyncClient(config)
+    task_id = await client.submit_task(pay)
+    async with working(config.with_changes(base_retry_delay_seconds=0)) as watched:
+        await watched.until(TaskStarted)
+        await watched.ended(task_id, "completed")
+    assert await client.wait_for(task_id) == 2
+    assert paid.execute("SELECT count(*) FROM paid").fetchone() == (1,)
+
+
+async def test_many_transactional_tasks_at_once_have_a_connection_each(
+    config: Config, paid: psycopg.Connection
+) -> None:
+    together = asyncio.Barrier(12)
+
+    @task(transactional=True)
+    async def pay(number: int, connection: psycopg.AsyncConnection) -> None:
+        await connection.execute("INSERT INTO paid VALUES (%s)", (number,))
+        await together.wait()
+
+    await AsyncClient(config).submit_many(pay, [{"number": n} for n in range(12)])
+    await burst(config, concurrency=12)
+    assert paid.execute("SELECT count(*) FROM paid").fetchone() == (12,)
