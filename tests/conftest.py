@@ -2,60 +2,47 @@
 
 from __future__ import annotations
 
-import os
-import uuid
 from collections.abc import Iterator
 
 import psycopg
 import pytest
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 import tasklib
 from tasklib import Config
-from tasklib.migrations import migrate
 from tasklib.tasks import registry
+from tasklib.testing import databases
 
 pytest_plugins = ["pytester"]
+
+_with_database = databases.with_database  # other conftest files import it under this name
 
 
 @pytest.fixture(scope="session")
 def server_url() -> Iterator[str]:
     """A server on which tests may create databases."""
-    if given := os.environ.get("TASKLIB_TEST_DATABASE_URL"):
-        yield given
-        return
-    from tasklib.embedded import EmbeddedPostgres
-
-    with EmbeddedPostgres() as server:
-        yield server.url()
+    with databases.server() as url:
+        yield url
 
 
 @pytest.fixture(scope="session")
 def template_database(server_url: str) -> Iterator[str]:
     """A migrated database that tests copy: quicker than migrating each."""
-    name = f"tasklib_template_{uuid.uuid4().hex[:10]}"
-    _admin(server_url, f'CREATE DATABASE "{name}"')
-    migrate(Config(_with_database(server_url, name)))
-    yield name
-    _admin(server_url, f'DROP DATABASE "{name}" WITH (FORCE)')
+    with databases.template(server_url) as name:
+        yield name
 
 
 @pytest.fixture
 def database_url(server_url: str, template_database: str) -> Iterator[str]:
     """A fresh, migrated database of this test's own."""
-    name = f"tasklib_test_{uuid.uuid4().hex[:10]}"
-    _admin(server_url, f'CREATE DATABASE "{name}" TEMPLATE "{template_database}"')
-    yield _with_database(server_url, name)
-    _admin(server_url, f'DROP DATABASE "{name}" WITH (FORCE)')
+    with databases.database(server_url, template_database) as url:
+        yield url
 
 
 @pytest.fixture
 def empty_database_url(server_url: str) -> Iterator[str]:
     """A fresh database without our tables."""
-    name = f"tasklib_test_{uuid.uuid4().hex[:10]}"
-    _admin(server_url, f'CREATE DATABASE "{name}"')
-    yield _with_database(server_url, name)
-    _admin(server_url, f'DROP DATABASE "{name}" WITH (FORCE)')
+    with databases.database(server_url) as url:
+        yield url
 
 
 @pytest.fixture
@@ -76,15 +63,3 @@ def _clean_slate() -> Iterator[None]:
     with registry.isolated():
         yield
     tasklib.close()
-
-
-def _admin(server_url: str, statement: str) -> None:
-    with psycopg.connect(server_url, autocommit=True) as connection:
-        connection.execute(statement)  # type: ignore[call-overload]
-
-
-def _with_database(url: str, name: str) -> str:
-    parts = conninfo_to_dict(url)
-    if "://" in url and "?" not in url:
-        return f"{url.rpartition('/')[0]}/{name}" if url.count("/") >= 3 else f"{url}/{name}"
-    return make_conninfo("", **{**parts, "dbname": name})

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
 
 import psycopg
 import pytest
@@ -52,3 +54,27 @@ def address(database_url: str) -> dict[str, str]:
     """Where the database is, for drivers that want the parts: host, port, user, password, dbname."""
     parts = {name: str(value) for name, value in conninfo_to_dict(database_url).items()}
     return {"host": "127.0.0.1", "port": "5432", "user": "postgres", "password": "", **parts}
+
+
+class Either:
+    """A client of either colour; every call is awaited, whatever it is underneath."""
+
+    def __init__(self, client: Client | AsyncClient) -> None:
+        self.client = client
+
+    def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
+        method = getattr(self.client, name)
+
+        async def call(*args: Any, **kwargs: Any) -> Any:
+            answer = method(*args, **kwargs)
+            return await answer if inspect.isawaitable(answer) else answer
+
+        return call
+
+
+@pytest.fixture(params=[Client, AsyncClient], ids=["sync", "async"])
+def either(request: pytest.FixtureRequest, config: Config) -> Iterator[Either]:
+    """The two clients in turn: what one does, the other does too."""
+    client = request.param(config)
+    yield Either(client)
+    client.close()

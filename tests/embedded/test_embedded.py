@@ -6,6 +6,7 @@ import re
 import select
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -15,8 +16,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tasklib import embedded
-from tasklib.embedded import EmbeddedPostgres, EmbeddedPostgresError, default_data_dir
+from tasklib.embedded import EmbeddedPostgres, EmbeddedPostgresError, accounts, default_data_dir
+from tasklib.embedded.binaries import wheel_bin_dir
+from tasklib.embedded.processes import start_time
+from tasklib.errors import TaskLibError
 
 SYSTEM_15 = Path("/usr/lib/postgresql/15/bin")
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root runs the server under another account")
@@ -115,7 +118,7 @@ def run(url: str, statement: str) -> None:
 
 
 def is_alive(pid: int) -> bool:
-    return embedded.start_time(pid) is not None
+    return start_time(pid) is not None
 
 
 # ---- one server -------------------------------------------------------------------------------------------
@@ -194,7 +197,7 @@ def test_kill_leaves_no_process_behind(server: EmbeddedPostgres) -> None:
 def test_a_port_taken_meanwhile_is_replaced(kept_dir: Path) -> None:
     with EmbeddedPostgres(kept_dir) as server:
         port = int(str(ask(server.url(), "SHOW port")))
-    with embedded.socket.create_server(("127.0.0.1", port)), EmbeddedPostgres(kept_dir) as server:
+    with socket.create_server(("127.0.0.1", port)), EmbeddedPostgres(kept_dir) as server:
         assert ask(server.url(), "SHOW port") != str(port)
 
 
@@ -274,9 +277,7 @@ def test_a_server_is_adopted_after_its_user_was_killed(kept_dir: Path, new_user:
     assert not is_alive(postmaster)
 
 
-def test_a_server_that_died_with_its_user_is_started_anew(
-    kept_dir: Path, new_user: Callable[..., User]
-) -> None:
+def test_a_server_that_died_with_its_user_is_started_anew(kept_dir: Path, new_user: Callable[..., User]) -> None:
     user = new_user(kept_dir)
     user.say()
     postmaster, url, _ = user.started()
@@ -359,6 +360,26 @@ def test_a_failed_start_shows_the_log_and_leaves_nothing() -> None:
     assert not Path(directory[1]).exists()
 
 
+def test_a_lost_password_says_what_to_do_and_stops_the_server(data_dir: Path) -> None:
+    server = EmbeddedPostgres(data_dir).start()
+    server.stop()
+    (data_dir / "password").unlink()
+    with pytest.raises(EmbeddedPostgresError, match=r"password is missing.* put it back, or delete"):
+        server.start()
+    assert server.postmaster_pid is None
+
+
+def test_what_the_system_refuses_comes_out_as_one_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(TaskLibError, match=r"embedded PostgreSQL failed: .*File exists"):
+        EmbeddedPostgres(tmp_path / "file").start()
+
+
+def test_what_the_server_refuses_comes_out_as_one_error(server: EmbeddedPostgres) -> None:
+    with pytest.raises(EmbeddedPostgresError, match='"postgres" already exists'):
+        server.create_database("postgres")
+
+
 @as_root
 def test_root_can_keep_data_below_a_private_directory(tmp_path: Path) -> None:
     private = tmp_path / "private"
@@ -375,8 +396,8 @@ def test_root_can_keep_data_below_a_private_directory(tmp_path: Path) -> None:
 def test_root_can_run_binaries_below_a_private_directory_as_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(embedded, "SERVER_ACCOUNTS", ("nobody",))
-    wheel = embedded.wheel_bin_dir(18).parents[1]
+    monkeypatch.setattr(accounts, "SERVER_ACCOUNTS", ("nobody",))
+    wheel = wheel_bin_dir(18).parents[1]
     private = tmp_path / "site-packages"
     private.mkdir(mode=0o700)
     for package in (wheel, wheel.with_suffix(".libs")):

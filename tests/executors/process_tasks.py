@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import ctypes
+import multiprocessing
 import os
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ProcessPoolExecutor
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -156,6 +159,16 @@ def wait_for_file(path: Path) -> str:
 
 
 @task(executor="process")
+def linger(path: Path) -> None:
+    try:
+        current_task().progress(os.getpid())
+        until_killed()
+    finally:
+        while not path.exists():
+            time.sleep(0.01)
+
+
+@task(executor="process")
 def report(count: int) -> None:
     for i in range(count):
         current_task().progress({"step": i})
@@ -194,6 +207,35 @@ def fork_that_holds_the_socket() -> None:
         time.sleep(5)
         os._exit(0)
     os._exit(4)
+
+
+@task(executor="process")
+def babble() -> None:
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > 2 and os.path.exists(f"/proc/self/fd/{name}"):
+            mode = os.fstat(int(name)).st_mode
+            if stat.S_ISSOCK(mode):
+                os.write(int(name), b"\x00\x00\x00\x08nonsense")
+    until_killed()
+
+
+@task(executor="process")
+def pool() -> list[int]:
+    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as processes:
+        return list(processes.map(square, [1, 2, 3]))
+
+
+@task(executor="process")
+def terminate_a_fork() -> int | None:
+    process = multiprocessing.get_context("fork").Process(target=signal.pause)
+    process.start()
+    process.terminate()
+    process.join(20)
+    return process.exitcode
+
+
+def square(number: int) -> int:
+    return number * number
 
 
 @task(executor="process")

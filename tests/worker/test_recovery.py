@@ -102,7 +102,7 @@ async def test_late_result_of_a_lost_lease_changes_nothing(config: Config, db: p
     before = db.execute("SELECT * FROM tasks").fetchall()
     assert await database.run(settle.complete([settle.Completion(old, '{"value": 1}')])) == set()
     assert await database.run(settle.fail([settle.Failure(old, "late", "error", 1.0)], 3)) == {}
-    assert await database.run(settle.release([old])) == set()
+    assert await database.run(settle.release([old])) == {}
     assert await database.run(settle.extend([old], 600)) == set()
     await database.run(settle.progress([(old, "1")]))
     assert db.execute("SELECT * FROM tasks").fetchall() == before

@@ -30,6 +30,7 @@ STYLES = {
     TaskState.DEAD_LETTER: "bold red",
 }
 WIDEST = 120
+NO_MORE_PAUSES = 30
 PRIORITIES = {100: "high", 0: "medium", -10: "low"}
 
 
@@ -59,7 +60,7 @@ class Row:
     @property
     def label(self) -> str:
         values = " ".join(str(v) for v in self.kwargs.values())
-        return f"{self.name} {values if len(values) < 20 else values[:8] + '…'}".strip()
+        return f"{self.name} {values if len(values) < 20 else values[:8] + '...'}".strip()
 
     @property
     def is_over(self) -> bool:
@@ -94,6 +95,7 @@ class Screen:
         # FORCE_COLOR makes Rich believe in a terminal; only a real one can redraw lines.
         self.is_live = sys.stdout.isatty() and not self.console.is_dumb_terminal and not os.environ.get("CI")
         self.dead_workers: set[str] = set()
+        self._block = "━" if self.console.encoding.startswith("utf") else "#"
         self._start = time.monotonic()
         self._live: Live | None = None
         self._workers_seen: dict[tuple[str, int], str] = {}
@@ -115,15 +117,15 @@ class Screen:
             self.say(sentence)
         if code:
             self.say(f"[cyan]    {escape(code)}[/]")
-        self.beat(1.0)
+        self.beat(0.7)
 
     def say(self, markup: str) -> None:
         """Print a sentence; above the table if there is one."""
         self.console.print(markup, soft_wrap=not self.is_live)
 
     def beat(self, seconds: float) -> None:
-        """Give a person time to read."""
-        if self.is_live:
+        """Give a person time to read, as long as the machine is quick enough."""
+        if self.is_live and self.seconds < NO_MORE_PAUSES:
             time.sleep(seconds)
 
     def show(self, rows: Sequence[Row]) -> None:
@@ -159,7 +161,9 @@ class Screen:
 
     def _table(self, rows: Sequence[Row]) -> Table:
         width = min(self.console.width, WIDEST)
-        table = Table(box=SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0), header_style="dim", width=width)
+        table = Table(
+            box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim", width=width
+        )
         table.add_column("task", no_wrap=True, min_width=22)
         table.add_column("state", no_wrap=True, min_width=11)
         table.add_column("try", no_wrap=True, min_width=3)
@@ -172,7 +176,7 @@ class Screen:
                 Text(row.state, style),
                 f"{row.attempt}/{row.max_attempts}" if row.token else "",
                 self._worker_of(row) or "",
-                Text(self._happening(row), "dim" if row.state == TaskState.PENDING else ""),
+                Text(self._happening(row), self._mood(row)),
             )
         return table
 
@@ -191,7 +195,7 @@ class Screen:
                 return f"{row.worker} is dead; lease: {max(0.0, row.lease_left or 0):.1f} s"
             case TaskState.RUNNING if row.progress:
                 done, of = row.progress["done"], row.progress["of"]
-                return f"{'━' * round(15 * done / of):<15} {done} of {of}"
+                return f"{self._block * round(15 * done / of):<15} {done} of {of}"
             case TaskState.RUNNING:
                 return "at work" if row.attempt == 1 else "at work again"
             case TaskState.FAILED:
@@ -202,6 +206,11 @@ class Screen:
                 return f"gave up: {self._error(row)}"
             case TaskState.CANCELLED:
                 return "cancelled"
+
+    def _mood(self, row: Row) -> str:
+        if row.worker in self.dead_workers:
+            return "red"
+        return "dim" if row.state == TaskState.PENDING else ""
 
     def _error(self, row: Row) -> str:
         line = last_line(row.error)
@@ -215,5 +224,5 @@ class Screen:
             return
         self._told[row.id] = news
         attempt = f"attempt {row.attempt} on {self._worker_of(row) or '?'}" if row.token else ""
-        line = f"{self.seconds:5.1f} s  {row.label:<24} {row.state:<11}  {attempt:<18}  {self._happening(row)}"
+        line = f"{self.seconds:5.1f} s  {row.label:<26} {row.state:<11}  {attempt:<18}  {self._happening(row)}"
         self.console.print(line, markup=False, soft_wrap=True)

@@ -16,10 +16,12 @@ from typing import Any
 import psycopg
 from psycopg.conninfo import make_conninfo
 from psycopg.rows import class_row
+from rich.markup import escape
 
 from tasklib import Client, Config
 from tasklib.cli.demo_screen import Row, Screen
 from tasklib.cli.demo_tasks import CREATE_PARCELS, SCHEMA
+from tasklib.db.connect import connect
 from tasklib.embedded import EmbeddedPostgres
 from tasklib.errors import SchemaError
 from tasklib.migrations import migrate
@@ -27,6 +29,7 @@ from tasklib.migrations import migrate
 LEASE_SECONDS = 3
 POLL_SECONDS = 0.1
 START_SECONDS = 30
+WORKER = ("worker", "tasklib.cli.demo_tasks")
 # What the demo's workers have instead of the defaults, which are meant for machines that nobody is waiting for.
 WORKER_SETTINGS = {
     "LOCK_TIMEOUT_SECONDS": str(LEASE_SECONDS),
@@ -46,6 +49,10 @@ ROWS = f"""
     WHERE created_at >= %s
     ORDER BY id
 """
+
+
+class DemoFailed(Exception):
+    """The demo can't go on."""
 
 
 class Stage:
@@ -78,6 +85,7 @@ class Stage:
         """Show the tasks of this act until they are as expected; too late is noted as a disappointment."""
         deadline = time.monotonic() + at_most
         while True:
+            self._miss_nobody()
             rows = self.rows()
             self.screen.show(rows)
             if until(rows):
@@ -112,13 +120,13 @@ class Stage:
     def conclude(self, markup: str) -> None:
         """End an act with what there was to see."""
         self.screen.say(f"[green]=>[/] {markup}")
-        self.screen.beat(1.5)
+        self.screen.beat(1.2)
 
     def expect(self, is_so: bool, what: str) -> None:
         """The demo is also a check: remember what is not as it should be."""
         if not is_so:
             self.disappointments.append(what)
-            self.screen.say(f"[bold red]NOT AS IT SHOULD BE:[/] expected that {what}")
+            self.screen.say(f"[bold red]NOT AS IT SHOULD BE:[/] expected that {escape(what)}")
 
     def count(self, condition: str, *parameters: Any) -> int:
         """How many tasks are so."""
@@ -138,7 +146,11 @@ class Stage:
         env |= {f"TASKLIB_{key}": value for key, value in settings.items()}
         with (self._logs / name).open("ab") as log:
             self.workers[name] = subprocess.Popen(
-                _worker_command(slots, queue), env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                [sys.executable, "-m", "tasklib", *WORKER, "--concurrency", str(slots), "--queue", queue, "--quiet"],
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
             )
 
     def await_workers(self, *names: str) -> None:
@@ -147,9 +159,9 @@ class Stage:
         deadline = time.monotonic() + START_SECONDS
         for name in names:
             while not self.value(listening, _application(name)):
-                if self.workers[name].poll() is not None or time.monotonic() > deadline:
-                    said = (self._logs / name).read_text(errors="replace")[-2000:]
-                    raise RuntimeError(f"the worker {name} did not start:\n{said}")
+                self._miss_nobody()
+                if time.monotonic() > deadline:
+                    raise DemoFailed(f"the worker {name} is not up after {START_SECONDS} s. {self._words_of(name)}")
                 time.sleep(0.02)
 
     def kill_worker(self, name: str) -> None:
@@ -159,9 +171,9 @@ class Stage:
         process.wait()
         self.screen.dead_workers.add(name)
 
-    def stop_workers(self, *names: str) -> None:
+    def stop_workers(self) -> None:
         """SIGTERM, and SIGKILL for whoever is still there a little later."""
-        leaving = [self.workers.pop(name) for name in names]
+        leaving = list(self.workers.values())
         for process in leaving:
             process.send_signal(signal.SIGTERM)
         deadline = time.monotonic() + 3
@@ -172,34 +184,35 @@ class Stage:
                 process.kill()
                 process.wait()
 
+    def _miss_nobody(self) -> None:
+        for name, process in self.workers.items():
+            if process.poll() is not None:
+                code = process.returncode
+                raise DemoFailed(f"the worker {name} ended by itself, with code {code}. {self._words_of(name)}")
+
+    def _words_of(self, name: str) -> str:
+        return f"Its last words:\n{(self._logs / name).read_text(errors='replace')[-2000:]}"
+
 
 @contextmanager
 def open_stage(database_url: str | None, screen: Screen) -> Iterator[Stage]:
-    """Set the stage, and clear it whatever happens: workers, schema, server."""
+    """Set the stage, and clear it whatever happens: workers, connections, schema, server."""
     with ExitStack() as clean_up:
-        logs = Path(clean_up.enter_context(tempfile.TemporaryDirectory(prefix="tasklib-demo-")))
-        url = database_url or clean_up.enter_context(EmbeddedPostgres()).url()
-        config = Config(url, schema=SCHEMA)
-        client = clean_up.enter_context(Client(config))
-        db = clean_up.enter_context(psycopg.connect(config.database_url, autocommit=True))
-        _refuse_existing_schema(db)
-        clean_up.callback(_drop_schema, db)
-        migrate(config)
-        db.execute(CREATE_PARCELS.encode())
-        stage = Stage(screen, client, db, logs)
-        clean_up.callback(lambda: stage.stop_workers(*stage.workers))
-        clean_up.callback(screen.settle)
-        clean_up.callback(_no_more_interruptions)
-        yield stage
-
-
-def _worker_command(slots: int, queue: str) -> list[str]:
-    module = "tasklib.cli.demo_tasks"
-    code = (
-        f"import {module}; from tasklib import Worker; "
-        f"Worker(concurrency={slots}, queues=[{queue!r}], modules=[{module!r}]).run_sync()"
-    )
-    return [sys.executable, "-c", code]
+        try:
+            logs = Path(clean_up.enter_context(tempfile.TemporaryDirectory(prefix="tasklib-demo-")))
+            config = Config(database_url or clean_up.enter_context(EmbeddedPostgres()).url(), schema=SCHEMA)
+            _create_schema(config)
+            clean_up.callback(_drop_schema, config)
+            migrate(config)
+            client = clean_up.enter_context(Client(config))
+            db = clean_up.enter_context(connect(config, role="demo"))
+            db.execute(CREATE_PARCELS.encode())
+            stage = Stage(screen, client, db, logs)
+            clean_up.callback(stage.stop_workers)
+            clean_up.callback(screen.settle)
+            yield stage
+        finally:
+            _no_more_interruptions()
 
 
 def _application(worker: str) -> str:
@@ -207,16 +220,21 @@ def _application(worker: str) -> str:
     return f"tasklib demo {os.getpid()} {worker}"
 
 
-def _refuse_existing_schema(db: psycopg.Connection) -> None:
-    if db.execute("SELECT FROM pg_namespace WHERE nspname = %s", [SCHEMA]).fetchone():
+def _create_schema(config: Config) -> None:
+    """Create the schema, rather than use one that is there: at the end it is dropped with all that is in it."""
+    try:
+        with connect(config, role="demo") as db:
+            db.execute(f"CREATE SCHEMA {SCHEMA}".encode())
+    except psycopg.errors.DuplicateSchema:
         raise SchemaError(
             f"this database already has a schema {SCHEMA}: another demo is running, or one was cut off. It was not "
             f"touched. If nobody needs it: DROP SCHEMA {SCHEMA} CASCADE;"
-        )
+        ) from None
 
 
-def _drop_schema(db: psycopg.Connection) -> None:
-    db.execute(f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE".encode())
+def _drop_schema(config: Config) -> None:
+    with connect(config, role="demo") as db:
+        db.execute(f"DROP SCHEMA {SCHEMA} CASCADE".encode())
 
 
 def _no_more_interruptions() -> None:

@@ -29,7 +29,7 @@ quick_retries = RetryPolicy(base_seconds=1, multiplier=2, jitter=0)
 @task
 async def send_email(subject: str) -> str:
     """The simplest kind. Async functions share the worker's event loop."""
-    await asyncio.sleep(0.6)
+    await asyncio.sleep(0.5)
     return f"{subject} is sent"
 
 
@@ -82,10 +82,10 @@ async def ship_order(connection: AsyncConnection, order: int) -> str:
         f"INSERT INTO {SCHEMA}.parcels (order_number, worker) VALUES (%s, %s)",
         (order, current_task().worker_id),
     )
-    await asyncio.sleep(2)  # it is in here that a worker is killed
+    await asyncio.sleep(2.5)  # it is in here that a worker is killed
     return f"order {order} is shipped"
 
 
-@task
+@task(queue="ticks")
 async def tick() -> None:
     """Nothing at all, to see how fast nothing gets done."""

@@ -75,7 +75,7 @@ def _import(place: str) -> tuple[ModuleType, list[str]]:
     if root is not None:
         put_on_path(root)
     if not name or name.startswith("."):
-        raise CommandError(f"{place!r} is not a module. Give its full name, such as app.tasks, or a file, such as tasks.py.")
+        raise CommandError(f"{place!r} is not a module. Give its full name (app.tasks) or its file (tasks.py).")
     before = set(registry.names())
     importlib.invalidate_caches()
     try:
@@ -113,7 +113,8 @@ def _names_in(module: ModuleType, attribute: str, target: str) -> list[str]:
         value = getattr(value, part)
     found = list(_task_functions(value))
     if not found:
-        what = "a function without @task" if isinstance(value, FunctionType) else f"{_named(value)}, which holds no tasks"
+        without = isinstance(value, FunctionType)
+        what = "a function without @task" if without else f"{_named(value)} that holds no tasks"
         raise CommandError(f"{target} is {what}. Name a task function, or a list of them.")
     for function in found:
         if registry.get(function.name) is None:

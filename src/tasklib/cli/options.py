@@ -29,13 +29,19 @@ def _remember_debug(context: typer.Context, value: bool) -> bool:
 DatabaseUrl = Annotated[
     str | None,
     typer.Option(
-        "--database-url", envvar="TASKLIB_DATABASE_URL", metavar="URL", help="Where PostgreSQL is: postgresql://user@host/db."
+        "--database-url",
+        envvar="TASKLIB_DATABASE_URL",
+        metavar="URL",
+        help="Where PostgreSQL is: postgresql://user@host/db.",
     ),
 ]
 Schema = Annotated[
     str | None,
     typer.Option(
-        "--schema", envvar="TASKLIB_SCHEMA", metavar="NAME", help="The schema of TaskLib's tables, if not the search_path's."
+        "--schema",
+        envvar="TASKLIB_SCHEMA",
+        metavar="NAME",
+        help="The schema of TaskLib's tables. Else the search_path.",
     ),
 ]
 Debug = Annotated[
@@ -48,7 +54,7 @@ Debug = Annotated[
 Modules = Annotated[
     list[str],
     typer.Argument(
-        metavar="MODULE[:OBJECT]...",
+        metavar="MODULE[:OBJECT]",
         show_default=False,
         help="Where the tasks are: a module (app.tasks), a file (tasks.py), or one task or list of tasks in it "
         "(app.tasks:send_email).",
@@ -59,7 +65,7 @@ Concurrency = Annotated[
 ]
 Queues = Annotated[
     list[str] | None,
-    typer.Option("--queue", metavar="QUEUE", show_default=False, help="Serve only this queue; repeat for more. Else all."),
+    typer.Option("--queue", metavar="QUEUE", show_default=False, help="Serve only this queue; repeatable. Else all."),
 ]
 Capabilities = Annotated[
     list[str] | None,

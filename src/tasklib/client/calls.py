@@ -16,7 +16,8 @@ from tasklib.client import requests
 from tasklib.config import Config
 from tasklib.db.query import Query
 from tasklib.models import Task
-from tasklib.store import lookup, submit
+from tasklib.states import TaskState
+from tasklib.store import control, lookup, submit
 from tasklib.store.submit import NewTask
 from tasklib.tasks.function import Submission
 from tasklib.tasks.options import Options, options_of
@@ -183,6 +184,24 @@ class Calls:
                 break
             yield Pause(pause)
         raise requests.still_waiting(task_id, outcome, timeout)
+
+    def cancel_task(self, task_id: UUID | str) -> Call[TaskState]:
+        """Cancel a task and return its state: `cancelled` if it waited, `running` if its worker was asked to stop it.
+
+        A task that is finished already stays as it is, and its state is returned.
+        """
+        task_id = requests.as_id(task_id)
+        state: str | None = yield control.cancel(task_id)
+        if state is None:
+            state = requests.known(task_id, (yield lookup.outcome(task_id))).state
+        return TaskState(state)
+
+    def replay_task(self, task_id: UUID | str) -> Call[None]:
+        """Run a finished task again from the start: all retries anew, the same arguments, the lease token not reset."""
+        task_id = requests.as_id(task_id)
+        state: str | None = yield control.replay(task_id)
+        if state is None:
+            raise requests.not_finished(task_id, (yield lookup.outcome(task_id)))
 
     def _insert(self, items: Iterable[Submission], connection: Any) -> Call[list[UUID]]:
         tasks = requests.new_tasks(items, self.config)

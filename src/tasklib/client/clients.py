@@ -59,6 +59,8 @@ class Client:
     get_task = _blocking(Calls.get_task)
     list_tasks = _blocking(Calls.list_tasks)
     wait_for = _blocking(Calls.wait_for)
+    cancel_task = _blocking(Calls.cancel_task)
+    replay_task = _blocking(Calls.replay_task)
 
     def perform(self, call: Call[T]) -> T:
         """Carry out a call step by step."""
@@ -130,6 +132,8 @@ class AsyncClient:
     get_task = _awaitable(Calls.get_task)
     list_tasks = _awaitable(Calls.list_tasks)
     wait_for = _awaitable(Calls.wait_for)
+    cancel_task = _awaitable(Calls.cancel_task)
+    replay_task = _awaitable(Calls.replay_task)
 
     async def perform(self, call: Call[T]) -> T:
         """Carry out a call step by step."""

@@ -78,8 +78,16 @@ def default_async_client() -> AsyncClient:
     loop = asyncio.get_running_loop()
     client = _async_clients.get(loop)
     if client is None:
+        _close_those_of_ended_loops()
         client = _async_clients[loop] = AsyncClient(default_client().config)
     return client
+
+
+def _close_those_of_ended_loops() -> None:
+    for loop, client in list(_async_clients.items()):
+        if loop.is_closed():
+            client.close()
+            del _async_clients[loop]
 
 
 @contextmanager
@@ -120,5 +128,9 @@ list_tasks = _awaitable(Calls.list_tasks)
 list_tasks_sync = _blocking(Calls.list_tasks)
 wait_for = _awaitable(Calls.wait_for)
 wait_for_sync = _blocking(Calls.wait_for)
+cancel_task = _awaitable(Calls.cancel_task)
+cancel_task_sync = _blocking(Calls.cancel_task)
+replay_task = _awaitable(Calls.replay_task)
+replay_task_sync = _blocking(Calls.replay_task)
 
 connect_default_client(_awaitable(Calls.submit), _blocking(Calls.submit))

@@ -210,6 +210,9 @@ def listing(
     """One page of tasks, newest first."""
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MAX_PAGE:
         raise InvalidOption(f"limit must be from 1 to {MAX_PAGE}, not {limit!r}.")
+    Options(queue=queue, tags=tags)  # checks them
+    if name is not None and not is_name(name):
+        raise InvalidOption(f"name must be a string of 1 to {MAX_NAME_BYTES} bytes, not {name!r}.")
     for option, moment in (("created_after", created_after), ("created_before", created_before)):
         if moment is not None:
             require_aware(option, moment)
@@ -243,6 +246,18 @@ def as_id(value: UUID | str) -> UUID:
         raise InvalidOption(f"a task id is a UUID, not {value!r}.") from None
 
 
+def known(task_id: UUID, outcome: lookup.Outcome | None) -> lookup.Outcome:
+    """The outcome of a task that must exist."""
+    if outcome is None:
+        raise TaskNotFound.with_id(task_id)
+    return outcome
+
+
+def not_finished(task_id: UUID, outcome: lookup.Outcome | None) -> InvalidOption:
+    state = known(task_id, outcome).state
+    return InvalidOption(f"task {task_id} is {state}; only a completed, cancelled or dead_letter task can be replayed.")
+
+
 def result_of(task_id: UUID, outcome: lookup.Outcome | None) -> tuple[bool, Any]:
     """(True, the result) if the task is done, (False, None) if it goes on; raises what the task ended with."""
     if outcome is None:
@@ -259,7 +274,9 @@ def result_of(task_id: UUID, outcome: lookup.Outcome | None) -> tuple[bool, Any]
 
 def pauses(timeout: float | None) -> Iterator[float | None]:
     """Look at once, then after growing pauses; the last look, when the time is up, has no pause behind it."""
-    if timeout is not None and not timeout >= 0:
+    if timeout is not None and (
+        isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout >= 0
+    ):
         raise InvalidOption(f"timeout must be 0 seconds or more, not {timeout!r}.")
     deadline = None if timeout is None else time.monotonic() + timeout
     pause = _FIRST_PAUSE

@@ -22,6 +22,11 @@ T = TypeVar("T")
 TRIES = 3
 
 
+# After a fork, the parent's sockets are not ours: closing them politely would end the parent's sessions. So they are
+# kept, and never used.
+_inherited: list[object] = []
+
+
 class Database:
     """A small pool of synchronous connections. Safe between threads and across forks."""
 
@@ -83,8 +88,8 @@ class Database:
             self.close()
 
     def _forget_after_fork(self) -> None:
-        # The parent's sockets are not ours: closing them politely would end the parent's sessions.
         if self._pid != os.getpid():
+            _inherited.extend(self._idle)
             self._idle, self._pid = [], os.getpid()
             self._slots = threading.BoundedSemaphore(self.config.max_connections)
 
@@ -96,6 +101,7 @@ class AsyncDatabase:
         self.config = config
         self._idle: list[psycopg.AsyncConnection] = []
         self._slots = asyncio.BoundedSemaphore(config.max_connections)
+        self._pid = os.getpid()
 
     async def run(self, query: Query[T]) -> T:
         """Run one statement in its own transaction and read its rows."""
@@ -111,6 +117,7 @@ class AsyncDatabase:
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[psycopg.AsyncConnection]:
         """Borrow a connection in autocommit mode."""
+        self._forget_after_fork()
         async with self._slots:
             connection = await self._take() or await connect_async(self.config)
             try:
@@ -123,8 +130,13 @@ class AsyncDatabase:
 
     def close(self) -> None:
         """Close the idle connections. Synchronous, so that it also works after the loop has ended."""
+        self._forget_after_fork()
         while self._idle:
             discard(self._idle.pop())
+
+    def __del__(self) -> None:
+        # The pool of a loop that is gone; nobody is left to close it.
+        self.close()
 
     async def _take(self) -> psycopg.AsyncConnection | None:
         while self._idle:
@@ -145,6 +157,12 @@ class AsyncDatabase:
             await connection.close()
         else:
             self._idle.append(connection)
+
+    def _forget_after_fork(self) -> None:
+        if self._pid != os.getpid():
+            _inherited.extend(self._idle)
+            self._idle, self._pid = [], os.getpid()
+            self._slots = asyncio.BoundedSemaphore(self.config.max_connections)
 
 
 def execute(connection: psycopg.Connection, query: Query[T], schema: str | None) -> T:

@@ -25,10 +25,9 @@ import traceback
 import types
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Any, BinaryIO, NoReturn, cast
+from typing import Any, NoReturn, cast
 
 from tasklib.config import Config
-from tasklib.errors import TaskNotFound
 from tasklib.executors.functions import call, call_async
 from tasklib.executors.outcomes import Done, Failed, failed
 from tasklib.executors.wire import (
@@ -57,12 +56,11 @@ def main() -> None:
     for descriptor in (control, lifeline):  # the task's own subprocesses must not hold them open
         os.set_inheritable(descriptor, False)
     die_with(lifeline)
-    connection = socket.socket(fileno=control)
-    stream = cast("BinaryIO", connection.makefile("rb"))
-    setup = receive(stream)
-    if isinstance(setup, Setup):
-        become_like_the_worker(setup)
-        Child(connection, stream, setup).serve()
+    with socket.socket(fileno=control) as connection:
+        setup = receive(connection)
+        if isinstance(setup, Setup):
+            become_like_the_worker(setup)
+            Child(connection, setup).serve()
 
 
 def die_with(lifeline: int) -> None:
@@ -94,9 +92,8 @@ def become_like_the_worker(setup: Setup) -> None:
 class Child:
     """Runs the tasks that the worker orders."""
 
-    def __init__(self, connection: socket.socket, stream: BinaryIO, setup: Setup) -> None:
+    def __init__(self, connection: socket.socket, setup: Setup) -> None:
         self._connection = connection
-        self._stream = stream
         self._setup = setup
         # The outcome needs its limits, and nothing here connects.
         self._config = Config(
@@ -124,10 +121,13 @@ class Child:
     def _attempt(self, order: Run) -> Done | Failed | Unloadable:
         try:
             function = load(order, self._setup)
-        except TaskNotFound as e:
-            return Failed(storable_text(f"{type(e).__name__}: {e}", self._config.max_error_bytes))
         except BaseException as e:
             return Unloadable(storable_text(import_failure(e), self._config.max_error_bytes))
+        if function is None:
+            return Failed(
+                f"TaskNotFound: importing {order.module} in a child process didn't register the task {order.name!r}. "
+                "Define it at the top level of its module, outside of functions and `if __name__ == '__main__':`."
+            )
         self._context = context = rebuilt(order.context, self._report)
         if self._cancelled:  # it came while the modules were being imported
             context.cancel()
@@ -147,7 +147,7 @@ class Child:
         self._send(outcome)
 
     def _listen(self) -> None:
-        while (message := receive(self._stream)) is not None:
+        while (message := receive(self._connection)) is not None:
             match message:
                 case Run():
                     self._busy = True
@@ -171,9 +171,12 @@ class Child:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})  # a blocked signal is inherited from the worker
 
     def _on_sigterm(self, number: int, frame: FrameType | None) -> None:
+        if os.getpid() != self._pid:  # a copy of us that the task forked: it dies of it, as others do
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
         # A service manager signals every process of a service. The worker then lets its tasks finish, so only a
         # SIGTERM that it announced counts. And only once: a second one would break into the task's `finally`.
-        if self._cancelled and not self._interrupted and os.getpid() == self._pid:
+        elif self._cancelled and not self._interrupted:
             self._interrupted = True
             sys.exit(_EXIT_ON_SIGTERM)
 
@@ -192,19 +195,13 @@ class Child:
         os._exit(1)
 
 
-def load(order: Run, setup: Setup) -> TaskFunction[Any, Any]:
+def load(order: Run, setup: Setup) -> TaskFunction[Any, Any] | None:
     """Import what the worker has imported, then find the function by its name."""
     for module in setup.modules:
         import_module(module, setup)
     if registry.get(order.name) is None:
         import_module(order.module, setup)
-    if (function := registry.get(order.name)) is None:
-        raise TaskNotFound(
-            f"importing {order.module} in a child process didn't register the task {order.name!r}. "
-            "Define it at the top level of its module, outside of functions and `if __name__ == '__main__':`.",
-            name=order.name,
-        )
-    return function
+    return registry.get(order.name)
 
 
 def import_module(name: str, setup: Setup) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from tasklib.config import Config
@@ -14,7 +15,7 @@ from tasklib.tasks.function import TaskFunction
 async def call_async(
     function: TaskFunction[Any, Any], kwargs: str, context: TaskContext, config: Config, **injected: Any
 ) -> Done | Failed:
-    """Call an async function with its stored arguments. Only cancellation comes out as an exception."""
+    """Call an async function with its stored arguments. Only cancellation and interrupts come out as exceptions."""
     enter(context)
     try:
         arguments = function.arguments.from_json(kwargs)
@@ -22,7 +23,9 @@ async def call_async(
         return refused(e, config)
     try:
         return done(await function.function(**arguments, **injected), config)
-    except (Exception, SystemExit) as e:
+    except (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as e:
         return failed(e, function, config)
 
 

@@ -49,6 +49,13 @@ class Released:
 
 
 @dataclass(frozen=True, slots=True)
+class Cancelled:
+    """The task was cancelled and the attempt has stopped; `error` is what it said at the end."""
+
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
 class Committed:
     """A transactional attempt has committed its own completion: nothing is left to write."""
 
@@ -58,7 +65,7 @@ class Lost:
     """The lease is somebody else's by now: nothing may be written."""
 
 
-Outcome: TypeAlias = Done | Failed | Released | Committed | Lost
+Outcome: TypeAlias = Done | Failed | Released | Cancelled | Committed | Lost
 
 
 _NONE = '{"value":null}'

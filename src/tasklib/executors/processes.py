@@ -11,11 +11,11 @@ import contextlib
 import os
 import signal
 import socket
+import subprocess
 import sys
+from asyncio.subprocess import Process
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from subprocess import DEVNULL
-from subprocess import _args_from_interpreter_flags as interpreter_flags  # type: ignore[attr-defined]
 from typing import Any
 
 from tasklib.config import Config
@@ -48,8 +48,9 @@ def _close_lifelines() -> None:
     _lifelines.clear()
 
 
-# A copy of the worker, made by multiprocessing in some thread, must not keep the children alive after it.
-os.register_at_fork(after_in_child=_close_lifelines)
+if sys.platform != "win32":
+    # A copy of the worker, made by multiprocessing in some thread, must not keep the children alive after it.
+    os.register_at_fork(after_in_child=_close_lifelines)
 
 
 class ProcessExecutor:
@@ -151,8 +152,6 @@ class _Child:
         self._send(order)
         while True:
             match await receive_async(self._reader):
-                case None:
-                    return await self._death(order.name, begun)
                 case Started():
                     begun = True
                 case Progress(value):
@@ -162,8 +161,8 @@ class _Child:
                     self._busy = False
                     self.tasks += 1
                     return ended
-                case unexpected:
-                    raise RuntimeError(f"a child process said {unexpected!r}.")
+                case _:  # nothing, or nonsense: the task may have got hold of the socket
+                    return await self._death(order.name, begun)
 
     def end(self) -> asyncio.Task[None]:
         """Begin to end the child, once. The task is done when nothing of the child is left."""
@@ -173,31 +172,39 @@ class _Child:
 
     async def _start(self) -> None:
         ours, theirs = socket.socketpair()
-        self._reader, self._writer = await asyncio.open_connection(sock=ours)
+        with theirs:
+            self._reader, self._writer = await asyncio.open_connection(sock=ours)
+            try:
+                self._process = await self._spawn(theirs.fileno())
+            except BaseException:
+                self._writer.transport.abort()
+                raise
+        self._reaping = asyncio.create_task(self._reap())
+        self._send(self._setup)
+
+    async def _spawn(self, control: int) -> Process:
         # Never written to. It closes when this process ends, however it ends, and that kills the child.
-        lifeline, self._lifeline = os.pipe()
+        theirs, self._lifeline = os.pipe()
         _lifelines.add(self._lifeline)
         try:
-            self._process = await asyncio.create_subprocess_exec(
-                *_command(theirs.fileno(), lifeline),
-                stdin=DEVNULL,
-                pass_fds=(theirs.fileno(), lifeline),
+            return await asyncio.create_subprocess_exec(
+                *_command(control, theirs),
+                stdin=subprocess.DEVNULL,
+                pass_fds=(control, theirs),
                 env=os.environ | {"PYTHONPATH": _absolute(sys.path)},
                 # Away from the terminal's Ctrl-C, and a group that can be killed with all that a task started.
                 start_new_session=True,
             )
         except BaseException:
-            self._let_go()
+            self._cut_lifeline()
             raise
         finally:
-            theirs.close()
-            os.close(lifeline)
-        self._reaping = asyncio.create_task(self._reap())
-        self._send(self._setup)
+            os.close(theirs)
 
     async def _reap(self) -> int:
         code = await self._process.wait()
-        _kill_group(self._process.pid)  # what the task has started and left behind
+        # What the task has started and left behind. As long as there is any, the number is not given to others.
+        _kill_group(self._process.pid)
         # Something outside the group may still hold the other end of the socket: don't wait for it forever.
         asyncio.get_running_loop().call_later(_LAST_WORDS_SECONDS, self._writer.transport.abort)
         return code
@@ -208,9 +215,11 @@ class _Child:
         if not self._reaping.done():
             _kill_group(self._process.pid)
         code = await asyncio.shield(self._reaping)
+        how = f"WorkerLost: child process {self._process.pid} died with {_exit_text(code)}"
+        if not begun:
+            return _Death(Failed(f"{how} before it could run {name}."), begun)
         hint = " The kernel sends it when memory runs out." if code == -signal.SIGKILL else ""
-        how = f"child process {self._process.pid} died with {_exit_text(code)}"
-        return _Death(Failed(f"WorkerLost: {how} while running {name}.{hint}", Kind.CRASH), begun)
+        return _Death(Failed(f"{how} while running {name}.{hint}", Kind.CRASH), begun)
 
     async def _end(self) -> None:
         try:
@@ -220,17 +229,19 @@ class _Child:
         try:
             if self._busy:
                 self._send(Cancel())  # the child raises in the task, lets it clean up, and exits
-            else:
+            elif self.tasks:
                 self._writer.close()  # the child leaves by itself
+            else:
+                _kill_group(self._process.pid)  # it is still starting and has nothing to clean up
             await asyncio.wait([self._reaping], timeout=self._grace)
         finally:
             if not self._reaping.done():
                 _kill_group(self._process.pid)
             await asyncio.shield(self._reaping)
-            self._let_go()
+            self._writer.transport.abort()
+            self._cut_lifeline()
 
-    def _let_go(self) -> None:
-        self._writer.transport.abort()
+    def _cut_lifeline(self) -> None:
         _lifelines.discard(self._lifeline)
         os.close(self._lifeline)
 
@@ -241,7 +252,7 @@ class _Child:
 
 def _setup(config: Config, modules: list[str]) -> Setup:
     main = sys.modules["__main__"]
-    name = main.__spec__.name if main.__spec__ else None
+    name = getattr(getattr(main, "__spec__", None), "name", None)
     return Setup(
         sys_path=list(sys.path),
         argv=list(sys.argv),
@@ -255,9 +266,10 @@ def _setup(config: Config, modules: list[str]) -> Setup:
 
 
 def _command(*descriptors: int) -> list[str]:
+    # -O, -W, -X and the like carry over, in the way multiprocessing does it.
     # -P: a json.py in the current directory must not replace the standard library's in the child alone.
-    child = ["-P", "-m", "tasklib.executors.child", *map(str, descriptors)]
-    return [sys.executable, *interpreter_flags(), *child]
+    flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+    return [sys.executable, *flags, "-P", "-m", "tasklib.executors.child", *map(str, descriptors)]
 
 
 def _absolute(path: list[str]) -> str:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import struct
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
-from typing import Any, BinaryIO, TypeAlias
+from typing import Any, TypeAlias
 from uuid import UUID
 
 from tasklib.executors.outcomes import Done, Failed, Kind
@@ -81,25 +82,19 @@ def packed(message: Message) -> bytes:
     return _LENGTH.pack(len(body)) + body
 
 
-def receive(stream: BinaryIO) -> Message | None:
+def receive(connection: socket.socket) -> Message | None:
     """Block until the next message; None when the other side is gone."""
-    try:
-        header = stream.read(_LENGTH.size)
-        if len(header) < _LENGTH.size:
-            return None
-        (length,) = _LENGTH.unpack(header)
-        body = stream.read(length)
-    except OSError:
-        return None
-    return _unpacked(body) if len(body) == length else None
+    header = _exactly(connection, _LENGTH.size)
+    body = _exactly(connection, *_LENGTH.unpack(header)) if header is not None else None
+    return None if body is None else _unpacked(body)
 
 
 async def receive_async(reader: asyncio.StreamReader) -> Message | None:
-    """`receive` for the worker's side."""
+    """`receive` for the worker's side; None also when the other side talks nonsense."""
     try:
         (length,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
         return _unpacked(await reader.readexactly(length))
-    except (asyncio.IncompleteReadError, OSError):
+    except (asyncio.IncompleteReadError, OSError, ValueError, TypeError, KeyError):
         return None
 
 
@@ -113,6 +108,20 @@ def described(context: TaskContext) -> dict[str, Any]:
 def rebuilt(parts: dict[str, Any], report: Callable[[str], None]) -> TaskContext:
     """The context in the child, reporting through `report`."""
     return TaskContext(**(parts | {"id": UUID(parts["id"])}), _report=report)
+
+
+def _exactly(connection: socket.socket, count: int) -> bytes | None:
+    # Not through makefile(): its lock, held by a thread that waits for input, can keep an interpreter from ending.
+    parts = bytearray()
+    while len(parts) < count:
+        try:
+            part = connection.recv(count - len(parts))
+        except OSError:
+            return None
+        if not part:
+            return None
+        parts += part
+    return bytes(parts)
 
 
 def _unpacked(body: bytes) -> Message:

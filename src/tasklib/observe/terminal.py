@@ -7,10 +7,11 @@ lines give way to one summary a second, until things are calm again.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 from rich.console import Console
 from rich.text import Text
@@ -31,7 +32,7 @@ from tasklib.events import (
     WorkerStopped,
 )
 from tasklib.observe.outages import Outages
-from tasklib.observe.wording import count, duration, last_line, printable, short_id
+from tasklib.observe.wording import count, duration, last_line, printable, short_id, was_given_back
 
 LINES_PER_SECOND = 20
 """More attempts than this in a second, and a summary takes the place of their lines."""
@@ -47,6 +48,9 @@ _LOOKS = {
     "cancelled": ("⊘", "magenta", "cancelled"),
     "pending": ("↩", "cyan", "given back"),
 }
+
+
+_OfTask: TypeAlias = TaskEnded | TaskStarted | ResultRefused | LeaseLost | SlotStuck
 
 
 def _call_later(seconds: float, callback: Callable[[], None]) -> object:
@@ -125,17 +129,18 @@ class TerminalView:
             self._write_ended(event)
 
     def _write_ended(self, event: TaskEnded) -> None:
-        symbol, style, _ = _LOOKS.get(event.state, ("?", "", event.state))
+        given_back = was_given_back(event)
+        symbol, style, _ = _LOOKS.get("pending" if given_back else event.state, ("?", "", event.state))
         line = self._about(symbol, style, event)
         line.append(f"  {duration(event.seconds):>7}", "cyan" if event.state == "completed" else "")
         match event.state:
+            case _ if given_back:
+                line.append("  given back, to run again", "cyan")
             case "failed":
                 of = f"/{event.max_retries}" if event.max_retries is not None else ""
                 line.append(f"  retry {event.attempt}{of} in {duration(event.retry_in_seconds or 0)}", "yellow")
             case "dead_letter":
                 line.append(f"  dead letter after {count(event.attempt, 'attempt')}", "bold red")
-            case "pending":
-                line.append("  given back, to run again", "cyan")
         if event.error:
             line.append(f"  {last_line(event.error)}", "red" if event.state == "dead_letter" else "")
         self._write(line)
@@ -218,9 +223,9 @@ class TerminalView:
     # ---- lines ----
 
     def _stamp(self) -> Text:
-        return Text(time.strftime("%H:%M:%S "), "dim", no_wrap=True, overflow="ellipsis", end="\n").append("", "")
+        return Text(no_wrap=True, overflow="ellipsis").append(time.strftime("%H:%M:%S "), "dim")
 
-    def _about(self, symbol: str, style: str, event: TaskEnded | TaskStarted | ResultRefused | LeaseLost | SlotStuck) -> Text:
+    def _about(self, symbol: str, style: str, event: _OfTask) -> Text:
         line = self._stamp().append(f"{symbol} ", style)
         line.append(f"{printable(event.name):<{self._name_width}}", "bold")
         return line.append(f" …{short_id(event.id)}", "dim")
@@ -229,7 +234,6 @@ class TerminalView:
         self._write(self._about("!", "yellow", event).append(f"  {text}", "yellow"))
 
     def _write(self, line: Text) -> None:
-        try:
+        # A terminal that went away is no reason to stop working.
+        with contextlib.suppress(OSError):
             self._console.print(line)
-        except OSError:
-            pass  # a terminal that went away is no reason to stop working

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from tasklib.events import TaskEnded
+from tasklib.states import CLAIMABLE
+
 _SHORT_ID = 8
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 
@@ -47,6 +50,11 @@ def printable(text: str) -> str:
 def count(number: int, one: str, many: str | None = None) -> str:
     """`1 task`, `1,234 tasks`."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def was_given_back(event: TaskEnded) -> bool:
+    """True for an attempt that the worker broke off: its task waits again as it did before."""
+    return event.error is None and event.state in CLAIMABLE
 
 
 def _two(seconds: int, large: int, large_name: str, small: int, small_name: str) -> str:

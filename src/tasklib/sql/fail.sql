@@ -1,7 +1,7 @@
--- Record failed attempts. The row decides whether a retry is left; the worker says how long to wait for it, and
--- whether the attempt may be repeated at all.
+-- Record failed attempts. The row decides whether a retry is left, and whether anybody still wants one; the worker
+-- says how long to wait for it, and whether the attempt may be repeated at all.
 UPDATE {schema.}tasks AS task
-SET state = CASE WHEN ends THEN 'dead_letter' ELSE 'failed' END,
+SET state = CASE WHEN cancelled THEN 'cancelled' WHEN ends THEN 'dead_letter' ELSE 'failed' END,
     error = attempt.error,
     retry_count = task.retry_count + CASE WHEN ends THEN 0 ELSE 1 END,
     crash_count = task.crash_count + attempt.crashed::int,
@@ -15,7 +15,8 @@ SET state = CASE WHEN ends THEN 'dead_letter' ELSE 'failed' END,
     locked_until = NULL
 FROM (
     SELECT attempt.*,
-           NOT retriable OR known.retry_count >= known.max_retries
+           known.cancel_requested_at IS NOT NULL AS cancelled,
+           known.cancel_requested_at IS NOT NULL OR NOT retriable OR known.retry_count >= known.max_retries
                OR (crashed AND known.crash_count + 1 >= %(crash_limit)s) AS ends
     FROM unnest(%(ids)s::text[]::uuid[], %(tokens)s::bigint[], %(errors)s::text[], %(outcomes)s::text[],
                 %(delays)s::float8[], %(retriable)s::bool[], %(crashed)s::bool[], %(grows)s::bool[])

@@ -1,6 +1,8 @@
 -- Give tasks back as they were before the claim, without using a retry. The token stays: it only ever grows.
 UPDATE {schema.}tasks AS task
-SET state = CASE WHEN next_retry_at IS NULL THEN 'pending' ELSE 'failed' END,
+SET state = CASE WHEN cancel_requested_at IS NOT NULL THEN 'cancelled'
+                 WHEN next_retry_at IS NULL THEN 'pending' ELSE 'failed' END,
+    completed_at = CASE WHEN cancel_requested_at IS NOT NULL THEN now() END,
     started_at = NULL,
     worker_id = NULL,
     locked_until = NULL
@@ -8,6 +10,4 @@ FROM unnest(%(ids)s::text[]::uuid[], %(tokens)s::bigint[]) AS given (id, token)
 WHERE task.id = given.id
   AND task.state = 'running'
   AND task.lease_token = given.token
-RETURNING task.id::text, pg_notify('tasklib_' || (
-    SELECT nspname FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
-    WHERE pg_class.oid = task.tableoid), '')
+RETURNING task.id::text, task.state, {include wake}

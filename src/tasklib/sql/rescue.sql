@@ -2,7 +2,8 @@
 -- locked row, so a task that was completed or extended meanwhile is left alone. A crash uses a retry.
 WITH expired AS (
     SELECT id,
-           retry_count >= max_retries OR crash_count + 1 >= %(crash_limit)s AS ends,
+           cancel_requested_at IS NOT NULL AS cancelled,
+           cancel_requested_at IS NOT NULL OR retry_count >= max_retries OR crash_count + 1 >= %(crash_limit)s AS ends,
            'lost' AS outcome,
            format('worker %%s was lost: its lease on attempt %%s ran out at %%s%%s', worker_id, retry_count + 1,
                   to_char(locked_until AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
@@ -15,7 +16,7 @@ WITH expired AS (
     FOR UPDATE SKIP LOCKED
 )
 UPDATE {schema.}tasks AS task
-SET state = CASE WHEN ends THEN 'dead_letter' ELSE 'failed' END,
+SET state = CASE WHEN cancelled THEN 'cancelled' WHEN ends THEN 'dead_letter' ELSE 'failed' END,
     error = attempt.error,
     retry_count = task.retry_count + CASE WHEN ends THEN 0 ELSE 1 END,
     crash_count = task.crash_count + 1,

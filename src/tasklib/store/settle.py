@@ -58,9 +58,14 @@ def fail(failures: Sequence[Failure], crash_limit: int) -> Query[dict[str, str]]
     return Query("fail", parameters, lambda rows: {id_: state for id_, state in rows})
 
 
-def release(leases: Sequence[Lease]) -> Query[set[str]]:
-    """Give tasks back without using a retry."""
-    return Query("release", _arrays(leases), _ids)
+def release(leases: Sequence[Lease]) -> Query[dict[str, str]]:
+    """Give tasks back without using a retry; reads the new state of those that were still ours."""
+    return Query("release", {**_arrays(leases), "message": ""}, lambda rows: {row[0]: row[1] for row in rows})
+
+
+def stop(stopped: Sequence[tuple[Lease, str]]) -> Query[set[str]]:
+    """Record attempts that stopped because they were cancelled, with what they said; reads the ids that were ours."""
+    return Query("stop", {**_arrays([lease for lease, _ in stopped]), "errors": [e for _, e in stopped]}, _ids)
 
 
 def extend(leases: Sequence[Lease], lease_seconds: float) -> Query[set[str]]:

@@ -64,8 +64,9 @@ def all_functions() -> list[TaskFunction[Any, Any]]:
 
 @contextmanager
 def isolated() -> Iterator[None]:
-    """Forget what is registered inside the block when it ends; for tests."""
+    """An empty registry inside the block, the old one after it; for tests."""
     before = dict(_registered)
+    _registered.clear()
     try:
         yield
     finally:

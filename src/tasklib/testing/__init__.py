@@ -1,13 +1,13 @@
 """Helpers for the tests of programs that use TaskLib.
 
-    with inline() as ran:                     # no database: submitting a task runs it here and now
-        sign_up("a@example.com")
-    assert ran.tasks[0].result == "sent"
+with inline() as ran:                     # no database: submitting a task runs it here and now
+    sign_up("a@example.com")
+assert ran.tasks[0].result == "sent"
 
-    sign_up("a@example.com")                  # on a real database, by the pytest fixture `tasklib_app`
-    assert_submitted(send_email, kwargs={"to": "a@example.com"})
-    drained = await drain()
-    assert drained.counts == {"completed": 1}
+sign_up("a@example.com")                  # on a real database, by the pytest fixture `tasklib_app`
+assert_submitted(send_email, kwargs={"to": "a@example.com"})
+drained = await drain()
+assert drained.counts == {"completed": 1}
 """
 
 from tasklib.testing.draining import Drained, drain, drain_sync

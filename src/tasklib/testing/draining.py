@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, ParamSpec, TypeVar
 from uuid import UUID
 
@@ -74,13 +74,16 @@ async def drain(
     at once, until no failed task is left. `with_delayed=True` does the same with tasks meant for later, and with
     retries. More than `limit` attempts are an error: tasks that submit each other would go on for ever.
     """
-    chosen = _config(config)
+    chosen = _config(config).with_changes(listen=False)
+    asked = Worker(chosen, concurrency=concurrency, queues=queues, capabilities=capabilities or ())
     hurried = _hurried(until_done, with_delayed)
     watch = _Watch(limit)
     database = AsyncDatabase(chosen)
     try:
         while True:
-            served = await _served(database, queues, capabilities)
+            served = Served(registry.names(), asked.queues, asked.capabilities)
+            if capabilities is None:
+                served = replace(served, capabilities=await database.run(_wanted_capabilities()))
             if not await _is_due(database, served, hurried):
                 return watch.summary()
             watch.check_limit()
@@ -162,12 +165,8 @@ def _hurried(until_done: bool, with_delayed: bool) -> list[str]:
     return [TaskState.FAILED.value] if until_done else []
 
 
-async def _served(
-    database: AsyncDatabase, queues: Iterable[str] | None, capabilities: Iterable[str] | None
-) -> Served:
-    if capabilities is None:
-        capabilities = await database.run(Query("wanted_capabilities", {}, lambda rows: [c for (c,) in rows]))
-    return Served(registry.names(), None if queues is None else list(queues), list(capabilities))
+def _wanted_capabilities() -> Query[Sequence[str]]:
+    return Query("wanted_capabilities", {}, lambda rows: [capability for (capability,) in rows])
 
 
 async def _is_due(database: AsyncDatabase, served: Served, hurried: list[str]) -> bool:
@@ -180,7 +179,7 @@ async def _is_due(database: AsyncDatabase, served: Served, hurried: list[str]) -
 async def _burst(config: Config, served: Served, concurrency: int, watch: _Watch) -> bool:
     """Work until nothing is due; False if nothing could be claimed."""
     worker = Worker(
-        config.with_changes(listen=False),
+        config,
         concurrency=concurrency,
         queues=served.queues,
         capabilities=served.capabilities,

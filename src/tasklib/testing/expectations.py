@@ -45,6 +45,7 @@ class Expected(TypedDict, total=False):
 
 
 _PARTS = ("kwargs", "tags", "trace_context")
+_LABELS = {"scheduled_after": "scheduled_at", "scheduled_before": "scheduled_at"}
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,10 @@ class Expectation:
             if name in _PARTS:
                 problems += self._different_parts(name, wanted, task)
             elif not _fits(name, wanted, task):
-                problems.append(f"{name} is {_shown(_actual(name, task))}, expected {_shown(wanted)}")
+                wish = {"scheduled_after": "not before ", "scheduled_before": "not after "}.get(name, "")
+                problems.append(
+                    f"{_LABELS.get(name, name)} is {_shown(_actual(name, task))}, expected {wish}{_shown(wanted)}"
+                )
         return problems
 
     def described(self) -> str:
@@ -91,7 +95,7 @@ class Expectation:
         """The task on one line: its arguments, what was asked for, and what is unusual about it."""
         unusual = [name for name, usual in _USUAL.items() if getattr(task, name) != usual]
         named = dict.fromkeys(["kwargs", *self.expected, *unusual, "state"])
-        return ", ".join(f"{name}={_shown(_actual(name, task))}" for name in named)
+        return ", ".join(dict.fromkeys(f"{_LABELS.get(n, n)}={_shown(_actual(n, task))}" for n in named))
 
     def _different_parts(self, column: str, wanted: Mapping[str, Any], task: Task) -> list[str]:
         stored: Mapping[str, Any] = getattr(task, column) or {}

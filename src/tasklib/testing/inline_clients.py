@@ -93,21 +93,26 @@ class InlineAsyncClient(AsyncClient):
 
 def _answer(inline: Inline, query: Query[Any]) -> Any:
     """Answer what a list can answer. The rest needs PostgreSQL; an imitation of it would only pretend to test."""
-    if query.name not in ("get", "outcome"):
-        raise TaskLibError(
-            f"inline mode has no database, so it can't do {query.name!r}. "
-            "Test this on a real one: the fixture tasklib_app, with tasklib.testing.drain()."
-        )
-    task = inline.find(UUID(query.parameters["id"]))
-    if task is None:
-        return None
-    row = task.as_row()
-    if query.name == "get":
-        return row
+    task = inline.find(UUID(query.parameters["id"])) if "id" in query.parameters else None
+    match query.name:
+        case "get":
+            return task and task.as_row()
+        case "outcome":
+            return task and _outcome(task)
+        case "cancel":
+            return task and task.cancel()
+    raise TaskLibError(
+        f"inline mode has no database, so it can't do {query.name!r}. "
+        "Test this on a real one: the fixture tasklib_app, with tasklib.testing.drain()."
+    )
+
+
+def _outcome(task: InlineTask) -> Outcome:
     if task.state is TaskState.PENDING:
         raise TaskNotFound(
             f"task {task.name} ({task.id}) has no result: inline mode has recorded it but not run it.",
             name=task.name,
             task_id=task.id,
         )
+    row = task.as_row()
     return Outcome(row.name, row.state, row.result, row.error)

@@ -134,7 +134,5 @@ class Inline:
     def _end(self, task: InlineTask, ended: str | BaseException, config: Config) -> None:
         __tracebackhide__ = True
         task.end(ended, config)
-        if isinstance(ended, BaseException) and (
-            self._raise_errors or not isinstance(ended, Exception | SystemExit)
-        ):
+        if isinstance(ended, BaseException) and (self._raise_errors or not isinstance(ended, Exception | SystemExit)):
             raise ended

@@ -79,6 +79,12 @@ class InlineTask:
             self.state, self.error = TaskState.DEAD_LETTER, ended
             self.traceback = failed(ended, self.function, config).error
 
+    def cancel(self) -> str | None:
+        """Cancel it if it waits; None if it is finished. One that runs is past cancelling: its caller waits for it."""
+        if self.state is TaskState.PENDING:
+            self.state, self.completed_at = TaskState.CANCELLED, datetime.now(UTC)
+        return None if self.state in (TaskState.COMPLETED, TaskState.DEAD_LETTER) else self.state.value
+
     def as_row(self) -> Task:
         """What `get_task` returns."""
         new = self.new

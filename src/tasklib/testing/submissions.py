@@ -39,11 +39,8 @@ def assert_submitted(task: Any, /, *, count: int | None = None, **expected: Unpa
     """
     __tracebackhide__ = True
     found = submitted(task, **expected)
-    if not found and count is None:
-        raise AssertionError(_nothing_fits(task, expected, "was not submitted"))
-    if count is not None and len(found) != count:
-        problem = f"was submitted {_times(len(found))}, not {_times(count)},"
-        raise AssertionError(_nothing_fits(task, expected, problem))
+    if len(found) != count if count is not None else not found:
+        raise AssertionError(_complaint(task, expected, len(found), count))
     return found
 
 
@@ -61,10 +58,11 @@ def assert_not_submitted(task: Any, /, **expected: Unpack[Expected]) -> None:
         raise AssertionError("\n".join([head, *shown, *_rest(found)]))
 
 
-def _nothing_fits(task: Any, expected: Expected, problem: str) -> str:
+def _complaint(task: Any, expected: Expected, found: int, count: int | None) -> str:
     client, name = default_client(), _name(task)
     expectation = Expectation.of(expected, _function(task), client.config)
-    head = f"{name} {problem}{expectation.described()}."
+    wish = "" if count is None else f", expected {_times(count)}"
+    head = f"{name} was {f'submitted {_times(found)}' if found else 'not submitted'}{expectation.described()}{wish}."
     tasks = _tasks_named(client, name)
     if not tasks:
         return f"{head}\n{_other_names(client, name)}"
@@ -89,9 +87,10 @@ def _other_names(client: Client, name: str) -> str:
 def _tasks_named(client: Client, name: str) -> list[Task]:
     if isinstance(client, InlineClient):
         return [t.as_row() for t in client.inline.tasks if t.name == name]
-    tasks: list[Task] = []
-    while page := client.list_tasks(name=name, after=tasks[-1] if tasks else None, limit=MAX_PAGE):
-        tasks += page
+    tasks = page = client.list_tasks(name=name, limit=MAX_PAGE)
+    while len(page) == MAX_PAGE:
+        page = client.list_tasks(name=name, limit=MAX_PAGE, after=page[-1])
+        tasks = tasks + page
     return tasks[::-1]
 
 

@@ -20,6 +20,7 @@ class Interruption(StrEnum):
     TIMEOUT = "timeout"
     LEASE_LOST = "lease lost"
     SHUTDOWN = "shutdown"
+    CANCELLED = "cancelled"
 
 
 class Attempt:

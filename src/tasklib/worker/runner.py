@@ -10,7 +10,7 @@ from tasklib.db.database import AsyncDatabase, Database
 from tasklib.errors import TaskTimeout
 from tasklib.events import Events, LeaseLost, SlotStuck, TaskStarted
 from tasklib.executors.functions import call, call_async
-from tasklib.executors.outcomes import Failed, Kind, Lost, Outcome, Released, failed
+from tasklib.executors.outcomes import Cancelled, Failed, Kind, Lost, Outcome, Released, failed
 from tasklib.executors.processes import ProcessExecutor
 from tasklib.executors.threads import ThreadExecutor
 from tasklib.executors.transactions import call_in_transaction, call_in_transaction_async, transaction_config
@@ -59,7 +59,9 @@ class Runner:
         if why is Interruption.LEASE_LOST:
             self._events.emit(LeaseLost(attempt.claimed.id, attempt.claimed.name, attempt.claimed.token))
         if attempt.function.executor is Executor.THREAD:
-            self._settle_without_it(attempt)
+            # A thread can only be asked. A cancelled one ends as it ends; the others are settled without it.
+            if why is not Interruption.CANCELLED:
+                self._settle_without_it(attempt)
             return
         assert attempt.runner is not None
         attempt.runner.cancel()
@@ -110,6 +112,8 @@ class Runner:
             self._slots.give_back()  # settled without it long ago; only now is its slot free
         elif attempt.interruption is Interruption.LEASE_LOST:
             self._settler.put(attempt, Lost())
+        elif attempt.interruption is Interruption.CANCELLED and isinstance(outcome, Failed):
+            self._settler.put(attempt, Cancelled(outcome.error))
         else:
             self._settler.put(attempt, outcome)
 
@@ -131,6 +135,8 @@ class Runner:
                 return Lost()
             case Interruption.SHUTDOWN:
                 return Released()
+            case Interruption.CANCELLED:
+                return Cancelled("the task was cancelled while it ran")
             case None:
                 raise AssertionError("nobody interrupted this attempt")
             case _:

@@ -12,10 +12,10 @@ import psycopg
 from tasklib.config import Config
 from tasklib.db.failures import is_bad_data
 from tasklib.db.link import Link, backoff
-from tasklib.db.query import Query
+from tasklib.db.query import Query, Rows
 from tasklib.errors import DatabaseUnavailable, ResultNotStorable
 from tasklib.events import Events, ResultRefused, TaskEnded
-from tasklib.executors.outcomes import Committed, Done, Failed, Kind, Lost, Outcome, Released
+from tasklib.executors.outcomes import Cancelled, Committed, Done, Failed, Kind, Lost, Outcome, Released
 from tasklib.store import settle
 from tasklib.store.settle import Completion, Failure
 from tasklib.tasks.payload import storable_text
@@ -87,6 +87,7 @@ class Settler:
         completions: list[tuple[Attempt, Completion]] = []
         failures: list[tuple[Attempt, Failure]] = []
         releases: list[Attempt] = []
+        stopped: list[tuple[Attempt, str]] = []
         for attempt, outcome in batch:
             match outcome:
                 case Done(result):
@@ -95,6 +96,8 @@ class Settler:
                     failures.append((attempt, self._failure(attempt, outcome)))
                 case Released():
                     releases.append(attempt)
+                case Cancelled(error):
+                    stopped.append((attempt, error))
                 case Committed():
                     self._ended(attempt, "completed")
                 case Lost():
@@ -104,6 +107,7 @@ class Settler:
         await self._complete(completions)
         await self._fail(failures)
         await self._release(releases)
+        await self._stop(stopped)
 
     async def _complete(self, items: list[tuple[Attempt, Completion]]) -> None:
         if not items:
@@ -154,10 +158,21 @@ class Settler:
         if not attempts:
             return
         attempts.sort(key=lambda a: a.lease.id)
-        ours = await self._write(settle.release([a.lease for a in attempts]), attempts)
+        states = await self._write_states(settle.release([a.lease for a in attempts]), attempts)
         for attempt in attempts:
+            if state := states.get(attempt.lease.id):
+                self._ended(attempt, state)
+            else:
+                self._refused(attempt)
+
+    async def _stop(self, items: list[tuple[Attempt, str]]) -> None:
+        if not items:
+            return
+        items.sort(key=lambda item: item[0].lease.id)
+        ours = await self._write(settle.stop([(a.lease, error) for a, error in items]), [a for a, _ in items])
+        for attempt, error in items:
             if attempt.lease.id in ours:
-                self._ended(attempt, "pending")
+                self._ended(attempt, "cancelled", error)
             else:
                 self._refused(attempt)
 
@@ -178,8 +193,8 @@ class Settler:
     async def _write_states(self, query: Query[dict[str, str]], attempts: Sequence[Attempt]) -> dict[str, str]:
         states: dict[str, str] = {}
 
-        def remember(rows: Sequence[tuple[str, str]]) -> set[str]:
-            states.update(rows)
+        def remember(rows: Rows) -> set[str]:
+            states.update(query.read(rows))
             return set(states)
 
         ours = await self._write(Query(query.name, query.parameters, remember), attempts)

@@ -13,6 +13,7 @@ from tasklib.db.link import backoff
 from tasklib.errors import DatabaseUnavailable
 from tasklib.events import DatabaseBack, DatabaseLost, Events, Woken
 from tasklib.sql import quoted
+from tasklib.store.control import CANCEL
 
 _WATCHDOG_SECONDS = 30.0
 _SHORTEST_POLL_FRACTION = 1 / 16
@@ -27,6 +28,8 @@ class Wakeup:
         self._rung = asyncio.Event()
         self._idle_rounds = 0
         self.listening = asyncio.Event()
+        self.cancel_requested = asyncio.Event()
+        """Somebody cancelled a running task, perhaps one of ours."""
 
     def arm(self) -> None:
         self._rung.clear()
@@ -90,8 +93,11 @@ async def listen(config: Config, schema: str, wakeup: Wakeup, events: Events) ->
 
 async def _ring_on_notifications(connection: psycopg.AsyncConnection, wakeup: Wakeup) -> None:
     while True:
-        async for _ in connection.notifies(timeout=_WATCHDOG_SECONDS):
-            wakeup.ring()
+        async for notification in connection.notifies(timeout=_WATCHDOG_SECONDS):
+            if notification.payload == CANCEL:
+                wakeup.cancel_requested.set()
+            else:
+                wakeup.ring()
         # Silence may be peace or a half-open socket: ask.
         async with asyncio.timeout(_WATCHDOG_SECONDS):
             await connection.execute("SELECT 1")

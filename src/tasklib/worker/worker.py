@@ -34,6 +34,7 @@ from tasklib.store import schema as schema_store
 from tasklib.store.claim import Claimed, Served
 from tasklib.tasks import registry
 from tasklib.worker.attempt import Attempt, Interruption
+from tasklib.worker.cancels import watch_for_cancel_requests
 from tasklib.worker.claimer import Claimer
 from tasklib.worker.leases import LeaseKeeper
 from tasklib.worker.runner import Runner
@@ -145,7 +146,12 @@ class Worker:
         self._leases.start()
         names = self._what_we_serve().names
         self.events.emit(WorkerStarted(self.id, tuple(names), self.queues, self.concurrency))
-        jobs = [self._settler.run(), self._settler.write_progress(), perform(self._duties())]
+        jobs = [
+            self._settler.run(),
+            self._settler.write_progress(),
+            perform(self._duties()),
+            watch_for_cancel_requests(self._sweep_link, self._runner, self._wakeup.cancel_requested),
+        ]
         if self.config.listen:
             jobs.append(listen(self.config, self._schema, self._wakeup, self.events))
         return [asyncio.create_task(job) for job in jobs]

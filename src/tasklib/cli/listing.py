@@ -1,0 +1,147 @@
+"""`tasklib list`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tasklib.cli.moments import past_moment, relative
+from tasklib.cli.options import DatabaseUrl, Debug, Schema, configured
+from tasklib.cli.pairs import pairs
+from tasklib.observe.wording import last_line, printable, short_id
+from tasklib.states import TaskState
+
+if TYPE_CHECKING:
+    from tasklib.models import Task
+
+STATE_STYLES = {
+    TaskState.PENDING: "cyan",
+    TaskState.RUNNING: "blue",
+    TaskState.COMPLETED: "green",
+    TaskState.FAILED: "yellow",
+    TaskState.CANCELLED: "magenta",
+    TaskState.DEAD_LETTER: "bold red",
+}
+
+
+def list_tasks(
+    state: Annotated[
+        list[TaskState] | None, typer.Option(show_default=False, help="Only tasks in this state; repeatable.")
+    ] = None,
+    name: Annotated[str | None, typer.Option(metavar="NAME")] = None,
+    queue: Annotated[str | None, typer.Option(metavar="QUEUE")] = None,
+    tag: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", show_default=False, help="Only with this tag; repeatable.")
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Created at or after: ISO 8601, or 2h for two hours ago.")
+    ] = None,
+    until: Annotated[str | None, typer.Option(metavar="TIME", help="Created before.")] = None,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, max=10_000)] = 20,
+    after: Annotated[str | None, typer.Option(metavar="ID", help="The next page: tasks older than this one.")] = None,
+    json_: Annotated[bool, typer.Option("--json", help="One JSON object per line, with everything.")] = False,
+    database_url: DatabaseUrl = None,
+    schema: Schema = None,
+    debug: Debug = False,
+) -> None:
+    """List tasks, newest first. Piped, it prints plain columns between tabs, with whole ids."""
+    from tasklib.cli.lookup import full_id
+    from tasklib.cli.report import note
+    from tasklib.client.clients import Client
+
+    created_after, created_before = past_moment("--since", since), past_moment("--until", until)
+    tags = pairs("--tag", tag)
+    with Client(configured(database_url, schema)) as client:
+        tasks = client.list_tasks(
+            state=state or None,
+            name=name,
+            queue=queue,
+            tags=tags or None,
+            created_after=created_after,
+            created_before=created_before,
+            after=full_id(client, after) if after else None,
+            limit=limit,
+        )
+    if json_:
+        for task in tasks:
+            typer.echo(task.model_dump_json())
+    elif not sys.stdout.isatty():
+        for task in tasks:
+            typer.echo("\t".join(plain_row(task)))
+    elif tasks:
+        print_table(tasks, datetime.now(UTC))
+        if len(tasks) == limit:
+            note(f"There may be more: --after {tasks[-1].id}", "dim")
+    else:
+        note("no such tasks", "dim")
+
+
+def plain_row(task: Task) -> tuple[str, ...]:
+    """One task for a script: no field has a tab or a line break in it, times are absolute."""
+    fields = (
+        str(task.id),
+        task.name,
+        task.state,
+        str(task.priority),
+        f"{task.retry_count}/{task.max_retries}",
+        task.queue,
+        _moment(task).astimezone(UTC).isoformat(),
+        last_line(task.error),
+    )
+    return tuple(printable(f).replace("\t", " ").replace("\n", " ") for f in fields)
+
+
+def print_table(tasks: Sequence[Task], now: datetime) -> None:
+    """The tasks for a person."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    # Where it gets narrow, the error gives way first: only a column with a ratio does, and only in an expanded table.
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim", expand=any(t.error for t in tasks))
+    for title in ("id", "name", "state"):
+        table.add_column(title, no_wrap=True, max_width=40)
+    for title in ("priority", "retries"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for title in ("queue", "when"):
+        table.add_column(title, no_wrap=True, max_width=24)
+    table.add_column("error", overflow="ellipsis", no_wrap=True, ratio=1)
+    for task in tasks:
+        table.add_row(
+            Text(short_id(task.id), "dim"),
+            Text(printable(task.name), "bold"),
+            Text(task.state, STATE_STYLES.get(TaskState(task.state), "")),
+            str(task.priority),
+            f"{task.retry_count}/{task.max_retries}",
+            Text(printable(task.queue)),
+            when(task, now),
+            Text(last_line(task.error)),
+        )
+    Console(highlight=False).print(table)
+
+
+def when(task: Task, now: datetime) -> str:
+    """The time that matters in the task's state."""
+    moment = _moment(task)
+    match TaskState(task.state):
+        case TaskState.PENDING:
+            return f"due {relative(moment, now)}"
+        case TaskState.FAILED:
+            return f"retry {relative(moment, now)}" if moment > now else f"retry due {relative(moment, now)}"
+        case TaskState.RUNNING:
+            return f"began {relative(moment, now)}"
+    return relative(moment, now)
+
+
+def _moment(task: Task) -> datetime:
+    found = {
+        TaskState.PENDING: task.scheduled_at,
+        TaskState.FAILED: task.next_retry_at,
+        TaskState.RUNNING: task.started_at,
+    }.get(TaskState(task.state), task.completed_at)
+    return found or task.created_at

@@ -1,0 +1,40 @@
+"""Finding the task that a user means."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from uuid import UUID
+
+from tasklib.cli.report import CommandError
+from tasklib.client.clients import Client
+from tasklib.states import TaskState
+
+_NEWEST = 1000
+_NOT_COMPLETED = [s for s in TaskState if s is not TaskState.COMPLETED]
+_END_OF_AN_ID = re.compile(r"…?([0-9a-f]{4,12})")
+
+
+def full_id(client: Client, text: str) -> UUID:
+    """The id itself, or the newest tasks' only id with this end: a worker in a terminal shows just the ends."""
+    try:
+        return UUID(text)
+    except ValueError:
+        pass
+    match = _END_OF_AN_ID.fullmatch(text.strip().lower())
+    if match is None:
+        raise CommandError(f"{text!r} is not a task's id. An id is a UUID; the end of one (8 characters) will do.")
+    # Completed tasks may be many; whoever looks for one that is not shall find it behind them.
+    found = _ending(client, match[1], None) or _ending(client, match[1], _NOT_COMPLETED)
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise CommandError(f"{len(found)} tasks have an id that ends in {match[1]}: {', '.join(map(str, found))}.")
+    raise CommandError(
+        f"none of the newest {_NEWEST} tasks has an id that ends in {match[1]}. "
+        "Give the whole id; tasklib list | cat prints whole ids."
+    )
+
+
+def _ending(client: Client, end: str, states: Sequence[str] | None) -> list[UUID]:
+    return [t.id for t in client.list_tasks(state=states, limit=_NEWEST) if str(t.id).endswith(end)]

@@ -1,0 +1,57 @@
+"""Times as people write and read them on a command line."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+import typer
+
+from tasklib.observe.wording import duration
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+_RELATIVE = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
+
+
+def past_moment(option: str, text: str | None, now: datetime | None = None) -> datetime | None:
+    """`2h` means two hours ago; ISO 8601 without a time zone means this machine's."""
+    if text is None:
+        return None
+    if match := _RELATIVE.fullmatch(text.strip().lower()):
+        try:
+            return (now or datetime.now(UTC)) - timedelta(seconds=float(match[1]) * _UNITS[match[2]])
+        except OverflowError:
+            raise typer.BadParameter(f"{text} is before the beginning of time.", param_hint=option) from None
+    return _iso(option, text, "such as 2025-06-30T09:00, or a time ago such as 30s, 15m, 2h or 7d").astimezone()
+
+
+def future_moment(option: str, text: str | None) -> datetime | None:
+    """ISO 8601 with a time zone: a task must not run at another hour because it was submitted elsewhere."""
+    if text is None:
+        return None
+    moment = _iso(option, text, "such as 2025-06-30T09:00+02:00")
+    if moment.tzinfo is None:
+        raise typer.BadParameter(
+            f"{text} does not say in which time zone. Write {moment.isoformat()}Z for UTC, "
+            f"or {moment.astimezone().isoformat()} for this machine's.",
+            param_hint=option,
+        )
+    return moment
+
+
+def _iso(option: str, text: str, examples: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not a time; write ISO 8601 {examples}.", param_hint=option) from None
+
+
+def relative(moment: datetime, now: datetime) -> str:
+    """`in 5.0 s`, `3 min ago`."""
+    seconds = (moment - now).total_seconds()
+    return f"in {duration(seconds)}" if seconds > 0 else f"{duration(-seconds)} ago"
+
+
+def local(moment: datetime) -> str:
+    """A moment in this machine's time zone, to the millisecond."""
+    return moment.astimezone().isoformat(sep=" ", timespec="milliseconds")

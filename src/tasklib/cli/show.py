@@ -1,0 +1,154 @@
+"""`tasklib show`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tasklib.cli.listing import STATE_STYLES
+from tasklib.cli.moments import local, relative
+from tasklib.cli.options import DatabaseUrl, Debug, Schema, configured
+from tasklib.observe.wording import count, duration, last_line, printable
+from tasklib.states import TaskState
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from tasklib.models import Task
+
+
+def show(
+    task_id: Annotated[str, typer.Argument(metavar="ID", help="The task's id, or its end.", show_default=False)],
+    json_: Annotated[bool, typer.Option("--json", help="The row as JSON.")] = False,
+    database_url: DatabaseUrl = None,
+    schema: Schema = None,
+    debug: Debug = False,
+) -> None:
+    """Show everything about one task: times, arguments, result, attempts, traceback."""
+    from tasklib.cli.lookup import full_id
+    from tasklib.client.clients import Client
+    from tasklib.errors import TaskNotFound
+
+    with Client(configured(database_url, schema)) as client:
+        found = full_id(client, task_id)
+        task = client.get_task(found)
+    if task is None:
+        raise TaskNotFound.with_id(found)
+    if json_:
+        typer.echo(task.model_dump_json(indent=2))
+        return
+    from rich.console import Console
+
+    # A file has no width; what is shortened for a terminal is whole there.
+    width = None if sys.stdout.isatty() else 400
+    print_task(Console(highlight=False, soft_wrap=True, width=width), task, datetime.now(UTC))
+
+
+def print_task(console: Console, task: Task, now: datetime) -> None:
+    """The task for a person."""
+    from rich.text import Text
+
+    title = Text(printable(task.name), "bold").append(f"  {task.id}", "dim not bold")
+    console.print(title.append(f"  {task.state}", f"not bold {STATE_STYLES.get(TaskState(task.state), '')}"))
+    console.print(_facts(task, now))
+    for heading, value in (("arguments", task.kwargs), ("tags", task.tags), ("progress", task.progress)):
+        if value or heading == "arguments":
+            _print_json(console, heading, value)
+    if task.state == TaskState.COMPLETED:
+        _print_json(console, "result", (task.result or {}).get("value"))
+    if task.history:
+        console.print(Text("\nfailed attempts", "bold"))
+        console.print(_attempts(task.history, whole_width=console.is_terminal))
+    if task.error:
+        console.print(Text("\nerror", "bold"))
+        console.print(Text(printable(task.error), "red"))
+
+
+def _facts(task: Task, now: datetime) -> Table:
+    from rich.table import Table
+
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, value in _lines(task, now):
+        grid.add_row(name, _text(value))
+    return grid
+
+
+def _lines(task: Task, now: datetime) -> list[tuple[str, str]]:
+    def at(moment: datetime | None) -> str:
+        return f"{local(moment)}  ({relative(moment, now)})" if moment else ""
+
+    policy = f"{task.retry_count} of {count(task.max_retries, 'retry', 'retries')} used"
+    if task.timeout_seconds:
+        policy += f", timeout {duration(task.timeout_seconds)}"
+    if task.crash_count:
+        policy += f", {count(task.crash_count, 'crash', 'crashes')}"
+    waiting = task.state in (TaskState.PENDING, TaskState.FAILED)
+    took = task.started_at and task.completed_at and (task.completed_at - task.started_at).total_seconds()
+    key = f"{task.idempotency_key}, until {at(task.idempotency_expires_at)}" if task.idempotency_key else ""
+    lines = [
+        ("queue", f"{task.queue}, priority {task.priority}"),
+        ("requires", ", ".join(task.required_capabilities)),
+        ("policy", policy),
+        ("created", at(task.created_at)),
+        ("scheduled", at(task.scheduled_at) if task.scheduled_at != task.created_at or waiting else ""),
+        ("next retry", at(task.next_retry_at) if task.state == TaskState.FAILED else ""),
+        ("started", at(task.started_at)),
+        ("ended", at(task.completed_at) + (f", took {duration(took)}" if isinstance(took, float) else "")),
+        ("cancel asked", at(task.cancel_requested_at)),
+        ("worker", f"{task.worker_id or ''}"),
+        ("lease", f"token {task.lease_token}, until {at(task.locked_until)}" if task.locked_until else ""),
+        ("once per key", key),
+        ("trace", json.dumps(task.trace_context) if task.trace_context else ""),
+    ]
+    return [(name, value) for name, value in lines if value]
+
+
+def _attempts(history: list[dict[str, Any]], *, whole_width: bool) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim", expand=whole_width)
+    for title in ("attempt", "outcome", "began", "took", "worker"):
+        table.add_column(title, no_wrap=True)
+    table.add_column("error", overflow="ellipsis", no_wrap=True, ratio=1)
+    for entry in history:
+        began, ended = _time(entry.get("started_at")), _time(entry.get("ended_at"))
+        table.add_row(
+            str(entry.get("attempt", "")),
+            _text(str(entry.get("outcome", ""))),
+            f"{began.astimezone():%Y-%m-%d %H:%M:%S}" if began else "",
+            duration((ended - began).total_seconds()) if began and ended else "",
+            _text(str(entry.get("worker") or "")),
+            _text(last_line(str(entry.get("error") or ""))),
+        )
+    return table
+
+
+def _time(text: object) -> datetime | None:
+    return datetime.fromisoformat(text) if isinstance(text, str) else None
+
+
+def _print_json(console: Console, heading: str, value: Any) -> None:
+    from rich.syntax import Syntax
+    from rich.text import Text
+
+    console.print(Text(f"\n{heading}", "bold"))
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    if console.is_terminal:
+        console.print(Syntax(printable(text), "json", theme="ansi_dark", background_color="default", word_wrap=True))
+    else:
+        console.print(Text(printable(text)))
+
+
+def _text(value: str) -> Text:
+    from rich.text import Text
+
+    return Text(printable(value))

@@ -1,0 +1,140 @@
+"""`tasklib submit` and `tasklib wait`."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tasklib.cli.moments import future_moment
+from tasklib.cli.options import DatabaseUrl, Debug, Schema, configured
+from tasklib.cli.pairs import mapping, pairs
+
+if TYPE_CHECKING:
+    from tasklib.client.clients import Client
+
+
+def submit(
+    name: Annotated[str, typer.Argument(help="The task's name.", show_default=False)],
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="KEY=VALUE",
+            show_default=False,
+            help="The task's arguments. A value that is JSON means that, any other is a string.",
+        ),
+    ] = None,
+    json_: Annotated[
+        str | None, typer.Option("--json", metavar="OBJECT", help="The arguments as one JSON object; - reads stdin.")
+    ] = None,
+    module: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--module", "-m", metavar="MODULE", show_default=False, help="Check the task against this module."
+        ),
+    ] = None,
+    delay: Annotated[float | None, typer.Option(metavar="SECONDS", help="Run it no sooner than in this time.")] = None,
+    at: Annotated[str | None, typer.Option(metavar="TIME", help="Run it no sooner than then (ISO 8601).")] = None,
+    priority: Annotated[str | None, typer.Option(metavar="P", help="-10 to 100, or low, medium, high.")] = None,
+    queue: Annotated[str | None, typer.Option(metavar="QUEUE")] = None,
+    max_retries: Annotated[int | None, typer.Option(metavar="N")] = None,
+    timeout: Annotated[int | None, typer.Option(metavar="SECONDS", help="How long an attempt may take.")] = None,
+    tag: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", show_default=False, help="Repeatable.")] = None,
+    capability: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", show_default=False, help="What the worker must have; repeatable."),
+    ] = None,
+    idempotency_key: Annotated[
+        str | None, typer.Option(metavar="KEY", help="A second submission with this key returns the first task.")
+    ] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait, and print the result instead of the id.")] = False,
+    timeout_wait: Annotated[
+        float | None, typer.Option(metavar="SECONDS", min=0, help="How long to wait; the task goes on.")
+    ] = None,
+    database_url: DatabaseUrl = None,
+    schema: Schema = None,
+    debug: Debug = False,
+) -> None:
+    """Submit a task and print its id.
+
+    Example: tasklib submit send_email to=a@example.com --delay 60
+    """
+    kwargs = _arguments(arguments, json_)
+    options: dict[str, Any] = {
+        "delay_seconds": delay,
+        "scheduled_at": future_moment("--at", at),
+        "priority": _priority(priority),
+        "queue": queue,
+        "max_retries": max_retries,
+        "timeout_seconds": timeout,
+        "tags": pairs("--tag", tag) or None,
+        "required_capabilities": capability or None,
+        "idempotency_key": idempotency_key,
+    }
+    with _client(module or [], name, database_url, schema) as client:
+        task_id = client.submit_task(name, kwargs=kwargs, registered_elsewhere=not module, **options)
+        if wait:
+            _print_result(client.wait_for(task_id, timeout_wait))
+        else:
+            typer.echo(str(task_id))
+
+
+def wait(
+    task_id: Annotated[str, typer.Argument(metavar="ID", help="The task's id, or its end.", show_default=False)],
+    timeout: Annotated[
+        float | None, typer.Option(metavar="SECONDS", min=0, help="How long to wait; the task goes on.")
+    ] = None,
+    database_url: DatabaseUrl = None,
+    schema: Schema = None,
+    debug: Debug = False,
+) -> None:
+    """Wait until a task is done and print its result as JSON; exit with 1 and its traceback if it failed."""
+    from tasklib.cli.lookup import full_id
+    from tasklib.client.clients import Client
+
+    with Client(configured(database_url, schema)) as client:
+        _print_result(client.wait_for(full_id(client, task_id), timeout))
+
+
+def _client(modules: list[str], name: str, database_url: str | None, schema: str | None) -> Client:
+    """A client, once the modules are imported and known to have the task."""
+    from tasklib.cli.worker import load_with_database
+    from tasklib.client.clients import Client
+
+    if not modules:
+        return Client(configured(database_url, schema))
+    _, config = load_with_database(modules, database_url, schema)
+    _require_registered(name, modules)
+    return Client(config)
+
+
+def _require_registered(name: str, modules: list[str]) -> None:
+    import difflib
+
+    from tasklib.errors import TaskNotFound
+    from tasklib.tasks import registry
+
+    if registry.get(name) is None:
+        near = difflib.get_close_matches(name, registry.names(), n=1)
+        hint = f"Did you mean {near[0]!r}?" if near else f"It has: {', '.join(registry.names())}."
+        raise TaskNotFound(f"no task named {name!r} in {', '.join(modules)}. {hint}", name=name)
+
+
+def _arguments(words: list[str] | None, text: str | None) -> dict[str, Any]:
+    if text is None:
+        return pairs("KEY=VALUE", words)
+    if words:
+        raise typer.BadParameter("give the arguments as key=value or as --json, not both.", param_hint="--json")
+    return mapping("--json", typer.get_text_stream("stdin").read() if text == "-" else text)
+
+
+def _priority(text: str | None) -> int | str | None:
+    try:
+        return None if text is None else int(text)
+    except ValueError:
+        return text
+
+
+def _print_result(value: Any) -> None:
+    typer.echo(json.dumps(value, ensure_ascii=False))

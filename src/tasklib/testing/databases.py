@@ -1,0 +1,99 @@
+"""Databases for tests: a server, a migrated template on it, and a copy of that for each test.
+
+with server() as url, template(url) as migrated, database(url, migrated) as fresh:
+    tasklib.init(fresh)
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from psycopg import errors, sql
+from psycopg.conninfo import make_conninfo
+
+from tasklib.config import Config
+from tasklib.db.connect import address, connect
+from tasklib.errors import TaskLibError
+
+SERVER_VARIABLE = "TASKLIB_TEST_DATABASE_URL"
+
+
+@contextmanager
+def server() -> Iterator[str]:
+    """The URL of a server on which tests may create databases: TASKLIB_TEST_DATABASE_URL, or an embedded one."""
+    if given := os.environ.get(SERVER_VARIABLE):
+        config = Config(given)
+        connect(config).close()  # if it can't be reached, say so once and clearly
+        yield config.database_url
+        return
+    from tasklib.embedded import EmbeddedPostgres, EmbeddedPostgresError
+
+    with ExitStack() as stack:
+        try:
+            embedded = stack.enter_context(EmbeddedPostgres())
+        except EmbeddedPostgresError as e:
+            raise TaskLibError(
+                f"there is no PostgreSQL to test on. Set {SERVER_VARIABLE}=postgresql://user@host/db to a server where "
+                f"that user may create databases, or make the embedded one work: {e}"
+            ) from e
+        yield embedded.url()
+
+
+@contextmanager
+def template(server_url: str, **settings: Any) -> Iterator[str]:
+    """The name of a migrated database to copy. `settings` are fields of Config that matter to it: `schema`."""
+    from tasklib.migrations import migrate
+
+    name = _new_name("template")
+    with _existing(server_url, name):
+        migrate(Config(with_database(server_url, name), **settings))
+        yield name
+
+
+@contextmanager
+def database(server_url: str, copied_from: str | None = None) -> Iterator[str]:
+    """The URL of a database of one's own: a copy of a template, or empty. It is dropped afterwards."""
+    name = _new_name("test")
+    with _existing(server_url, name, copied_from):
+        yield with_database(server_url, name)
+
+
+def with_database(url: str, name: str) -> str:
+    """The same server, another database."""
+    scheme, mark, rest = url.partition("://")
+    if not mark:
+        return make_conninfo(url, dbname=name)
+    where, question, parameters = rest.partition("?")
+    return f"{scheme}://{where.partition('/')[0]}/{name}{question}{parameters}"
+
+
+@contextmanager
+def _existing(server_url: str, name: str, copied_from: str | None = None) -> Iterator[None]:
+    create = sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name))
+    if copied_from is not None:
+        create += sql.SQL(" TEMPLATE {}").format(sql.Identifier(copied_from))
+    try:
+        _execute(server_url, create)
+    except errors.InsufficientPrivilege as e:
+        raise TaskLibError(
+            f"{address(server_url)} is not allowed to create databases, and each test gets its own. "
+            f"Use another user in {SERVER_VARIABLE}, or let this one: ALTER ROLE ... CREATEDB."
+        ) from e
+    try:
+        yield
+    finally:
+        # By force: a test may leave connections behind, and the next one must not pay for it.
+        _execute(server_url, sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+def _execute(server_url: str, statement: sql.Composed) -> None:
+    with connect(Config(server_url)) as connection:
+        connection.execute(statement)
+
+
+def _new_name(purpose: str) -> str:
+    return f"tasklib_{purpose}_{uuid.uuid4().hex[:10]}"

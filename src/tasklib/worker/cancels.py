@@ -1,0 +1,36 @@
+"""Cancel requests for what runs here: told by a notification, and looked for now and then in case one was missed."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tasklib.db.link import Link
+from tasklib.errors import DatabaseUnavailable
+from tasklib.store import control
+from tasklib.worker.attempt import Attempt, Interruption
+from tasklib.worker.runner import Runner
+
+_LOOK_EVERY_SECONDS = 10.0
+
+
+async def watch_for_cancel_requests(link: Link, runner: Runner, requested: asyncio.Event) -> None:
+    """Interrupt running attempts whose task was cancelled, for ever."""
+    while True:
+        try:
+            async with asyncio.timeout(_LOOK_EVERY_SECONDS):
+                await requested.wait()
+        except TimeoutError:
+            pass
+        requested.clear()
+        try:
+            await _interrupt_cancelled(link, runner)
+        except DatabaseUnavailable:
+            continue  # the request is stored; the next look finds it
+
+
+async def _interrupt_cancelled(link: Link, runner: Runner) -> None:
+    held: dict[str, Attempt] = {a.lease.id: a for a in runner.running if not a.settled}
+    if not held:
+        return
+    for id_ in await link.run(control.cancel_requests([a.lease for a in held.values()])):
+        runner.interrupt(held[id_], Interruption.CANCELLED)

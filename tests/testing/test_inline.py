@@ -1,0 +1,342 @@
+"""Inline mode: submitting runs the task, through every door, without a database."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from pydantic import BaseModel
+
+import tasklib
+from tasklib import Config, TaskState, current_task, task
+from tasklib.config import Level
+from tasklib.errors import NotInitialized, TaskCancelled, TaskLibError, TaskNotFound
+from tasklib.testing import Inline, inline
+
+
+@pytest.fixture(autouse=True)
+def _no_database(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TASKLIB_DATABASE_URL", raising=False)
+
+
+@pytest.fixture
+def ran() -> Iterator[Inline]:
+    with inline() as ran:
+        yield ran
+
+
+class Order(BaseModel):
+    number: int
+    placed: datetime
+
+
+def test_every_blocking_door_runs_the_task(ran: Inline) -> None:
+    @task
+    def double(n: int) -> int:
+        return 2 * n
+
+    ids = [
+        tasklib.submit_task_sync(double, n=1),
+        tasklib.submit_task_sync("double", kwargs={"n": 2}),
+        double.submit_sync(3),
+        double.options(queue="q").submit_sync(n=4),
+        *tasklib.submit_many_sync(double, [{"n": 5}, {"n": 6}]),
+        *tasklib.submit_many_sync([double.bind(7)]),
+    ]
+    assert all(isinstance(id_, UUID) for id_ in ids)
+    assert [t.result for t in ran.tasks] == [2, 4, 6, 8, 10, 12, 14]
+    assert [t.id for t in ran.tasks] == ids
+
+
+async def test_every_awaitable_door_runs_the_task() -> None:
+    @task
+    async def double(n: int) -> int:
+        await asyncio.sleep(0)
+        return 2 * n
+
+    async with inline() as ran:
+        ids = [
+            await tasklib.submit_task(double, n=1),
+            await double.submit(2),
+            await double.options(queue="q").submit(n=3),
+            *await tasklib.submit_many(double, [{"n": 4}, {"n": 5}]),
+        ]
+    assert [t.result for t in ran.tasks] == [2, 4, 6, 8, 10]
+    assert [t.id for t in ran.tasks] == ids
+
+
+def test_async_function_runs_through_a_blocking_door(ran: Inline) -> None:
+    @task
+    async def where() -> bool:
+        await asyncio.sleep(0)
+        return threading.current_thread() is threading.main_thread()
+
+    assert tasklib.wait_for_sync(where.submit_sync()) is True
+
+
+async def test_async_function_runs_in_a_helper_thread_when_a_blocking_door_is_used_on_a_loop(ran: Inline) -> None:
+    loops: list[asyncio.AbstractEventLoop] = []
+
+    @task
+    async def where() -> bool:
+        loops.append(asyncio.get_running_loop())
+        return threading.current_thread() is threading.main_thread()
+
+    assert tasklib.wait_for_sync(where.submit_sync()) is False
+    assert loops != [asyncio.get_running_loop()]
+
+
+async def test_async_function_runs_on_the_loop_of_an_awaitable_door(ran: Inline) -> None:
+    loops: list[asyncio.AbstractEventLoop] = []
+
+    @task
+    async def where() -> None:
+        loops.append(asyncio.get_running_loop())
+
+    await where.submit()
+    assert loops == [asyncio.get_running_loop()]
+
+
+async def test_sync_function_may_run_a_loop_of_its_own_as_on_a_worker(ran: Inline) -> None:
+    @task
+    def own_loop() -> int:
+        return asyncio.run(asyncio.sleep(0, 42))
+
+    assert await tasklib.wait_for(await own_loop.submit()) == 42
+
+
+def test_arguments_travel_through_json(ran: Inline) -> None:
+    seen: list[Any] = []
+
+    @task
+    def note(order: Order, pair: tuple[int, int], extra: Any = None) -> None:
+        seen.extend([order, pair, extra])
+
+    order = Order(number=1, placed=datetime(2030, 1, 1, tzinfo=UTC))
+    note.submit_sync(order, (1, 2), extra=(3, 4))
+    assert seen == [order, (1, 2), [3, 4]]
+    assert seen[0] is not order
+    assert ran.tasks[0].kwargs == {
+        "order": {"number": 1, "placed": "2030-01-01T00:00:00Z"},
+        "pair": [1, 2],
+        "extra": [3, 4],
+    }
+
+
+def test_result_travels_through_json(ran: Inline) -> None:
+    @task
+    def order() -> Order:
+        return Order(number=1, placed=datetime(2030, 1, 1, tzinfo=UTC))
+
+    expected = {"number": 1, "placed": "2030-01-01T00:00:00Z"}
+    task_id = order.submit_sync()
+    assert tasklib.wait_for_sync(task_id) == expected
+    stored = tasklib.get_task_sync(task_id)
+    assert stored is not None
+    assert (stored.state, stored.result) == ("completed", {"value": expected})
+
+
+async def test_results_can_be_asked_for_with_await(ran: Inline) -> None:
+    @task
+    async def answer() -> int:
+        return 42
+
+    task_id = await answer.submit()
+    assert await tasklib.wait_for(str(task_id)) == 42
+    stored = await tasklib.get_task(task_id)
+    assert stored is not None
+    assert stored.completed_at is not None
+
+
+def test_row_has_the_options_and_defaults_a_table_would_have(ran: Inline) -> None:
+    @task(queue="mail", max_retries=7, tags={"team": "a"})
+    def send() -> None: ...
+
+    before = datetime.now(UTC)
+    task_id = send.options(
+        priority="high", delay_seconds=60, required_capabilities=["smtp"], trace_context={"traceparent": "00-x"}
+    ).submit_sync()
+    row = tasklib.get_task_sync(task_id)
+    assert row is not None
+    assert (row.queue, row.priority, row.max_retries, row.timeout_seconds) == ("mail", 100, 7, 300)
+    assert (row.tags, row.required_capabilities) == ({"team": "a"}, ["smtp"])
+    assert row.trace_context == {"traceparent": "00-x"}
+    assert row.scheduled_at - row.created_at == timedelta(seconds=60)
+    assert row.created_at >= before
+    assert ran.tasks[0].options == {
+        "queue": "mail",
+        "max_retries": 7,
+        "tags": {"team": "a"},
+        "priority": "high",
+        "delay_seconds": 60,
+        "required_capabilities": ("smtp",),
+        "trace_context": {"traceparent": "00-x"},
+    }
+
+
+def test_current_task_is_known_inside_and_forgotten_outside(ran: Inline) -> None:
+    @task(timeout_seconds=30, max_retries=2)
+    def look() -> dict[str, Any]:
+        me = current_task()
+        me.progress({"done": 0.5})
+        assert me.seconds_left is not None
+        return {"id": me.id, "attempt": me.attempt, "of": me.max_attempts, "left": 0 < me.seconds_left <= 30}
+
+    task_id = look.submit_sync()
+    assert ran.tasks[0].result == {"id": str(task_id), "attempt": 1, "of": 3, "left": True}
+    assert ran.tasks[0].progress == {"done": 0.5}
+    with pytest.raises(RuntimeError, match="outside of a running task"):
+        current_task()
+
+
+async def test_task_that_submits_tasks_keeps_its_own_context(ran: Inline) -> None:
+    @task
+    def inner_sync() -> str:
+        return current_task().name
+
+    @task
+    async def inner() -> str:
+        return current_task().name
+
+    @task
+    async def outer() -> list[str]:
+        names = [await tasklib.wait_for(await inner.submit()), current_task().name]
+        inner_sync.submit_sync()
+        inner.submit_sync()
+        return [*names, current_task().name]
+
+    await outer.submit()
+    assert [t.name for t in ran.tasks] == ["outer", "inner", "inner_sync", "inner"]
+    assert [t.result for t in ran.tasks] == [["inner", "outer", "outer"], "inner", "inner_sync", "inner"]
+
+
+def test_context_variables_reach_the_task_and_changes_end_with_it(ran: Inline) -> None:
+    user = contextvars.ContextVar("user", default="nobody")
+
+    @task
+    def change() -> str:
+        before = user.get()
+        user.set("task")
+        return before
+
+    user.set("test")
+    change.submit_sync()
+    assert (ran.tasks[0].result, user.get()) == ("test", "test")
+
+
+def test_same_idempotency_key_runs_once_and_gives_the_same_id(ran: Inline) -> None:
+    @task
+    def charge(n: int) -> int:
+        return n
+
+    once = charge.options(idempotency_key="k")
+    assert once.submit_sync(1) == once.submit_sync(2)
+    assert tasklib.submit_many_sync([once.bind(3), charge.bind(4)])[0] == ran.tasks[0].id
+    assert [t.result for t in ran.tasks] == [1, 4]
+
+
+def test_submit_many_checks_all_before_it_runs_any(ran: Inline) -> None:
+    @task
+    def double(n: int) -> int:
+        return 2 * n
+
+    with pytest.raises(tasklib.errors.TaskExecutionError, match="n: "):
+        tasklib.submit_many_sync(double, [{"n": 1}, {"n": "x"}])
+    assert ran.tasks == []
+
+
+def test_name_of_another_program_is_recorded_and_not_run(ran: Inline) -> None:
+    task_id = tasklib.submit_task_sync("billing.charge", registered_elsewhere=True, amount=5)
+    assert [(t.name, t.kwargs, t.state) for t in ran.tasks] == [("billing.charge", {"amount": 5}, TaskState.PENDING)]
+    with pytest.raises(TaskNotFound, match="recorded it but not run it"):
+        tasklib.wait_for_sync(task_id)
+
+
+def test_cancelling_comes_too_late_for_what_has_run_and_in_time_for_what_has_not(ran: Inline) -> None:
+    @task
+    def nothing() -> None: ...
+
+    assert tasklib.cancel_task_sync(nothing.submit_sync()) is TaskState.COMPLETED
+    waiting = tasklib.submit_task_sync("billing.charge", registered_elsewhere=True)
+    assert tasklib.cancel_task_sync(waiting) is TaskState.CANCELLED
+    with pytest.raises(TaskCancelled):
+        tasklib.wait_for_sync(waiting)
+
+
+def test_transactional_task_receives_the_connection_of_inline_mode() -> None:
+    @task(transactional=True)
+    def save(connection: Any, n: int) -> str:
+        return f"{connection}{n}"
+
+    with inline(connection="a connection") as ran:
+        tasklib.submit_task_sync(save, n=1)
+    assert ran.tasks[0].result == "a connection1"
+
+
+def test_transactional_task_without_a_connection_is_refused_with_the_way_out(ran: Inline) -> None:
+    @task(transactional=True)
+    def save(connection: Any) -> None: ...
+
+    with pytest.raises(TaskLibError, match=r"save is transactional.*inline\(connection=\.\.\.\)"):
+        tasklib.submit_task_sync(save)
+    assert ran.tasks == []
+
+
+def test_what_needs_a_table_says_so(ran: Inline) -> None:
+    with pytest.raises(TaskLibError, match="inline mode has no database, so it can't do 'list'"):
+        tasklib.list_tasks_sync()
+    assert tasklib.get_task_sync("0190a000-0000-7000-8000-000000000000") is None
+
+
+def test_init_and_close_inside_the_block_change_the_configuration_only(ran: Inline) -> None:
+    @task
+    def level() -> int:
+        return current_task().max_attempts
+
+    tasklib.init(Config("postgresql://nobody@nowhere.invalid/x", levels={"urgent": Level(90, 8, 60)}))
+    level.options(priority="urgent").submit_sync()
+    tasklib.close()
+    level.submit_sync()
+    assert [t.result for t in ran.tasks] == [9, 4]
+
+
+def test_mode_ends_with_its_block() -> None:
+    @task
+    def nothing() -> None: ...
+
+    with inline() as outer:
+        nothing.submit_sync()
+        with inline() as inner:
+            nothing.submit_sync()
+        nothing.submit_sync()
+    assert (len(outer.tasks), len(inner.tasks)) == (2, 1)
+    with pytest.raises(NotInitialized):
+        nothing.submit_sync()
+
+
+def test_other_threads_are_in_the_mode_too(ran: Inline) -> None:
+    @task
+    def nothing() -> None: ...
+
+    thread = threading.Thread(target=nothing.submit_sync)
+    thread.start()
+    thread.join()
+    assert [t.state for t in ran.tasks] == [TaskState.COMPLETED]
+
+
+async def test_awaited_submissions_run_side_by_side(ran: Inline) -> None:
+    met = asyncio.Barrier(2)
+
+    @task
+    async def meet() -> None:
+        await met.wait()
+
+    async with asyncio.timeout(10):
+        await asyncio.gather(meet.submit(), meet.submit())
+    assert [t.state for t in ran.tasks] == [TaskState.COMPLETED] * 2
