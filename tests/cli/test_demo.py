@@ -14,6 +14,7 @@ import termios
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import psycopg
 import pytest
@@ -28,7 +29,7 @@ IN_ORDER = (
     "INSERT INTO tasklib_demo.tasks",
     "They left in the order high, medium, low",
     "== 2. What fails is tried again, and what can't work is put aside ==",
-    "retry in 0.9 s: ConnectionError: the bank is closed",
+    "s: ConnectionError: the bank is closed",
     "400 customers exported",
     "read_invoice is a dead letter: ValueError: scan.pdf has no total",
     "== 3. What hangs or crashes takes nobody with it ==",
@@ -86,7 +87,7 @@ def test_ctrl_c_leaves_nothing_behind(empty_database_url: str) -> None:
     with started("--database-url", empty_database_url, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         for line in process.stdout:
-            if line.startswith(b"kill -9"):
+            if b"export_customers" in line and b"running" in line:
                 process.send_signal(signal.SIGINT)
                 break
         rest = process.communicate()[0].decode()
@@ -95,7 +96,8 @@ def test_ctrl_c_leaves_nothing_behind(empty_database_url: str) -> None:
     with psycopg.connect(empty_database_url) as db:
         assert schemas(db) == []
         assert db.execute(
-            "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'tasklib%' AND datname = current_database()"
+            "SELECT count(*) FROM pg_stat_activity "
+            "WHERE application_name LIKE 'tasklib%' AND datname = current_database()"
         ).fetchone() == (0,)
 
 
@@ -126,12 +128,13 @@ def test_a_lost_task_or_a_double_result_is_said_and_ends_it_with_1(
     output = capsys.readouterr().out
     assert "expected that no task is lost, not 1" in output
     assert "expected that 8 orders make 8 parcels, not 9" in output
+    assert "none twice" not in output
     with psycopg.connect(empty_database_url) as db:
         assert schemas(db) == []
 
 
 @contextmanager
-def started(*arguments: str, **streams: int) -> Iterator[subprocess.Popen[bytes]]:
+def started(*arguments: str, **streams: Any) -> Iterator[subprocess.Popen[bytes]]:
     """The demo as a process of its own, which cleans up even if the test fails."""
     env = {k: v for k, v in os.environ.items() if k not in ("CI", "NO_COLOR") and not k.startswith("TASKLIB_")}
     env |= {"TERM": "xterm-256color", "PYTHONIOENCODING": "utf-8"}

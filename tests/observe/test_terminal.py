@@ -22,7 +22,7 @@ from tasklib.events import (
     WorkerStarted,
     WorkerStopped,
 )
-from tasklib.observe.terminal import ERRORS_PER_SECOND, LINES_PER_SECOND, TerminalView
+from tasklib.observe.terminal import ERRORS_PER_SECOND, LINES_PER_SECOND, LastingConsole, TerminalView
 
 ID = "01a1dd41-7329-7000-968c-a7dbc7546636"
 STARTED = WorkerStarted("host-1-abcd", ("send_email", "noop"), None, 10)
@@ -37,7 +37,8 @@ class Screen:
         self.file = io.StringIO()
         self.now = 0.0
         self.due: list[tuple[float, Callable[[], None]]] = []
-        console = Console(file=self.file, width=200, highlight=False, force_terminal=colours, color_system="standard")
+        colour = "standard" if colours else None
+        console = Console(file=self.file, width=200, highlight=False, force_terminal=colours, color_system=colour)
         self.view = TerminalView(console, clock=lambda: self.now, call_later=self._call_later, **options)
 
     def _call_later(self, seconds: float, callback: Callable[[], None]) -> None:
@@ -182,4 +183,4 @@ def test_terminal_that_went_away_does_not_stop_the_worker() -> None:
         def write(self, text: str) -> int:
             raise BrokenPipeError
 
-    TerminalView(Console(file=Gone()))(STARTED)
+    TerminalView(LastingConsole(file=Gone()))(STARTED)

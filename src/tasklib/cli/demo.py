@@ -58,7 +58,7 @@ def introduce(screen: Screen, database_url: str | None) -> None:
 
 
 def start_workers(stage: Stage) -> None:
-    stage.screen.say(f"PostgreSQL is up after {stage.screen.seconds:.1f} s. Now the first worker:")
+    stage.screen.say("The database is ready. Now the first worker:")
     stage.screen.say("[cyan]    tasklib worker tasklib.cli.demo_tasks --queue mail --concurrency 1[/]")
     stage.start_worker("solo", slots=1, queue="mail")
     stage.await_workers("solo")
@@ -124,7 +124,7 @@ def failures(stage: Stage) -> None:
     rows = {row.name: row for row in stage.watch_all()}
 
     card, invoice, export = rows["charge_card"], rows["read_invoice"], rows["export_customers"]
-    stage.expect(card.state == "completed" and card.attempt == 3, "charge_card succeeds with its third attempt")
+    stage.expect(card.state == "completed" and card.attempt >= 3, "charge_card succeeds after two failures")
     stage.expect(invoice.state == "dead_letter", "read_invoice is a dead letter")
     stage.expect("no total" in (invoice.error or ""), "the dead letter keeps its error")
     stage.expect(export.state == "completed", "export_customers completes")
@@ -249,7 +249,9 @@ def interruptible() -> Iterator[None]:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    # nohup has a terminal's end ignored.
+    hang_up = () if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (signal.SIGHUP,)
+    numbers = (signal.SIGINT, signal.SIGTERM, *hang_up)
     before = [signal.signal(number, interrupt) for number in numbers]
     try:
         yield

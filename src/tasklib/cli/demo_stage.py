@@ -67,11 +67,13 @@ class Stage:
         self.disappointments: list[str] = []
         self._logs = logs
         self._act_began: Any = None
+        self._disappointed_before = 0
 
     def act(self, title: str, *sentences: str, code: str = "") -> None:
         """Open an act: from now on the table shows its tasks only."""
         self.screen.act(title, *sentences, code=code)
         self._act_began = self.value("SELECT clock_timestamp()")
+        self._disappointed_before = len(self.disappointments)
 
     def submit(self, task: Any, arguments: Sequence[Mapping[str, Any]] | None = None) -> None:
         """`submit_many`, and count."""
@@ -118,9 +120,10 @@ class Stage:
         self.screen.settle()
 
     def conclude(self, markup: str) -> None:
-        """End an act with what there was to see."""
-        self.screen.say(f"[green]=>[/] {markup}")
-        self.screen.beat(1.2)
+        """End an act with what there was to see, if it was to be seen."""
+        if len(self.disappointments) == self._disappointed_before:
+            self.screen.say(f"[green]=>[/] {markup}")
+            self.screen.beat(1.2)
 
     def expect(self, is_so: bool, what: str) -> None:
         """The demo is also a check: remember what is not as it should be."""

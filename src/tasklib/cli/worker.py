@@ -105,12 +105,10 @@ def observer(log_format: LogFormat, *, verbose: bool, quiet: bool) -> Callable[[
 
     level = logging.WARNING if quiet else logging.DEBUG if verbose else logging.INFO
     if log_format is not LogFormat.JSON and sys.stderr.isatty():
-        from rich.console import Console
-
-        from tasklib.observe.terminal import TerminalView
+        from tasklib.observe.terminal import LastingConsole, TerminalView
 
         configure_task_logging(as_json=None, level=level)
-        return TerminalView(Console(stderr=True, highlight=False), verbose=verbose, quiet=quiet)
+        return TerminalView(LastingConsole(stderr=True, highlight=False), verbose=verbose, quiet=quiet)
     as_json = log_format is not LogFormat.HUMAN
     configure_task_logging(as_json=as_json, level=level)
     logger: Any = log_to(sys.stderr, as_json=as_json, level=level)

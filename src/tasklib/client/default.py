@@ -1,4 +1,4 @@
-"""The module-level calls: `tasklib.init(...)` once, then `await submit_task(...)` or `submit_task_sync(...)` anywhere."""
+"""The module-level calls: `tasklib.init(...)` once, then `await submit_task(...)` or `submit_task_sync(...)`."""
 
 from __future__ import annotations
 

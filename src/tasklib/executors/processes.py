@@ -139,9 +139,7 @@ class _Child:
     def alive(self) -> bool:
         return not (self._reaping.done() or self._reader.at_eof())
 
-    async def run(
-        self, order: Run, report: Callable[[str], None] | None
-    ) -> Done | Failed | Unloadable | _Death:
+    async def run(self, order: Run, report: Callable[[str], None] | None) -> Done | Failed | Unloadable | _Death:
         """Have the child make an attempt, and pass its reports on."""
         try:
             await asyncio.shield(self._starting)

@@ -57,10 +57,17 @@ def _call_later(seconds: float, callback: Callable[[], None]) -> object:
     return asyncio.get_running_loop().call_later(seconds, callback)
 
 
+class LastingConsole(Console):
+    """A console that outlives its terminal: Rich's own ends the program when nobody reads any more."""
+
+    def on_broken_pipe(self) -> None:
+        raise  # the error that is being handled
+
+
 class TerminalView:
     """A subscriber of `worker.events` that writes to a console.
 
-    worker.events.subscribe(TerminalView(Console(stderr=True)))
+    worker.events.subscribe(TerminalView(LastingConsole(stderr=True)))
     """
 
     def __init__(

@@ -136,7 +136,7 @@ def _check_count(name: str, value: int | None, least: int) -> None:
     if value is None:
         return
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MAX_INT:
-        raise InvalidOption(f"{name} must be a whole number of at least {least}, not {value!r}.")
+        raise InvalidOption(f"{name} must be a whole number from {least} to {MAX_INT:,}, not {value!r}.")
 
 
 def _check_name(option: str, value: str | None) -> None:

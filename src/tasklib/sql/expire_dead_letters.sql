@@ -1,0 +1,11 @@
+WITH {include leader}
+DELETE FROM {schema.}tasks
+WHERE id IN (
+    SELECT id FROM {schema.}tasks
+    WHERE EXISTS (SELECT FROM leader)
+      AND state = 'dead_letter'
+      AND completed_at < now() - make_interval(secs => %(age)s)
+    ORDER BY completed_at
+    LIMIT %(limit)s
+    FOR UPDATE SKIP LOCKED)
+RETURNING id::text

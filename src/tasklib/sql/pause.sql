@@ -1,0 +1,1 @@
+INSERT INTO {schema.}pauses (kind, value) VALUES (%(kind)s, %(value)s) ON CONFLICT DO NOTHING RETURNING 1

@@ -1,0 +1,8 @@
+-- A worker that was declared dead finds no row: its tasks are gone, and it has to begin anew under another id.
+UPDATE {schema.}workers
+SET last_heartbeat = now(),
+    current_load = %(load)s,
+    names = COALESCE(%(names)s::text[], names),
+    status = CASE WHEN %(draining)s THEN 'draining' ELSE status END
+WHERE id = %(id)s AND status <> 'dead'
+RETURNING drain_requested_at IS NOT NULL

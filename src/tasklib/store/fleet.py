@@ -1,0 +1,109 @@
+"""Workers and their leader."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from tasklib.db.query import Query, Rows, nothing
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerInfo:
+    """A row of `workers`."""
+
+    id: str
+    status: str
+    queues: list[str] | None
+    names: list[str]
+    capabilities: list[str]
+    capacity: int
+    current_load: int
+    version: str
+    host: str
+    pid: int
+    started_at: datetime
+    last_heartbeat: datetime
+    drain_requested_at: datetime | None
+    seconds_since_heartbeat: float
+    is_leader: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """Leadership in one term. Every maintenance statement carries it, and changes nothing once it is over."""
+
+    holder: str
+    number: int
+
+    def parameters(self) -> dict[str, object]:
+        return {"holder": self.holder, "term": self.number}
+
+
+def register(
+    id_: str,
+    *,
+    queues: Sequence[str] | None,
+    names: Sequence[str],
+    capabilities: Sequence[str],
+    capacity: int,
+    version: str,
+    host: str,
+    pid: int,
+) -> Query[None]:
+    """Announce a worker under a fresh id."""
+    parameters = {
+        "id": id_,
+        "queues": list(queues) if queues is not None else None,
+        "names": list(names),
+        "capabilities": list(capabilities),
+        "capacity": capacity,
+        "version": version,
+        "host": host,
+        "pid": pid,
+    }
+    return Query("worker_register", parameters, nothing)
+
+
+def heartbeat(id_: str, *, load: int, draining: bool, names: Sequence[str] | None = None) -> Query[bool | None]:
+    """Say that a worker lives; reads whether it was asked to drain, or None if it was declared dead."""
+    parameters = {"id": id_, "load": load, "draining": draining, "names": list(names) if names is not None else None}
+    return Query("worker_heartbeat", parameters, lambda rows: bool(rows[0][0]) if rows else None)
+
+
+def deregister(id_: str) -> Query[None]:
+    return Query("worker_deregister", {"id": id_}, nothing)
+
+
+def workers() -> Query[list[WorkerInfo]]:
+    return Query("worker_list", {}, lambda rows: [WorkerInfo(*row) for row in rows], repeatable=True)
+
+
+def drain(id_: str) -> Query[str | None]:
+    """Ask a worker to drain; reads its status, or None if there is no such live worker."""
+    return Query("worker_drain", {"id": id_, "message": DRAIN}, lambda rows: rows[0][0] if rows else None)
+
+
+DRAIN = "drain"
+"""The message on the channel that says: look whether you were asked to drain."""
+
+
+def lead(holder: str, lease_seconds: float) -> Query[Term | None]:
+    """Take or keep the lead; reads the term, or None while somebody else has it."""
+    parameters = {"holder": holder, "lease": float(lease_seconds)}
+    return Query("lead", parameters, lambda rows: Term(holder, rows[0][0]) if rows else None)
+
+
+def resign(term: Term) -> Query[None]:
+    return Query("resign", term.parameters(), nothing)
+
+
+def bury_workers(term: Term, *, timeout: float, forget_after: float) -> Query[list[str]]:
+    """Declare silent workers dead; reads their ids."""
+    parameters = {**term.parameters(), "timeout": float(timeout), "forget_after": float(forget_after)}
+    return Query("bury_workers", parameters, _first_column)
+
+
+def _first_column(rows: Rows) -> list[str]:
+    return [row[0] for row in rows]

@@ -1,0 +1,110 @@
+"""The `tasklib` command in a process of its own, with or without a terminal, and waiting for what it says."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pty
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+SOURCES = Path(__file__).parents[2] / "src"
+PATIENCE = 40.0
+
+
+class Command(Protocol):
+    def __call__(self, *args: str, **options: Any) -> Started: ...
+
+
+class Started:
+    """A running command. Everything it writes is collected while it runs."""
+
+    def __init__(self, args: tuple[str, ...], *, cwd: Path, terminal: bool = False, **environment: str) -> None:
+        self._said = ""
+        self._news = threading.Condition()
+        line = [sys.executable, "-m", "tasklib", *args]
+        env = _environment(environment)
+        if terminal:
+            self._master, slave = pty.openpty()
+            self.process = subprocess.Popen(
+                line, cwd=cwd, env=env, close_fds=True, preexec_fn=lambda: os.login_tty(slave), start_new_session=False
+            )
+            os.close(slave)
+        else:
+            self._master, theirs = os.pipe()
+            self.process = subprocess.Popen(
+                line, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs
+            )
+            os.close(theirs)
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def said(self) -> str:
+        with self._news:
+            return self._said
+
+    def until(self, *texts: str, count: int = 1) -> str:
+        """Wait until it has said each of these (so often); returns all it said."""
+        with self._news:
+            self._news.wait_for(lambda: all(self._said.count(t) >= count for t in texts) or self._is_over(), PATIENCE)
+            assert all(self._said.count(t) >= count for t in texts), f"it never said {texts}, but:\n{self._said}"
+            return self._said
+
+    def signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def press(self, key: str) -> None:
+        """Press a key in its terminal."""
+        os.write(self._master, key.encode())
+
+    def exit_code(self) -> int:
+        """Wait for its end, and for all it said."""
+        try:
+            code = self.process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"it goes on for ever:\n{self.said()}") from None
+        self._reader.join(PATIENCE)
+        return code
+
+    def end(self) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(10)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+        self.process.wait()
+        self._reader.join(PATIENCE)
+        os.close(self._master)
+
+    def _is_over(self) -> bool:
+        return self.process.poll() is not None and not self._reader.is_alive()
+
+    def _read(self) -> None:
+        with contextlib.suppress(OSError):  # a terminal whose last user has left gives an error instead of an end
+            while piece := os.read(self._master, 65536):
+                with self._news:
+                    self._said += piece.decode(errors="replace").replace("\r\n", "\n")
+                    self._news.notify_all()
+        with self._news:
+            self._news.notify_all()
+
+
+def _environment(more: Mapping[str, str]) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("TASKLIB_")}
+    return {**kept, "PYTHONPATH": str(SOURCES), "COLUMNS": "200", "TERM": "xterm", "PYTHONWARNINGS": "error", **more}
+
+
+def eventually(condition: Callable[[], object], what: str) -> None:
+    """Look until it is so."""
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, f"never happened: {what}"
+        time.sleep(0.02)

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import psycopg
+
+from tasklib.migrations.revisions import head, known
+from tests.cli.conftest import Run
+
+
+def test_migrate_says_what_it_ran_and_then_that_nothing_is_left(run: Run, empty_database_url: str) -> None:
+    url = ("--database-url", empty_database_url)
+    first, second, checked = run("migrate", *url), run("migrate", *url), run("migrate", "--check", *url)
+    assert first.stdout == "".join(f"ran {revision}\n" for revision in known())
+    assert second.stdout == checked.stdout == f"up to date (revision {head()})\n"
+    assert first.exit_code == second.exit_code == checked.exit_code == 0
+
+
+def test_check_of_an_empty_database_says_how_to_create_the_tables(run: Run, empty_database_url: str) -> None:
+    result = run("migrate", "--check", "--database-url", empty_database_url)
+    assert result.exit_code == 1
+    assert result.stderr == ("error: TaskLib's tables are not in this database. Create them with: tasklib migrate\n")
+
+
+def test_check_of_an_older_schema_names_what_it_lacks(run: Run, database_url: str) -> None:
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute("UPDATE tasklib_version SET version_num = '0000'")
+    result = run("migrate", "--check", "--database-url", database_url)
+    assert result.exit_code == 1
+    assert result.stderr.startswith("error: this database is at revision 0000")
+
+
+def test_newer_schema_is_left_alone(run: Run, database_url: str) -> None:
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute("UPDATE tasklib_version SET version_num = '9999'")
+    for args in (("migrate",), ("migrate", "--check")):
+        result = run(*args, "--database-url", database_url)
+        assert result.exit_code == 1
+        assert result.stderr == (
+            f"error: this database is at revision 9999, newer than this TaskLib knows ({head()}). "
+            "Upgrade tasklib-pg in this program; nothing was changed.\n"
+        )
+
+
+def test_table_of_somebody_else_is_left_alone(run: Run, empty_database_url: str) -> None:
+    with psycopg.connect(empty_database_url, autocommit=True) as connection:
+        connection.execute("CREATE TABLE tasks (mine text)")
+    for args in (("migrate",), ("migrate", "--check")):
+        result = run(*args, "--database-url", empty_database_url)
+        assert result.exit_code == 1
+        assert result.stderr.startswith("error: a table named tasks that TaskLib did not create is already in ")
+        assert result.stderr.rstrip().endswith("or tasklib migrate --schema tasklib")
+    assert run("migrate", "--schema", "tasklib", "--database-url", empty_database_url).exit_code == 0
+
+
+def test_sql_needs_no_database_and_creates_the_tables(run: Run, empty_database_url: str) -> None:
+    script = run("migrate", "--sql", "--schema", "jobs")
+    assert script.exit_code == 0
+    with psycopg.connect(empty_database_url, autocommit=True) as connection:
+        connection.execute(script.stdout.encode())
+    env = {"TASKLIB_DATABASE_URL": empty_database_url, "TASKLIB_SCHEMA": "jobs"}
+    assert run("migrate", "--check", env=env).exit_code == 0
+
+
+def test_sql_and_check_together_are_a_mistake(run: Run) -> None:
+    assert run("migrate", "--sql", "--check").exit_code == 2
+
+
+def test_user_without_rights_is_told_in_one_line(run: Run, empty_database_url: str) -> None:
+    with psycopg.connect(empty_database_url, autocommit=True) as connection:
+        connection.execute("CREATE ROLE nobody_much LOGIN PASSWORD 'x'")
+        connection.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
+        try:
+            url = psycopg.conninfo.make_conninfo(empty_database_url, user="nobody_much", password="x")
+            result = run("migrate", "--database-url", url)
+        finally:
+            connection.execute("DROP ROLE nobody_much")
+    assert result.exit_code == 1
+    assert result.stderr == "error: PostgreSQL says: permission denied for schema public\n"
