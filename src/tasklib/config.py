@@ -17,6 +17,7 @@ from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict
 
 from tasklib.errors import ConfigError
+from tasklib.states import TERMINAL
 
 ENV_PREFIX = "TASKLIB_"
 # The channel is named after the schema, and PostgreSQL cuts channel names at 63 bytes.
@@ -31,6 +32,29 @@ class Level:
     priority: int
     max_retries: int
     timeout_seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How long finished tasks of one state, and perhaps one name, are kept.
+
+    Retention("completed", days=30)
+    Retention("completed", days=1, name="ping")      # goes before the rule without a name
+    """
+
+    state: str
+    days: float
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.state not in TERMINAL:
+            raise ConfigError(f"retention is for finished tasks ({', '.join(sorted(TERMINAL))}), not {self.state!r}.")
+        if not self.days >= 0:
+            raise ConfigError(f"retention days must be 0 or more, not {self.days!r}.")
+
+    @property
+    def seconds(self) -> float:
+        return self.days * 86400.0
 
 
 def _default_levels() -> Mapping[str, Level]:
@@ -70,11 +94,32 @@ class Config:
     lock_timeout_seconds: float = 600.0
     """How long a lease lasts without being extended: the time after which a dead worker's tasks run elsewhere."""
 
+    heartbeat_interval_seconds: float = 30.0
+    """How often a worker says that it lives."""
+
+    heartbeat_timeout_seconds: float = 90.0
+    """A worker silent for this long is dead, and its tasks run elsewhere. At least three heartbeats must fit in."""
+
+    leader_lease_seconds: float = 30.0
+    """How long the leader leads without renewing: the longest the fleet is without one."""
+
     crash_limit: int = 3
     """A task that has taken its worker or child process down this often goes to the dead letter queue."""
 
     sweep_interval_seconds: float = 30.0
-    """How often expired leases are looked for."""
+    """How often the leader looks for dead workers, lost attempts and attempts past their timeout."""
+
+    upkeep_interval_seconds: float = 60.0
+    """How often the leader deletes what is past its time: idempotency keys, dead letters, retained tasks."""
+
+    overdue_grace_seconds: float = 30.0
+    """An attempt this far past its timeout, whose worker didn't end it, is failed by the leader."""
+
+    dead_letter_days: float | None = 30.0
+    """Dead letters are deleted after this many days; None keeps them."""
+
+    retention: tuple[Retention, ...] = ()
+    """Rules for deleting finished tasks; none: they stay. Retention("completed", days=7, name="ping")."""
 
     worker_id: str | None = None
     """The readable part of a worker's id; each start adds a fresh suffix. None means host and process id."""
@@ -241,6 +286,12 @@ _RANGES: tuple[tuple[str, float, bool], ...] = (
     ("default_task_timeout_seconds", 0, False),
     ("lock_timeout_seconds", 1, True),
     ("crash_limit", 1, True),
+    ("heartbeat_interval_seconds", 0, False),
+    ("heartbeat_timeout_seconds", 0, False),
+    ("leader_lease_seconds", 1, True),
+    ("upkeep_interval_seconds", 0, False),
+    ("overdue_grace_seconds", 0, True),
+    ("dead_letter_days", 0, True),
     ("sweep_interval_seconds", 0, False),
     ("poll_interval_seconds", 0, False),
     ("statement_timeout_seconds", 0, False),
@@ -267,6 +318,11 @@ def _check_ranges(config: Config) -> None:
             raise ConfigError(f"{name} must be {bound}, not {value!r}.")
         if value > 2**31 - 1:
             raise ConfigError(f"{name} must be below 2,147,483,648, not {value!r}.")
+    if config.heartbeat_interval_seconds > config.heartbeat_timeout_seconds / 3:
+        raise ConfigError(
+            f"heartbeat_interval_seconds ({config.heartbeat_interval_seconds:g}) must be at most a third of "
+            f"heartbeat_timeout_seconds ({config.heartbeat_timeout_seconds:g}), so that one late heartbeat kills nobody."
+        )
     if config.retry_jitter > 1:
         raise ConfigError(f"retry_jitter is a fraction and must be at most 1, not {config.retry_jitter!r}.")
 

@@ -99,6 +99,50 @@ class LeasesRescued:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkerRenewed:
+    """The worker was declared dead though it lives; it has dropped what it had and goes on under a new id."""
+
+    old_id: str
+    worker_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeadershipTaken:
+    """This worker leads now, in this term."""
+
+    term: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeadershipLost:
+    """This worker no longer leads."""
+
+    term: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkersDied:
+    """The leader declared silent workers dead."""
+
+    ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OverdueFailed:
+    """The leader failed attempts long past their timeout; (id, name, new state) of each."""
+
+    tasks: tuple[tuple[str, str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TasksDeleted:
+    """The leader deleted finished tasks that were past their time."""
+
+    state: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class DatabaseLost:
     """A connection broke; the worker tries again until it is back."""
 
@@ -131,6 +175,12 @@ Event: TypeAlias = (
     | LeaseLost
     | SlotStuck
     | LeasesRescued
+    | WorkerRenewed
+    | LeadershipTaken
+    | LeadershipLost
+    | WorkersDied
+    | OverdueFailed
+    | TasksDeleted
     | DatabaseLost
     | DatabaseBack
     | Woken

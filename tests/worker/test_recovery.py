@@ -17,11 +17,19 @@ from tests.worker.watching import burst, working
 
 from tasklib import AsyncClient, Client, Config, current_task, task
 from tasklib.events import DatabaseBack, LeaseLost, ResultRefused, TaskStarted
-from tasklib.store import claim, settle
+from tasklib.store import claim, settle, upkeep
+from tasklib.store.fleet import lead
 from tasklib.store.claim import Served
 from tasklib.tasks import registry
 
-SHORT = {"lock_timeout_seconds": 1.5, "sweep_interval_seconds": 0.3, "retry_jitter": 0.0}
+SHORT = {
+    "lock_timeout_seconds": 1.5,
+    "sweep_interval_seconds": 0.3,
+    "leader_lease_seconds": 1.0,
+    "heartbeat_interval_seconds": 0.3,
+    "heartbeat_timeout_seconds": 1.5,
+    "retry_jitter": 0.0,
+}
 
 
 @pytest.fixture
@@ -95,7 +103,9 @@ async def test_late_result_of_a_lost_lease_changes_nothing(config: Config, db: p
     terms = {"lease_seconds": 600, "medium_after": 600, "high_after": 1200}
     [first] = await database.run(claim.claim(served, 1, "one", **terms))
     db.execute("UPDATE tasks SET locked_until = now() - interval '1 s'")
-    assert [state for _, _, state in await database.run(settle.rescue(3, 10))] == ["failed"]
+    term = await database.run(lead("leader", 60))
+    assert term is not None
+    assert [state for _, _, state in await database.run(upkeep.rescue(term, 3, 10))] == ["failed"]
     [second] = await database.run(claim.claim(served, 1, "two", **terms))
     assert (first.token, second.token) == (1, 2)
     old = settle.Lease(first.id, first.token)
@@ -180,13 +190,15 @@ async def test_crash_limit_sends_a_poisonous_task_to_the_dead_letters(config: Co
     client = AsyncClient(config)
     task_id = await client.submit_task(poison)
     database = AsyncDatabase(config)
+    term = await database.run(lead("leader", 60))
+    assert term is not None
     states = []
     for _ in range(3):
         await database.run(
             claim.claim(Served(["poison"]), 1, "w", lease_seconds=600, medium_after=600, high_after=1200)
         )
         db.execute("UPDATE tasks SET locked_until = now() - interval '1 s'")
-        states += [state for _, _, state in await database.run(settle.rescue(config.crash_limit, 10))]
+        states += [state for _, _, state in await database.run(upkeep.rescue(term, config.crash_limit, 10))]
     assert states == ["failed", "failed", "dead_letter"]
     row = await client.get_task(task_id)
     assert row is not None

@@ -39,6 +39,7 @@ class Link:
         self._config = config
         self._purpose = purpose
         self._connection: psycopg.AsyncConnection | None = None
+        self._opening = asyncio.Lock()
         self._lost = False
         self._on_lost = on_lost
         self._on_back = on_back
@@ -78,11 +79,13 @@ class Link:
             self._connection = None
 
     async def _open(self) -> psycopg.AsyncConnection:
-        self._connection = await connect_async(self._config, role="worker")
-        if self._lost:
-            self._lost = False
-            self._on_back(self._purpose)
-        return self._connection
+        async with self._opening:  # several jobs may share a link
+            if self._connection is None:
+                self._connection = await connect_async(self._config, role="worker")
+                if self._lost:
+                    self._lost = False
+                    self._on_back(self._purpose)
+            return self._connection
 
     def _report_lost(self, error: BaseException) -> DatabaseUnavailable:
         reason = str(error) or f"no answer within {self._config.statement_timeout_seconds:g} s"

@@ -3,23 +3,17 @@ WITH RECURSIVE {include lanes},
 -- Waiting raises a lane's head to medium, then to high. Each lane offers the rows that stand as high as its head, so
 -- comparing heads is enough; what waits behind them is offered by the next claim.
 ready AS (
-    SELECT ours.*, head.*
+    SELECT ours.*,
+           {schema.}tasklib_effective_priority(priority, due, medium_after, high_after, now()) AS effective_priority,
+           CASE WHEN priority < 100 AND due <= high_since THEN high_since
+                WHEN priority < 0 AND due <= medium_since THEN medium_since
+                ELSE now() END AS offered_until
     FROM ours
-    CROSS JOIN LATERAL (
-        SELECT
-            now() - make_interval(secs => %(high_after)s + CASE WHEN priority < 0 THEN %(medium_after)s ELSE 0 END)
-                AS high_since,
-            now() - make_interval(secs => %(medium_after)s) AS medium_since
-    ) AS threshold
-    CROSS JOIN LATERAL (
-        SELECT
-            CASE WHEN due <= high_since THEN greatest(priority, 100)
-                 WHEN due <= medium_since THEN greatest(priority, 0)
-                 ELSE priority END AS effective_priority,
-            CASE WHEN due <= high_since AND priority < 100 THEN high_since
-                 WHEN due <= medium_since AND priority < 0 THEN medium_since
-                 ELSE now() END AS offered_until
-    ) AS head
+    CROSS JOIN {include thresholds}
+    CROSS JOIN LATERAL (SELECT
+        now() - make_interval(secs => high_after + CASE WHEN priority < 0 THEN medium_after ELSE 0 END) AS high_since,
+        now() - make_interval(secs => medium_after) AS medium_since
+    ) AS since
     WHERE due <= now()
     ORDER BY effective_priority DESC, due
 ),

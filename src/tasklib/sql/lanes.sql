@@ -1,7 +1,8 @@
 -- A lane is (queue, name, required_capabilities, priority); its head is its earliest due row. Hop from head to head,
--- one index probe each. Of a queue, name or set of capabilities that this worker doesn't serve, only the first row is
--- seen: the next probe starts behind all of it. (In the "C" collation, x || E'\x01' is the string right behind x and
--- everything equal to it; an array grown by '' is the array right behind it; no priority is below -10.)
+-- one index probe each. Of a queue, name or set of capabilities that is paused or that this worker doesn't serve, only
+-- the first row is seen: the next probe starts behind all of it. (In the "C" collation, x || E'\x01' is the string
+-- right behind x and everything equal to it; an array grown by '' is the array right behind it; no priority is below
+-- -10.)
 lanes AS (
     (SELECT queue, name, required_capabilities, priority, {due} AS due
      FROM {schema.}tasks
@@ -12,8 +13,10 @@ lanes AS (
     SELECT following.*
     FROM lanes AS lane
     CROSS JOIN LATERAL (SELECT
-        lane.queue = ANY (COALESCE(%(queues)s::text[], ARRAY[lane.queue])) AS our_queue,
-        lane.name = ANY (%(names)s::text[]) AS our_name,
+        lane.queue = ANY (COALESCE(%(queues)s::text[], ARRAY[lane.queue]))
+            AND lane.queue <> ALL (ARRAY(SELECT value FROM {schema.}pauses WHERE kind = 'queue')) AS our_queue,
+        lane.name = ANY (%(names)s::text[])
+            AND lane.name <> ALL (ARRAY(SELECT value FROM {schema.}pauses WHERE kind = 'name')) AS our_name,
         lane.required_capabilities <@ %(capabilities)s::text[] AS our_capabilities
     ) AS serves
     CROSS JOIN LATERAL (
@@ -34,6 +37,8 @@ lanes AS (
 ours AS (
     SELECT * FROM lanes
     WHERE queue = ANY (COALESCE(%(queues)s::text[], ARRAY[queue]))
+      AND queue <> ALL (ARRAY(SELECT value FROM {schema.}pauses WHERE kind = 'queue'))
       AND name = ANY (%(names)s::text[])
+      AND name <> ALL (ARRAY(SELECT value FROM {schema.}pauses WHERE kind = 'name'))
       AND required_capabilities <@ %(capabilities)s::text[]
 )

@@ -1,19 +1,22 @@
--- Attempts whose lease ran out lost their worker. State, token and expiry are checked in this one statement, on the
--- locked row, so a task that was completed or extended meanwhile is left alone. A crash uses a retry.
-WITH expired AS (
+-- Attempts that lost their worker: its lease ran out, or it is dead. State, holder and expiry are checked in this one
+-- statement, on the locked row, so a task that was completed or extended meanwhile is left alone. A crash uses a retry.
+WITH {include leader},
+lost AS (
     SELECT id,
            cancel_requested_at IS NOT NULL AS cancelled,
            cancel_requested_at IS NOT NULL OR retry_count >= max_retries OR crash_count + 1 >= %(crash_limit)s AS ends,
            'lost' AS outcome,
-           format('worker %%s was lost: its lease on attempt %%s ran out at %%s%%s', worker_id, retry_count + 1,
-                  to_char(locked_until AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
+           format('worker %%s was lost in attempt %%s%%s', worker_id, retry_count + 1,
                   CASE WHEN crash_count + 1 >= %(crash_limit)s
                        THEN format('; given up as poison after %%s crashes', crash_count + 1) ELSE '' END) AS error
-    FROM {schema.}tasks
-    WHERE state = 'running' AND locked_until < now()
+    FROM {schema.}tasks AS task
+    WHERE EXISTS (SELECT FROM leader)
+      AND state = 'running'
+      AND (locked_until < now()
+           OR EXISTS (SELECT FROM {schema.}workers WHERE workers.id = task.worker_id AND status = 'dead'))
     ORDER BY locked_until
     LIMIT %(limit)s
-    FOR UPDATE SKIP LOCKED
+    FOR UPDATE OF task SKIP LOCKED
 )
 UPDATE {schema.}tasks AS task
 SET state = CASE WHEN cancelled THEN 'cancelled' WHEN ends THEN 'dead_letter' ELSE 'failed' END,
@@ -27,6 +30,6 @@ SET state = CASE WHEN cancelled THEN 'cancelled' WHEN ends THEN 'dead_letter' EL
     history = {include history},
     worker_id = NULL,
     locked_until = NULL
-FROM expired AS attempt
+FROM lost AS attempt
 WHERE task.id = attempt.id
-RETURNING task.id::text, task.name, task.state
+RETURNING task.id::text, task.name, task.state, {include wake}

@@ -1,3 +1,4 @@
+-- Ids begin with the time of their making, so what is too young by a day and more need not be read.
 -- One page of finished tasks in the order of their ids, which is the order of their creation; of these, delete what is
 -- old enough. What stays is passed over by the next page, so rows that are kept never hide the rest.
 WITH {include leader},
@@ -6,7 +7,8 @@ page AS (
     FROM {schema.}tasks
     WHERE EXISTS (SELECT FROM leader)
       AND id > %(after)s::text::uuid
-      AND id < %(before)s::text::uuid
+      AND id < (lpad(to_hex((extract(epoch FROM now() - make_interval(secs => %(age)s - 86400)) * 1000)::bigint), 12, '0')
+                || repeat('0', 20))::uuid
     ORDER BY id
     LIMIT %(limit)s
 ),

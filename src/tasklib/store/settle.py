@@ -83,11 +83,6 @@ def settled(leases: Sequence[Lease]) -> Query[set[str]]:
     return Query("settled", _arrays(leases), _ids)
 
 
-def rescue(crash_limit: int, limit: int) -> Query[list[tuple[str, str, str]]]:
-    """End attempts whose lease ran out; reads (id, name, new state)."""
-    return Query("rescue", {"crash_limit": crash_limit, "limit": limit}, lambda rows: [(i, n, s) for i, n, s in rows])
-
-
 def _arrays(leases: Sequence[Lease]) -> dict[str, list[object]]:
     return {"ids": [lease.id for lease in leases], "tokens": [lease.token for lease in leases]}
 

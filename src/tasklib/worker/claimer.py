@@ -28,7 +28,7 @@ class Claimer:
         events: Events,
         *,
         served: Callable[[], Served],
-        worker_id: str,
+        worker_id: Callable[[], str],
         start: Callable[[list[Claimed], float], None],
         burst: bool = False,
     ) -> None:
@@ -70,7 +70,7 @@ class Claimer:
         query = claim.claim(
             self._served(),
             asked,
-            self._worker_id,
+            self._worker_id(),
             lease_seconds=self._config.lock_timeout_seconds,
             medium_after=self._config.promote_to_medium_after_seconds,
             high_after=self._config.promote_to_high_after_seconds,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Callable
 
 import psycopg
 
@@ -13,7 +14,7 @@ from tasklib.db.link import backoff
 from tasklib.errors import DatabaseUnavailable
 from tasklib.events import DatabaseBack, DatabaseLost, Events, Woken
 from tasklib.sql import quoted
-from tasklib.store.control import CANCEL
+from tasklib.store import control, fleet
 
 _WATCHDOG_SECONDS = 30.0
 _SHORTEST_POLL_FRACTION = 1 / 16
@@ -30,6 +31,8 @@ class Wakeup:
         self.listening = asyncio.Event()
         self.cancel_requested = asyncio.Event()
         """Somebody cancelled a running task, perhaps one of ours."""
+        self.on_fleet_news: Callable[[], None] = lambda: None
+        """Somebody asked a worker to drain, perhaps us."""
 
     def arm(self) -> None:
         self._rung.clear()
@@ -94,10 +97,13 @@ async def listen(config: Config, schema: str, wakeup: Wakeup, events: Events) ->
 async def _ring_on_notifications(connection: psycopg.AsyncConnection, wakeup: Wakeup) -> None:
     while True:
         async for notification in connection.notifies(timeout=_WATCHDOG_SECONDS):
-            if notification.payload == CANCEL:
-                wakeup.cancel_requested.set()
-            else:
-                wakeup.ring()
+            match notification.payload:
+                case control.CANCEL:
+                    wakeup.cancel_requested.set()
+                case fleet.DRAIN:
+                    wakeup.on_fleet_news()
+                case _:
+                    wakeup.ring()
         # Silence may be peace or a half-open socket: ask.
         async with asyncio.timeout(_WATCHDOG_SECONDS):
             await connection.execute("SELECT 1")

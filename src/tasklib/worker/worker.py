@@ -2,33 +2,30 @@
 
 claimer ──▶ runner ──▶ settler        each in its own asyncio task, on its own connection
    ▲           ▲           │
-wake-up     leases      slots free    (leases: a thread with its own connection)
+wake-up      heart      slots free    (heart: heartbeats and leases, a thread with its own connection)
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
-import secrets
-import socket
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 from tasklib.config import Config
 from tasklib.db.link import Link
-from tasklib.errors import ConfigError
+from tasklib.errors import ConfigError, DatabaseUnavailable
 from tasklib.events import (
     DatabaseBack,
     DatabaseLost,
     Events,
-    LeasesRescued,
     WorkerDraining,
     WorkerStarted,
     WorkerStopped,
 )
 from tasklib.executors.outcomes import Released
-from tasklib.maintenance.duties import Duty, perform
-from tasklib.maintenance.expired_leases import rescue_expired
+from tasklib.maintenance.calendar import duties_of
+from tasklib.maintenance.duties import perform
+from tasklib.maintenance.leader import Leadership
 from tasklib.migrations.revisions import require_current
 from tasklib.store import schema as schema_store
 from tasklib.store.claim import Claimed, Served
@@ -36,7 +33,7 @@ from tasklib.tasks import registry
 from tasklib.worker.attempt import Attempt, Interruption
 from tasklib.worker.cancels import watch_for_cancel_requests
 from tasklib.worker.claimer import Claimer
-from tasklib.worker.leases import LeaseKeeper
+from tasklib.worker.membership import Membership, fresh_id
 from tasklib.worker.runner import Runner
 from tasklib.worker.settler import Settler
 from tasklib.worker.slots import Slots
@@ -79,12 +76,18 @@ class Worker:
             registry.find(name)
         self.modules = tuple(modules)
         self.burst = burst
-        self.id = f"{given.worker_id or f'{socket.gethostname()}-{os.getpid()}'}-{secrets.token_hex(4)}"
+        self._first_id = fresh_id(given)
+        self._membership: Membership | None = None
         self.events = Events()
         self._served = Served(self.names or (), self.queues, self.capabilities)
         self._stop_asked = asyncio.Event()
         self._stopping_now = False
         self._slots = Slots(concurrency)
+
+    @property
+    def id(self) -> str:
+        """This worker's id: fresh at each start, and again if it was declared dead."""
+        return self._membership.id if self._membership else self._first_id
 
     def run_sync(self) -> None:
         """Run in an event loop of its own."""
@@ -94,7 +97,7 @@ class Worker:
         """Work until `stop()` is called (twice: at once), the burst is over, or this coroutine is cancelled."""
         self._stop_asked, self._stopping_now = asyncio.Event(), False
         await self._open()
-        background = self._start_background()
+        background = await self._start_background()
         try:
             await self._claim_until_stopped(background)
             await self._drain()
@@ -115,7 +118,9 @@ class Worker:
         """Connect, find out which schema we are in, and refuse one we don't fit."""
         self._claim_link = self._link("claim")
         self._settle_link = self._link("settle")
-        self._sweep_link = self._link("maintenance")
+        # The election and the fleet's requests must not wait behind a long sweep; only the leader opens the second.
+        self._control_link = self._link("control")
+        self._maintenance_link = self._link("maintenance")
         found = await self._claim_link.run(schema_store.where_is_tasks(self.config.schema))
         revision = await self._claim_link.run(schema_store.revision()) if found else None
         require_current(revision, self.config.schema)
@@ -131,38 +136,37 @@ class Worker:
             self._wakeup,
             self.events,
             served=self._what_we_serve,
-            worker_id=self.id,
+            worker_id=lambda: self.id,
             start=self._start,
             burst=self.burst,
         )
 
-    def _start_background(self) -> list[asyncio.Task[None]]:
-        loop = asyncio.get_running_loop()
-        self._leases = LeaseKeeper(
+    async def _start_background(self) -> list[asyncio.Task[None]]:
+        self._membership = Membership(
             self.config,
-            held=lambda: list(self._runner.running),
-            lost=lambda attempts: loop.call_soon_threadsafe(self._lose, attempts),
+            self._control_link,
+            self._slots,
+            self._runner,
+            self.events,
+            id_=self._first_id,
+            served=self._what_we_serve,
+            drain=self._stop_asked.set,
         )
-        self._leases.start()
+        await self._membership.join()
+        self._wakeup.on_fleet_news = self._membership.look
+        self._leadership = Leadership(self.config, self._control_link, self.events)
         names = self._what_we_serve().names
         self.events.emit(WorkerStarted(self.id, tuple(names), self.queues, self.concurrency))
         jobs = [
             self._settler.run(),
             self._settler.write_progress(),
-            perform(self._duties()),
-            watch_for_cancel_requests(self._sweep_link, self._runner, self._wakeup.cancel_requested),
+            self._leadership.run_for_it(lambda: self.id),
+            perform(duties_of(self.config), self._maintenance_link, self.config, self._leadership, self.events),
+            watch_for_cancel_requests(self._control_link, self._runner, self._wakeup.cancel_requested),
         ]
         if self.config.listen:
             jobs.append(listen(self.config, self._schema, self._wakeup, self.events))
         return [asyncio.create_task(job) for job in jobs]
-
-    def _duties(self) -> Sequence[Duty]:
-        async def rescue() -> None:
-            if rescued := await rescue_expired(self._sweep_link, self.config):
-                self.events.emit(LeasesRescued(tuple(rescued)))
-                self._wakeup.ring()
-
-        return [Duty("expired leases", self.config.sweep_interval_seconds, rescue)]
 
     async def _claim_until_stopped(self, background: list[asyncio.Task[None]]) -> None:
         claiming = asyncio.create_task(self._claimer.run())
@@ -174,6 +178,8 @@ class Worker:
             # Stop claiming before draining: a claim under way ends, and what it brought is released.
             self._stop_asked.set()
             self._claimer.stop()
+            assert self._membership is not None
+            self._membership.draining()
             asked.cancel()
             await _ended(claiming, self.config.statement_timeout_seconds)
         for job in (claiming, *background):
@@ -204,14 +210,23 @@ class Worker:
             pass
 
     async def _close(self, background: list[asyncio.Task[None]]) -> None:
-        self._leases.stop()
         for job in background:
             job.cancel()
         await asyncio.gather(*background, return_exceptions=True)
+        await self._leave()
         await self._runner.close()
-        for link in (self._claim_link, self._settle_link, self._sweep_link):
+        for link in (self._claim_link, self._settle_link, self._control_link, self._maintenance_link):
             link.drop()
         self.events.emit(WorkerStopped(self.id))
+
+    async def _leave(self) -> None:
+        """Hand the lead over and leave the fleet: nobody has to wait until we are missed."""
+        assert self._membership is not None
+        try:
+            await self._leadership.resign()
+        except DatabaseUnavailable:
+            pass  # it runs out by itself
+        await self._membership.leave()
 
     def _start(self, claimed: list[Claimed], lease_deadline: float) -> None:
         now = time.monotonic()
@@ -224,10 +239,6 @@ class Worker:
                 self._settler.put(attempt, Released())
             else:
                 self._runner.start(attempt)
-
-    def _lose(self, attempts: list[Attempt]) -> None:
-        for attempt in attempts:
-            self._runner.interrupt(attempt, Interruption.LEASE_LOST)
 
     def _what_we_serve(self) -> Served:
         # Task functions may be registered at any time; there is rarely a new one.

@@ -1,0 +1,29 @@
+"""Which duties there are, and how often each is due."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tasklib.config import Config
+from tasklib.maintenance.dead_letters import expire_dead_letters
+from tasklib.maintenance.dead_workers import bury_dead_workers
+from tasklib.maintenance.duties import Duty
+from tasklib.maintenance.idempotency import expire_keys
+from tasklib.maintenance.orphans import rescue_orphans
+from tasklib.maintenance.overdue import fail_overdue
+from tasklib.maintenance.retention import delete_expired
+from tasklib.maintenance.snapshot import take_snapshot
+
+
+def duties_of(config: Config) -> Sequence[Duty]:
+    """The leader's duties: recovery often, upkeep now and then."""
+    often, now_and_then = config.sweep_interval_seconds, config.upkeep_interval_seconds
+    return [
+        Duty("dead workers", often, bury_dead_workers),
+        Duty("orphans", often, rescue_orphans),
+        Duty("overdue", often, fail_overdue),
+        Duty("snapshot", often, take_snapshot),
+        Duty("idempotency", now_and_then, expire_keys),
+        Duty("dead letters", now_and_then, expire_dead_letters),
+        Duty("retention", now_and_then, delete_expired),
+    ]

@@ -1,0 +1,20 @@
+"""Duty: workers that have missed their heartbeats are declared dead, and forgotten a day later."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tasklib.config import Config
+from tasklib.db.link import Link
+from tasklib.events import Event, WorkersDied
+from tasklib.store import fleet
+from tasklib.store.fleet import Term
+
+FORGET_AFTER_SECONDS = 86400.0
+
+
+async def bury_dead_workers(link: Link, config: Config, term: Term) -> Sequence[Event]:
+    died = await link.run(
+        fleet.bury_workers(term, timeout=config.heartbeat_timeout_seconds, forget_after=FORGET_AFTER_SECONDS)
+    )
+    return [WorkersDied(tuple(died))] if died else []

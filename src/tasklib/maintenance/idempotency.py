@@ -1,0 +1,20 @@
+"""Duty: idempotency keys whose window has passed. A submission frees its own key; this keeps the index small."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tasklib.config import Config
+from tasklib.db.link import Link
+from tasklib.events import Event
+from tasklib.store import upkeep
+from tasklib.store.fleet import Term
+
+BATCH = 1000
+
+
+async def expire_keys(link: Link, config: Config, term: Term) -> Sequence[Event]:
+    while True:
+        expired = await link.run(upkeep.expire_keys(term, BATCH))
+        if len(expired) < BATCH:
+            return []

@@ -1,0 +1,79 @@
+"""Leadership: a lease on one row, with a term that grows whenever it changes hands.
+
+    every worker ── lead.sql, every third of the lease ──▶ leadership(holder, term, expires_at)
+                                                                │
+    the holder ─── maintenance statements carry (holder, term) ─┘ and change nothing once the term is over
+
+Two things keep an ex-leader harmless: it stops by itself at a deadline counted on its own monotonic clock from before
+the statement that gave it the lead was sent; and should it be paused past that, the database refuses its statements,
+because each checks the term in the same transaction in which it writes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable
+
+from tasklib.config import Config
+from tasklib.db.link import Link
+from tasklib.errors import DatabaseUnavailable
+from tasklib.events import Events, LeadershipLost, LeadershipTaken
+from tasklib.store import fleet
+from tasklib.store.fleet import Term
+
+_RENEW_AT = 1 / 3
+
+
+class Leadership:
+    """This worker's part in the election."""
+
+    def __init__(self, config: Config, link: Link, events: Events) -> None:
+        self._config = config
+        self._link = link
+        self._events = events
+        self._term: Term | None = None
+        self._deadline = 0.0
+        self._taken = asyncio.Event()
+
+    @property
+    def is_ours(self) -> bool:
+        return self._term is not None and time.monotonic() < self._deadline
+
+    async def term(self) -> Term:
+        """Wait until this worker leads; the term it leads in."""
+        while not self.is_ours:
+            self._taken.clear()
+            await self._taken.wait()
+        assert self._term is not None
+        return self._term
+
+    async def run_for_it(self, holder: Callable[[], str]) -> None:
+        """Take the lead when it is free and keep it, for ever."""
+        while True:
+            await self._campaign(holder())
+            await asyncio.sleep(self._config.leader_lease_seconds * _RENEW_AT * random.uniform(0.7, 1.0))
+
+    async def resign(self) -> None:
+        """Give the lead up, so that another worker has it at once."""
+        term, self._term = self._term, None
+        if term is not None:
+            await self._link.run(fleet.resign(term))
+
+    async def _campaign(self, holder: str) -> None:
+        before = time.monotonic()
+        try:
+            term = await self._link.run(fleet.lead(holder, self._config.leader_lease_seconds))
+        except DatabaseUnavailable:
+            term = self._term if self.is_ours else None
+            before = self._deadline - self._config.leader_lease_seconds
+        if term != self._term:
+            if self._term is not None:
+                self._events.emit(LeadershipLost(self._term.number))
+            if term is not None:
+                self._events.emit(LeadershipTaken(term.number))
+        self._term = term
+        if term is not None:
+            self._deadline = before + self._config.leader_lease_seconds
+            self._taken.set()

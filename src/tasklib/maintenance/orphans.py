@@ -1,0 +1,23 @@
+"""Duty: attempts whose worker is dead, or whose lease ran out, are retried elsewhere or, as poison, given up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tasklib.config import Config
+from tasklib.db.link import Link
+from tasklib.events import Event, LeasesRescued
+from tasklib.store import upkeep
+from tasklib.store.fleet import Term
+
+BATCH = 500
+
+
+async def rescue_orphans(link: Link, config: Config, term: Term) -> Sequence[Event]:
+    """End all lost attempts, in small batches. Needs no task's code."""
+    rescued: list[tuple[str, str, str]] = []
+    while True:
+        batch = await link.run(upkeep.rescue(term, config.crash_limit, BATCH))
+        rescued += batch
+        if len(batch) < BATCH:
+            return [LeasesRescued(tuple(rescued))] if rescued else []

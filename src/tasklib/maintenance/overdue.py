@@ -1,0 +1,20 @@
+"""Duty: attempts well past their timeout whose worker doesn't act. The worker lives, but it is wedged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tasklib.config import Config
+from tasklib.db.link import Link
+from tasklib.events import Event, OverdueFailed
+from tasklib.store import upkeep
+from tasklib.store.fleet import Term
+
+BATCH = 500
+
+
+async def fail_overdue(link: Link, config: Config, term: Term) -> Sequence[Event]:
+    failed = await link.run(
+        upkeep.fail_overdue(term, config.overdue_grace_seconds, config.base_retry_delay_seconds, BATCH)
+    )
+    return [OverdueFailed(tuple(failed))] if failed else []

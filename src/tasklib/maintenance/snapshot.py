@@ -1,0 +1,19 @@
+"""Duty: count what waits and who works, once for everybody who wants to show it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tasklib.config import Config
+from tasklib.db.link import Link
+from tasklib.events import Event
+from tasklib.store import upkeep
+from tasklib.store.fleet import Term
+
+MOST_COUNTED = 100_000
+"""Counting stops here in each queue and level, so that a deep backlog doesn't make the count expensive."""
+
+
+async def take_snapshot(link: Link, config: Config, term: Term) -> Sequence[Event]:
+    await link.run(upkeep.take_snapshot(term, MOST_COUNTED))
+    return []

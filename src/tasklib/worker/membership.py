@@ -1,0 +1,150 @@
+"""A worker's place in the fleet: its id, its row in `workers`, and what the fleet asks of it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import socket
+from collections.abc import Callable, Sequence
+from importlib.metadata import PackageNotFoundError, version
+
+from tasklib.config import Config
+from tasklib.db.link import Link
+from tasklib.errors import DatabaseUnavailable
+from tasklib.events import Events, WorkerRenewed
+from tasklib.store import fleet
+from tasklib.store.claim import Served
+from tasklib.worker.attempt import Attempt, Interruption
+from tasklib.worker.heart import Heart
+from tasklib.worker.runner import Runner
+from tasklib.worker.slots import Slots
+
+_HEART_STOPS_WITHIN_SECONDS = 5.0
+
+
+def fresh_id(config: Config) -> str:
+    """An id nobody has had before: a reused one would hide what its last owner left behind."""
+    return f"{config.worker_id or f'{socket.gethostname()}-{os.getpid()}'}-{secrets.token_hex(4)}"
+
+
+class Membership:
+    """Joins, beats, leaves; begins anew under another id when it was declared dead."""
+
+    def __init__(
+        self,
+        config: Config,
+        link: Link,
+        slots: Slots,
+        runner: Runner,
+        events: Events,
+        *,
+        id_: str,
+        served: Callable[[], Served],
+        drain: Callable[[], None],
+    ) -> None:
+        self.id = id_
+        self.is_draining = False
+        self.is_member = False
+        self._config = config
+        self._link = link
+        self._slots = slots
+        self._runner = runner
+        self._events = events
+        self._served = served
+        self._drain = drain
+        self._told_names: Sequence[str] = ()
+        self._loop = asyncio.get_running_loop()
+        self._renewal: asyncio.Task[None] | None = None
+        self._heart = Heart(config, self)
+
+    async def join(self) -> None:
+        """Register, and begin to beat."""
+        await self._register()
+        self._heart.start()
+
+    async def leave(self) -> None:
+        """Stop beating and take the row away: this worker holds nothing any more."""
+        self._heart.stop()
+        await asyncio.to_thread(self._heart.join, _HEART_STOPS_WITHIN_SECONDS)
+        self.is_member = False
+        if self._renewal is not None:
+            self._renewal.cancel()
+        try:
+            await self._link.run(fleet.deregister(self.id))
+        except DatabaseUnavailable:
+            pass  # the leader will find us silent
+
+    def look(self) -> None:
+        """The fleet may have something to say to us: beat, and hear it."""
+        self._heart.beat_soon()
+
+    def draining(self) -> None:
+        """Let the fleet see that we drain."""
+        self.is_draining = True
+        self._heart.beat_soon()
+
+    async def _register(self) -> None:
+        served = self._served()
+        self._told_names = served.names
+        await self._link.run_until_answered(
+            fleet.register(
+                self.id,
+                queues=served.queues,
+                names=served.names,
+                capabilities=served.capabilities,
+                capacity=self._slots.size,
+                version=_version(),
+                host=socket.gethostname(),
+                pid=os.getpid(),
+            )
+        )
+        self.is_member = True
+
+    # What the heart asks and tells, from its thread.
+
+    @property
+    def load(self) -> int:
+        return self._slots.taken
+
+    def held(self) -> list[Attempt]:
+        return list(self._runner.running)
+
+    def new_names(self) -> Sequence[str] | None:
+        names = self._served().names
+        if names == self._told_names:
+            return None
+        self._told_names = names
+        return names
+
+    def lose(self, attempts: list[Attempt]) -> None:
+        self._loop.call_soon_threadsafe(self._interrupt, attempts)
+
+    def drain(self) -> None:
+        if not self.is_draining:
+            self._loop.call_soon_threadsafe(self._drain)
+
+    def renew(self) -> None:
+        self._loop.call_soon_threadsafe(self._begin_anew)
+
+    # The same, on the loop.
+
+    def _interrupt(self, attempts: list[Attempt]) -> None:
+        for attempt in attempts:
+            self._runner.interrupt(attempt, Interruption.LEASE_LOST)
+
+    def _begin_anew(self) -> None:
+        if not self.is_member:
+            return
+        self.is_member = False
+        self._interrupt(self.held())
+        old, self.id = self.id, fresh_id(self._config)
+        self._events.emit(WorkerRenewed(old, self.id))
+        self._renewal = asyncio.create_task(self._register())
+
+
+def _version() -> str:
+    try:
+        return version("tasklib-pg")
+    except PackageNotFoundError:
+        return "unknown"

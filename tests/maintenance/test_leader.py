@@ -1,0 +1,153 @@
+"""Leadership: one effective leader at a time, whatever is paused, late or dead."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+from tests.worker.watching import working
+
+from tasklib import Config
+from tasklib.config import Retention
+from tasklib.db.database import Database, execute
+from tasklib.db.query import Query
+from tasklib.events import LeadershipTaken
+from tasklib.store import fleet, upkeep
+from tasklib.store.fleet import Term
+
+EVERYTHING_EXPIRED = """
+INSERT INTO workers (id, last_heartbeat) VALUES ('silent', now() - interval '1 day');
+INSERT INTO tasks (name, state, worker_id, locked_until, started_at)
+    VALUES ('orphan', 'running', 'gone', now() - interval '1 hour', now());
+INSERT INTO tasks (name, state, worker_id, locked_until, started_at, timeout_seconds)
+    VALUES ('wedged', 'running', 'alive', now() + interval '1 hour', now() - interval '1 hour', 5);
+INSERT INTO tasks (name, idempotency_key, idempotency_expires_at) VALUES ('keyed', 'k', now() - interval '1 s');
+INSERT INTO tasks (name, state, completed_at) VALUES ('letter', 'dead_letter', now() - interval '90 days');
+INSERT INTO tasks (id, name, state, completed_at)
+    VALUES ('00000000-0000-7000-8000-000000000001', 'old', 'completed', now() - interval '90 days');
+"""
+
+
+def duties(term: Term) -> dict[str, Query[object]]:
+    return {
+        "dead workers": fleet.bury_workers(term, timeout=90, forget_after=86400),  # type: ignore[dict-item]
+        "orphans": upkeep.rescue(term, 3, 100),  # type: ignore[dict-item]
+        "overdue": upkeep.fail_overdue(term, 30, 5, 100),  # type: ignore[dict-item]
+        "idempotency": upkeep.expire_keys(term, 100),  # type: ignore[dict-item]
+        "dead letters": upkeep.expire_dead_letters(term, 30 * 86400, 100),  # type: ignore[dict-item]
+        "retention": upkeep.retain(term, Retention("completed", days=30), [], None, 100),  # type: ignore[dict-item]
+        "snapshot": upkeep.take_snapshot(term, 1000),  # type: ignore[dict-item]
+    }
+
+
+DUTIES = list(duties(Term("", 0)))
+
+
+@pytest.fixture
+def database(config: Config) -> Iterator[Database]:
+    database = Database(config)
+    yield database
+    database.close()
+
+
+def state_of_everything(db: psycopg.Connection) -> list[object]:
+    return [db.execute(f"SELECT * FROM {table} ORDER BY 1".encode()).fetchall() for table in ("tasks", "workers", "snapshots")]
+
+
+def test_first_takes_the_lead_others_wait_and_the_term_grows_with_each_change(
+    database: Database, db: psycopg.Connection
+) -> None:
+    one = database.run(fleet.lead("one", 30))
+    assert one == Term("one", 1)
+    assert database.run(fleet.lead("two", 30)) is None
+    assert database.run(fleet.lead("one", 30)) == Term("one", 1), "keeping it is no change of hands"
+    db.execute("UPDATE leadership SET expires_at = now() - interval '1 s'")
+    assert database.run(fleet.lead("two", 30)) == Term("two", 2)
+    database.run(fleet.resign(Term("one", 1)))
+    assert database.run(fleet.lead("one", 30)) is None, "an old leader can't resign for a new one"
+    database.run(fleet.resign(Term("two", 2)))
+    assert database.run(fleet.lead("one", 30)) == Term("one", 3)
+
+
+def test_of_many_who_run_at_once_one_leads(config: Config) -> None:
+    terms: list[Term] = []
+    together = threading.Barrier(16)
+
+    def run(n: int) -> None:
+        database = Database(config)
+        together.wait()
+        if term := database.run(fleet.lead(f"worker {n}", 30)):
+            terms.append(term)
+        database.close()
+
+    threads = [threading.Thread(target=run, args=(n,)) for n in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [t.number for t in terms] == [1]
+
+
+@pytest.mark.parametrize("duty", DUTIES)
+def test_duty_of_the_leader_changes_something(database: Database, db: psycopg.Connection, duty: str) -> None:
+    db.execute(EVERYTHING_EXPIRED.encode())
+    term = database.run(fleet.lead("one", 30))
+    assert term is not None
+    before = state_of_everything(db)
+    database.run(duties(term)[duty])
+    assert state_of_everything(db) != before
+
+
+@pytest.mark.parametrize("duty", DUTIES)
+def test_duty_of_an_ex_leader_changes_nothing(database: Database, db: psycopg.Connection, duty: str) -> None:
+    db.execute(EVERYTHING_EXPIRED.encode())
+    old = database.run(fleet.lead("one", 30))
+    assert old is not None
+    before = state_of_everything(db)
+    db.execute("UPDATE leadership SET expires_at = now() - interval '1 s'")
+    database.run(duties(old)[duty])
+    assert state_of_everything(db) == before, "its lease is over, though nobody has taken the lead yet"
+    assert database.run(fleet.lead("two", 30)) is not None
+    database.run(duties(old)[duty])
+    assert state_of_everything(db) == before
+
+
+@pytest.mark.parametrize("duty", DUTIES)
+def test_lead_does_not_change_hands_in_the_middle_of_a_duty(
+    config: Config, database: Database, db: psycopg.Connection, duty: str
+) -> None:
+    """Two sessions stepped: the old leader's statement has run but is not committed; the new one has to wait for it."""
+    db.execute(EVERYTHING_EXPIRED.encode())
+    old = database.run(fleet.lead("one", 1))
+    assert old is not None
+    taken: list[Term | None] = []
+
+    def take_over() -> None:
+        other = Database(config)
+        while not taken or taken[-1] is None:
+            taken.append(other.run(fleet.lead("two", 30)))
+        other.close()
+
+    with psycopg.connect(config.database_url) as slow:
+        execute(slow, duties(old)[duty], None)
+        rival = threading.Thread(target=take_over)
+        rival.start()
+        waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+        while db.execute(waiting).fetchone() == (0,):
+            assert not any(taken), "nobody leads while the old leader's statement is open"
+        slow.commit()
+        rival.join()
+    assert taken[-1] == Term("two", 2)
+
+
+async def test_leadership_is_handed_over_when_the_leader_stops(config: Config) -> None:
+    async with working(config) as first:
+        await first.until(LeadershipTaken)
+        quick = config.with_changes(leader_lease_seconds=1)
+        async with working(quick) as second:
+            first.worker.stop()
+            assert first.finished is not None
+            await first.finished
+            assert (await second.until(LeadershipTaken)).term == 2
