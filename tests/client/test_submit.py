@@ -18,7 +18,8 @@ from psycopg.rows import dict_row
 
 import tasklib
 from tasklib import AsyncClient, Client, Config, Task, TaskFunction, task
-from tasklib.client.calls import COPY_FROM, Effect, Together
+from tasklib.client.calls import COPY_FROM
+from tasklib.client.effects import Effect, Together
 from tasklib.config import Level
 from tasklib.db.query import Query
 from tasklib.errors import DatabaseUnavailable, InvalidOption, TaskExecutionError

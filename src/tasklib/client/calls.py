@@ -1,19 +1,15 @@
-"""Every call of the clients, once and without a colour.
-
-A call is a generator: it yields what it needs done (`Query`, `OnConnection`, `Together`, `Pause`), is sent the answer,
-and returns its value. `Client` and `AsyncClient` do the doing.
-"""
+"""Every call of the clients, once and without a colour; what a call is, `effects.py` says."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any, TypeAlias, TypeVar
+from typing import Any
 from uuid import UUID
 
 from tasklib.client import requests
-from tasklib.config import Config
+from tasklib.client.effects import Call, OnConnection, Pause, Together
+from tasklib.client.operations import OperatorCalls
 from tasklib.db.query import Query
 from tasklib.models import Task
 from tasklib.states import TaskState
@@ -26,43 +22,8 @@ COPY_FROM = 100
 """From this many plain tasks on, COPY beats one INSERT."""
 
 
-@dataclass(frozen=True, slots=True)
-class OnConnection:
-    """Run a query on the caller's connection, in the caller's transaction."""
-
-    connection: Any
-    query: Query[Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Together:
-    """COPY tasks and run queries in one transaction; answers with the last query's value."""
-
-    copied: Sequence[NewTask]
-    queries: Sequence[Query[Any]]
-
-    def again(self) -> Together:
-        """The same once more, should the answer to the first time have been lost: it adds only what is missing."""
-        return Together((), [submit.submit(self.copied), *self.queries]) if self.copied else self
-
-
-@dataclass(frozen=True, slots=True)
-class Pause:
-    """Wait."""
-
-    seconds: float
-
-
-T = TypeVar("T")
-Effect: TypeAlias = Query[Any] | OnConnection | Together | Pause
-Call: TypeAlias = Generator[Effect, Any, T]
-
-
-class Calls:
+class Calls(OperatorCalls):
     """The calls, for one configuration."""
-
-    def __init__(self, config: Config) -> None:
-        self.config = config
 
     def submit_task(
         self,

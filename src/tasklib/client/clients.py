@@ -10,7 +10,8 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, assert_never
 
 import psycopg
 
-from tasklib.client.calls import Call, Calls, Effect, OnConnection, Pause, Together
+from tasklib.client.calls import Calls
+from tasklib.client.effects import Call, Effect, OnConnection, Pause, Together
 from tasklib.config import Config
 from tasklib.db.callers import run_on, run_on_async
 from tasklib.db.database import TRIES, AsyncDatabase, Database, execute, execute_async, worth_another_try

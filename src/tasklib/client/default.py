@@ -10,8 +10,9 @@ from contextlib import contextmanager
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
-from tasklib.client.calls import Call, Calls
+from tasklib.client.calls import Calls
 from tasklib.client.clients import AsyncClient, Client
+from tasklib.client.effects import Call
 from tasklib.config import ENV_PREFIX, Config
 from tasklib.errors import NotInitialized
 from tasklib.tasks.function import connect_default_client

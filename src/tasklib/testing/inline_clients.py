@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 from tasklib.client import requests
-from tasklib.client.calls import Call, Calls, Effect
+from tasklib.client.calls import Calls
 from tasklib.client.clients import AsyncClient, Client
+from tasklib.client.effects import Call, Effect
 from tasklib.config import Config
 from tasklib.db.query import Query
 from tasklib.errors import TaskLibError, TaskNotFound

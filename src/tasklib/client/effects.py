@@ -1,0 +1,47 @@
+"""What a call is made of.
+
+A call is a generator: it yields what it needs done (`Query`, `OnConnection`, `Together`, `Pause`), is sent the answer,
+and returns its value. `Client` and `AsyncClient` do the doing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar
+
+from tasklib.db.query import Query
+from tasklib.store import submit
+from tasklib.store.submit import NewTask
+
+
+@dataclass(frozen=True, slots=True)
+class OnConnection:
+    """Run a query on the caller's connection, in the caller's transaction."""
+
+    connection: Any
+    query: Query[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """COPY tasks and run queries in one transaction; answers with the last query's value."""
+
+    copied: Sequence[NewTask]
+    queries: Sequence[Query[Any]]
+
+    def again(self) -> Together:
+        """The same once more, should the answer to the first time have been lost: it adds only what is missing."""
+        return Together((), [submit.submit(self.copied), *self.queries]) if self.copied else self
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Wait."""
+
+    seconds: float
+
+
+T = TypeVar("T")
+Effect: TypeAlias = Query[Any] | OnConnection | Together | Pause
+Call: TypeAlias = Generator[Effect, Any, T]
