@@ -75,8 +75,8 @@ def _nothing_is_stored(request: pytest.FixtureRequest) -> Iterator[None]:
     """What was refused has left no row."""
     yield
     if "database_url" in request.fixturenames and "stores" not in request.fixturenames:
-        with psycopg.connect(request.getfixturevalue("shared_database_url")) as connection:
-            assert connection.execute("SELECT count(*) FROM tasks").fetchone() == (0,)
+        janitor = request.getfixturevalue("janitor")
+        assert janitor.execute("SELECT count(*) FROM tasks").fetchone() == (0,)
 
 
 @pytest.fixture

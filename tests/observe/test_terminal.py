@@ -103,7 +103,7 @@ def test_start_line_names_the_worker_and_what_it_serves() -> None:
             LeasesRescued(((ID, "noop", "dead_letter"),)),
             "! noop …c7546636  its worker was lost; given up as a dead letter",
         ),
-        (DatabaseLost("claim", "connection refused"), "database lost, trying again: connection refused"),
+        (DatabaseLost("claim", "server closed\n\tThis probably means"), "database lost, trying again: server closed"),
         (
             WorkerDraining("w", 2, False),
             "stopping: 2 running tasks may finish, no new ones. Press Ctrl-C again to stop at once.",

@@ -6,10 +6,10 @@ import asyncio
 import threading
 
 import psycopg
-from tests.worker.watching import working
 
 from tasklib import AsyncClient, Config, current_task, task
 from tasklib.events import TaskEnded, TaskStarted, WorkerDraining, WorkerStopped
+from tests.worker.watching import working
 
 
 async def test_stop_lets_running_work_finish_and_claims_nothing_more(config: Config) -> None:

@@ -20,7 +20,7 @@ from tasklib.worker.settler import Settler
 from tasklib.worker.slots import Slots
 
 _STUBBORN_SECONDS = 5.0
-"""How long a cancelled coroutine may take to end before its attempt is settled without it."""
+"""How long a cancelled coroutine (or a killed child) may take to end before its attempt is settled without it."""
 
 
 class Runner:
@@ -65,7 +65,8 @@ class Runner:
             return
         assert attempt.runner is not None
         attempt.runner.cancel()
-        asyncio.get_running_loop().call_later(_STUBBORN_SECONDS, self._settle_without_it, attempt)
+        patience = _STUBBORN_SECONDS + self._config.process_kill_grace_seconds
+        asyncio.get_running_loop().call_later(patience, self._settle_without_it, attempt)
 
     async def close(self) -> None:
         """End threads and children; the attempts are over by now."""
