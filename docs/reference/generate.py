@@ -10,11 +10,12 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import MISSING, Field, fields
+from dataclasses import MISSING, Field, dataclass, fields
+from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin, get_type_hints
 
-import typer
+from typer.models import ArgumentInfo, CommandInfo, OptionInfo
 
 from tasklib import config
 from tasklib.cli.app import app
@@ -45,8 +46,7 @@ def levels() -> str:
 
 def commands() -> str:
     """Every command with its arguments and options."""
-    known: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-    return "\n\n".join(_command(name, command) for name, command in known.items())
+    return "\n\n".join(map(_command, app.registered_commands))
 
 
 PARTS: dict[str, dict[str, Callable[[], str]]] = {
@@ -82,46 +82,79 @@ def _default(field: Field[Any]) -> str:
     return "see below" if field.default_factory is not MISSING else "required"
 
 
-def _command(name: str, command: Any) -> str:
-    parameters = [p for p in command.params if not getattr(p, "hidden", False) and p.name != "help"]
-    arguments = [p for p in parameters if p.param_type_name == "argument"]
-    usage = " ".join(["tasklib", name, "[OPTIONS]", *map(_in_usage, arguments)])
-    parts = [f"## {name}", f"```text\n{usage}\n```", *_paragraphs(command.help or "")]
+@dataclass(frozen=True)
+class _Parameter:
+    """An argument or option of a command, as its function declares it."""
+
+    name: str
+    kind: Any
+    info: ArgumentInfo | OptionInfo
+    default: Any
+
+    @property
+    def is_argument(self) -> bool:
+        return isinstance(self.info, ArgumentInfo)
+
+    @property
+    def value(self) -> str:
+        """What stands for its value: `N`, `auto/human/json`, or nothing for a flag."""
+        for part in _parts(self.kind):
+            if isinstance(part, type) and issubclass(part, StrEnum):
+                return "/".join(part)
+        return "" if self.kind is bool else self.info.metavar or self.name.rstrip("_").upper()
+
+    @property
+    def in_usage(self) -> str:
+        many = "..." if list in map(get_origin, _parts(self.kind)) else ""
+        return f"{self.value}{many}" if self.default is inspect.Parameter.empty else f"[{self.value}]{many}"
+
+    @property
+    def row(self) -> str:
+        # Inside Annotated, typer.Option takes its first name for the default.
+        declared = [n for n in (self.info.default, *(self.info.param_decls or ())) if str(n).startswith("-")]
+        names = declared or [f"--{self.name.rstrip('_').replace('_', '-')}"]
+        shown = self.value if self.is_argument else f"{', '.join(sorted(names, key=len))} {self.value}".strip()
+        notes = [self.info.help or ""]
+        if self.default not in (None, False, inspect.Parameter.empty):
+            notes.append(f"Default: {self.default}.")
+        if self.info.envvar:
+            notes.append(f"Variable: `{self.info.envvar}`.")
+        return f"| `{shown}` | {' '.join(filter(None, notes))} |"
+
+
+def _parts(kind: Any) -> Iterator[Any]:
+    """The type itself and all types in it."""
+    yield kind
+    for part in get_args(kind):
+        yield from _parts(part)
+
+
+def _command(info: CommandInfo) -> str:
+    function = info.callback
+    assert function is not None
+    name = info.name or function.__name__
+    parameters = list(_parameters(function))
+    arguments = [p for p in parameters if p.is_argument]
+    options = ["[OPTIONS]"] if len(parameters) > len(arguments) else []
+    usage = " ".join(["tasklib", name, *options, *(p.in_usage for p in arguments)])
+    parts = [f"## {name}", f"```text\n{usage}\n```", *_paragraphs(function.__doc__ or "")]
     if parameters:
-        rows = [_row(p) for p in [*arguments, *(p for p in parameters if p not in arguments)]]
+        rows = [p.row for p in sorted(parameters, key=lambda p: not p.is_argument)]
         parts.append("\n".join(["| | |", "|---|---|", *rows]))
     return "\n\n".join(parts)
 
 
+def _parameters(function: Callable[..., Any]) -> Iterator[_Parameter]:
+    hints = get_type_hints(function, include_extras=True)
+    for name, parameter in inspect.signature(function).parameters.items():
+        kind, info = get_args(hints[name])
+        if not info.hidden:
+            yield _Parameter(name, kind, info, parameter.default)
+
+
 def _paragraphs(text: str) -> Iterator[str]:
     for paragraph in inspect.cleandoc(text).split("\n\n"):
-        line = " ".join(paragraph.split())
-        yield re.sub(r"^Example: (.*)$", r"Example: `\1`", line)
-
-
-def _in_usage(argument: Any) -> str:
-    many = "..." if argument.nargs == -1 else ""
-    return f"{_value(argument)}{many}" if argument.required else f"[{_value(argument)}]{many}"
-
-
-def _row(parameter: Any) -> str:
-    is_flag = getattr(parameter, "is_flag", False)
-    value = "" if is_flag or parameter.param_type_name == "argument" else f" {_value(parameter)}"
-    names = _value(parameter) if parameter.param_type_name == "argument" else ", ".join(sorted(parameter.opts, key=len))
-    notes = []
-    if parameter.default not in (None, False, ()) and not isinstance(parameter.default, type(...)) and not is_flag:
-        notes.append(f"Default: {getattr(parameter.default, 'value', parameter.default)}.")
-    if parameter.envvar:
-        notes.append(f"Variable: `{parameter.envvar}`.")
-    text = " ".join(filter(None, [getattr(parameter, "help", "") or "", *notes]))
-    return f"| `{names}{value}` | {text.replace('|', 'or')} |"
-
-
-def _value(parameter: Any) -> str:
-    choices = getattr(parameter.type, "choices", None)
-    if choices:
-        return "/".join(getattr(c, "value", str(c)) for c in choices)
-    return str(parameter.metavar or parameter.name.upper())
+        yield re.sub(r"^Example: (.*)$", r"Example: `\1`", " ".join(paragraph.split()))
 
 
 if __name__ == "__main__":

