@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import MISSING, Field, dataclass, fields
 from enum import StrEnum
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -27,9 +28,8 @@ HERE = Path(__file__).parent
 def settings() -> str:
     """Every field of Config: its name, type, default and sentence."""
     sentences = dict(_sentences())
-    rows = [
-        f"| `{f.name}` | `{str(f.type).replace('|', 'or')}` | {_default(f)} | {sentences[f.name]} |" for f in fields(Config)
-    ]
+    types = {f.name: str(f.type).replace("|", "or") for f in fields(Config)}
+    rows = [f"| `{f.name}` | `{types[f.name]}` | {_default(f)} | {sentences[f.name]} |" for f in fields(Config)]
     return "\n".join(["| setting | type | default | |", "|---|---|---|---|", *rows])
 
 
@@ -70,7 +70,7 @@ def _sentences() -> Iterator[tuple[str, str]]:
     """The string below each field in the source of Config."""
     tree = ast.parse(inspect.getsource(config))
     body = next(n.body for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "Config")
-    for field, sentence in zip(body, body[1:], strict=False):
+    for field, sentence in pairwise(body):
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
             assert isinstance(sentence, ast.Expr), f"{field.target.id} has no sentence"
             yield field.target.id, ast.literal_eval(sentence.value)

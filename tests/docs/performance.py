@@ -79,7 +79,7 @@ class Performance:
         sys.modules[self._module.__name__] = self._module
         code = self._compiled(block)
         if block.directive == "raises":
-            with pytest.raises(Exception) as raised:  # noqa: PT011 - its name is what the page promises
+            with pytest.raises(Exception) as raised:
                 self._execute(code)
             assert type(raised.value).__name__ == block.detail
         else:

@@ -29,7 +29,6 @@ from tasklib.events import (
 from tasklib.executors.outcomes import Released
 from tasklib.maintenance.duties import Duty, perform
 from tasklib.maintenance.expired_leases import rescue_expired
-from tasklib.migrations.revisions import require_current
 from tasklib.store import schema as schema_store
 from tasklib.store.claim import Claimed, Served
 from tasklib.tasks import registry
@@ -113,6 +112,9 @@ class Worker:
 
     async def _open(self) -> None:
         """Connect, find out which schema we are in, and refuse one we don't fit."""
+        # Imported here: Alembic takes a tenth of a second that clients and child processes never need.
+        from tasklib.migrations.revisions import require_current
+
         self._claim_link = self._link("claim")
         self._settle_link = self._link("settle")
         self._sweep_link = self._link("maintenance")
