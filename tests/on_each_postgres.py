@@ -1,7 +1,7 @@
 """Run the tests that talk to PostgreSQL on each version we support: 15 (the system's), 16 and 18 (the wheel's).
 
-    make test-postgres
-    make test-postgres ARGS="tests/store -k claim"
+make test-postgres
+make test-postgres ARGS="tests/store -k claim"
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Run the tests on each Python we support that is installed here: 3.11, 3.12, 3.13. Needs nothing installed.
 
-    make test-pythons
+make test-pythons
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Configuration: a frozen dataclass, a sentence under each field, checked when it is made.
 
-    Config("postgresql://app@db/app", schema="jobs", max_retries=5)
-    Config.from_env()        # TASKLIB_DATABASE_URL, TASKLIB_SCHEMA, TASKLIB_MAX_RETRIES, ...
+Config("postgresql://app@db/app", schema="jobs", max_retries=5)
+Config.from_env()        # TASKLIB_DATABASE_URL, TASKLIB_SCHEMA, TASKLIB_MAX_RETRIES, ...
 """
 
 from __future__ import annotations
@@ -58,9 +58,7 @@ class Retention:
 
 
 def _default_levels() -> Mapping[str, Level]:
-    return types.MappingProxyType(
-        {"high": Level(100, 5, 300), "medium": Level(0, 3, 600), "low": Level(-10, 2, 900)}
-    )
+    return types.MappingProxyType({"high": Level(100, 5, 300), "medium": Level(0, 3, 600), "low": Level(-10, 2, 900)})
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,20 +1,20 @@
 """Every error TaskLib raises. Each says what is wrong and what to do next, and carries the facts as attributes.
 
-    TaskLibError
-    ├── ConfigError (ValueError)             a Config field or environment variable is wrong
-    ├── NotInitialized (RuntimeError)        a module-level call came before tasklib.init()
-    ├── InvalidTaskFunction (TypeError)      @task can't register this function or these options
-    ├── InvalidOption (ValueError)           a submission option is wrong: priority, delay, datetime, ...
-    ├── TaskNotFound (LookupError)           no such task function, or no such task
-    ├── TaskExecutionError                   the arguments don't fit the task function or can't be stored
-    ├── ResultNotStorable                    a return value can't be stored; the attempt fails with it
-    ├── TaskTimeout                          an attempt ran past its timeout
-    ├── WorkerLost                           a child process died, or the lease was lost, in mid-attempt
-    ├── TaskFailed                           wait_for(): the task ended in the dead letter queue
-    ├── TaskCancelled                        wait_for(): the task was cancelled
-    ├── WaitTimeout (TimeoutError)           wait_for(): not finished in time; the task goes on
-    ├── DatabaseUnavailable (ConnectionError) the database can't be reached or refuses us
-    └── SchemaError                          the schema is missing, older, newer, or not ours
+TaskLibError
+├── ConfigError (ValueError)             a Config field or environment variable is wrong
+├── NotInitialized (RuntimeError)        a module-level call came before tasklib.init()
+├── InvalidTaskFunction (TypeError)      @task can't register this function or these options
+├── InvalidOption (ValueError)           a submission option is wrong: priority, delay, datetime, ...
+├── TaskNotFound (LookupError)           no such task function, or no such task
+├── TaskExecutionError                   the arguments don't fit the task function or can't be stored
+├── ResultNotStorable                    a return value can't be stored; the attempt fails with it
+├── TaskTimeout                          an attempt ran past its timeout
+├── WorkerLost                           a child process died, or the lease was lost, in mid-attempt
+├── TaskFailed                           wait_for(): the task ended in the dead letter queue
+├── TaskCancelled                        wait_for(): the task was cancelled
+├── WaitTimeout (TimeoutError)           wait_for(): not finished in time; the task goes on
+├── DatabaseUnavailable (ConnectionError) the database can't be reached or refuses us
+└── SchemaError                          the schema is missing, older, newer, or not ours
 """
 
 from __future__ import annotations

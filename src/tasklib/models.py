@@ -1,7 +1,7 @@
 """The `tasks` table as an SQLModel class, for reading tasks and for `select()` statements of your own.
 
-    with Session(engine) as session:
-        waiting = session.exec(select(Task).where(Task.state == "pending")).all()
+with Session(engine) as session:
+    waiting = session.exec(select(Task).where(Task.state == "pending")).all()
 """
 
 from __future__ import annotations
@@ -57,9 +57,7 @@ class Task(_Base, table=True):  # type: ignore[no-redef]  # the plugin takes the
     idempotency_key: str | None = Field(default=None, sa_column=Column(Text))
     idempotency_expires_at: datetime | None = Field(default=None, sa_column=_time())
     trace_context: dict[str, Any] | None = Field(default=None, sa_column=Column(JSONB))
-    lease_token: int = Field(
-        default=0, sa_column=Column(BigInteger, nullable=False, server_default=text("0"))
-    )
+    lease_token: int = Field(default=0, sa_column=Column(BigInteger, nullable=False, server_default=text("0")))
     crash_count: int = Field(default=0, sa_column=Column(Integer, nullable=False))
     cancel_requested_at: datetime | None = Field(default=None, sa_column=_time())
     progress: Any | None = Field(default=None, sa_column=Column(JSONB))

@@ -41,6 +41,13 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.fixture
+def url(project: Path, database_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A migrated database, known to all commands of this process."""
+    monkeypatch.setenv("TASKLIB_DATABASE_URL", database_url)
+    return database_url
+
+
+@pytest.fixture
 def run(project: Path) -> Run:
     """`tasklib ...` in this process."""
     runner = CliRunner()

@@ -27,6 +27,7 @@ class Started:
 
     def __init__(self, args: tuple[str, ...], *, cwd: Path, terminal: bool = False, **environment: str) -> None:
         self._said = ""
+        self._deaf = False
         self._news = threading.Condition()
         line = [sys.executable, "-m", "tasklib", *args]
         env = _environment(environment)
@@ -63,6 +64,10 @@ class Started:
         """Press a key in its terminal."""
         os.write(self._master, key.encode())
 
+    def stop_reading(self) -> None:
+        """Close our end of its pipe after the next thing it says."""
+        self._deaf = True
+
     def exit_code(self) -> int:
         """Wait for its end, and for all it said."""
         try:
@@ -74,25 +79,24 @@ class Started:
 
     def end(self) -> None:
         if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-            self.process.send_signal(signal.SIGTERM)
-            try:
-                self.process.wait(10)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
+            for last_resort in (signal.SIGTERM, signal.SIGTERM, signal.SIGKILL):
+                self.process.send_signal(last_resort)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self.process.wait(5)
+                    break
         self.process.wait()
         self._reader.join(PATIENCE)
-        os.close(self._master)
 
     def _is_over(self) -> bool:
         return self.process.poll() is not None and not self._reader.is_alive()
 
     def _read(self) -> None:
         with contextlib.suppress(OSError):  # a terminal whose last user has left gives an error instead of an end
-            while piece := os.read(self._master, 65536):
+            while not self._deaf and (piece := os.read(self._master, 65536)):
                 with self._news:
                     self._said += piece.decode(errors="replace").replace("\r\n", "\n")
                     self._news.notify_all()
+        os.close(self._master)
         with self._news:
             self._news.notify_all()
 

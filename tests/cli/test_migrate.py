@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import uuid
+
 import psycopg
+from psycopg.conninfo import make_conninfo
 
 from tasklib.migrations.revisions import head, known
 from tests.cli.conftest import Run
@@ -64,14 +67,17 @@ def test_sql_and_check_together_are_a_mistake(run: Run) -> None:
     assert run("migrate", "--sql", "--check").exit_code == 2
 
 
-def test_user_without_rights_is_told_in_one_line(run: Run, empty_database_url: str) -> None:
+def test_user_without_rights_is_told_in_one_line(run: Run, database_url: str, empty_database_url: str) -> None:
+    role = f"tasklib_{uuid.uuid4().hex[:10]}"
     with psycopg.connect(empty_database_url, autocommit=True) as connection:
-        connection.execute("CREATE ROLE nobody_much LOGIN PASSWORD 'x'")
+        connection.execute(f"CREATE ROLE {role} LOGIN PASSWORD 'x'")
         connection.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
         try:
-            url = psycopg.conninfo.make_conninfo(empty_database_url, user="nobody_much", password="x")
-            result = run("migrate", "--database-url", url)
+            empty, full = (make_conninfo(u, user=role, password="x") for u in (empty_database_url, database_url))
+            creating, reading = run("migrate", "--database-url", empty), run("list", "--database-url", full)
         finally:
-            connection.execute("DROP ROLE nobody_much")
-    assert result.exit_code == 1
-    assert result.stderr == "error: PostgreSQL says: permission denied for schema public\n"
+            connection.execute(f"DROP ROLE {role}")
+    assert creating.exit_code == reading.exit_code == 1
+    assert "permission denied for schema public" in creating.stderr
+    assert creating.stderr.count("\n") == 1
+    assert reading.stderr == "error: PostgreSQL says: permission denied for table tasks\n"

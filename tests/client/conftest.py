@@ -29,11 +29,17 @@ def shared_database_url(server_url: str, template_database: str) -> Iterator[str
         admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
 
 
-@pytest.fixture
-def database_url(shared_database_url: str) -> Iterator[str]:
-    yield shared_database_url
+@pytest.fixture(scope="module")
+def janitor(shared_database_url: str) -> Iterator[psycopg.Connection]:
+    """The connection that looks after the shared database between tests."""
     with psycopg.connect(shared_database_url, autocommit=True) as connection:
-        connection.execute("DELETE FROM tasks")
+        yield connection
+
+
+@pytest.fixture
+def database_url(shared_database_url: str, janitor: psycopg.Connection) -> Iterator[str]:
+    yield shared_database_url
+    janitor.execute("DELETE FROM tasks")
 
 
 @pytest.fixture

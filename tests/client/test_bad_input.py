@@ -71,12 +71,13 @@ def anything() -> TaskFunction[Any, Any]:
 
 
 @pytest.fixture(autouse=True)
-def _nothing_is_stored(request: pytest.FixtureRequest) -> Iterator[None]:
-    """What was refused has left no row."""
+def _nothing_is_stored(
+    request: pytest.FixtureRequest, database_url: str, janitor: psycopg.Connection
+) -> Iterator[None]:
+    """What was refused has left no row. (It needs database_url so as to look before that one cleans up.)"""
     yield
-    if "database_url" in request.fixturenames and "stores" not in request.fixturenames:
-        with psycopg.connect(request.getfixturevalue("shared_database_url")) as connection:
-            assert connection.execute("SELECT count(*) FROM tasks").fetchone() == (0,)
+    if "stores" not in request.fixturenames:
+        assert janitor.execute("SELECT count(*) FROM tasks").fetchone() == (0,)
 
 
 @pytest.fixture
@@ -115,7 +116,7 @@ async def test_a_function_that_is_no_task_is_named(either: Either) -> None:
 
 @pytest.mark.parametrize("wrong", [None, 5, ["greet"], object])
 async def test_what_is_neither_function_nor_name_is_refused(wrong: Any, either: Either) -> None:
-    with pytest.raises(TaskNotFound, match="expected a task function or a task's name, not |is not a task"):
+    with pytest.raises(TaskNotFound, match=r"expected a task function or a task's name, not |is not a task"):
         await either.submit_task(wrong)
 
 
@@ -136,7 +137,8 @@ async def test_a_name_elsewhere_must_still_be_a_name(wrong: str, either: Either)
         (
             {"name": "a", "times": "many"},
             "times",
-            "the arguments don't fit greet: times: Input should be a valid integer, unable to parse string as an integer",
+            "the arguments don't fit greet: times: Input should be a valid integer, "
+            "unable to parse string as an integer",
         ),
         ({"name": "a", "nmae": "b"}, "nmae", "the arguments don't fit greet: nmae: is not a parameter of greet"),
         (
@@ -162,7 +164,7 @@ def test_a_wrong_value_deep_inside_is_found(client: Client) -> None:
     @task
     def move(to: list[Address]) -> None: ...
 
-    with pytest.raises(TaskExecutionError, match=r"don't fit move: to\.1\.city: Field required|to\.1\.city: is missing"):
+    with pytest.raises(TaskExecutionError, match=r"the arguments don't fit move: to\.1\.city: is missing"):
         client.submit_task(move, to=[{"city": "Rome"}, {"height": 2}])
 
 
@@ -195,12 +197,11 @@ class Plain:
     "wrong", [Plain(), Plain, lambda: None, {"a": [Plain()]}], ids=["object", "class", "function", "deep"]
 )
 async def test_a_value_without_a_json_form_is_refused(wrong: Any, either: Either, anything: Any) -> None:
-    with pytest.raises(
-        TaskExecutionError, match="the arguments of anything can't be stored: x: has a type that can't be stored as JSON"
-    ) as caught:
+    expected = "can't be stored: {}: has a type that can't be stored as JSON"
+    with pytest.raises(TaskExecutionError, match=f"the arguments of anything {expected.format('x')}") as caught:
         await either.submit_task(anything, x=wrong)
     assert caught.value.field == "x"
-    with pytest.raises(TaskExecutionError, match="of there can't be stored: arguments: has a type that can't be stored"):
+    with pytest.raises(TaskExecutionError, match=f"the arguments of there {expected.format('arguments')}"):
         await either.submit_task("there", registered_elsewhere=True, x=wrong)
 
 
@@ -318,7 +319,7 @@ def nested(levels: int, kind: Callable[[Any], Any]) -> Any:
 @pytest.mark.parametrize("kind", [lambda v: [v], lambda v: {"a": v}], ids=["lists", "mappings"])
 @pytest.mark.parametrize("levels", [MAX_DEPTH, 199, 240, 300, 5000])
 async def test_values_nested_too_deeply_are_refused(levels: int, kind: Any, either: Either, anything: Any) -> None:
-    with pytest.raises(TaskExecutionError, match="x: is nested more than 100 levels deep|x: .*nested too deeply"):
+    with pytest.raises(TaskExecutionError, match=r"x: is nested more than 100 levels deep|x: .*nested too deeply"):
         await either.submit_task(anything, x=nested(levels, kind))
 
 
@@ -509,10 +510,8 @@ async def test_a_required_parameter_named_like_an_option_says_how_to_pass_it(eit
     @task
     def tagged(tags: dict[str, str]) -> None: ...
 
-    with pytest.raises(
-        TaskExecutionError,
-        match=re.escape("tags: is missing (submit_task has a keyword of that name: pass arguments as kwargs={'tags': ...})"),
-    ):
+    expected = "tags: is missing (submit_task has a keyword of that name: pass arguments as kwargs={'tags': ...})"
+    with pytest.raises(TaskExecutionError, match=re.escape(expected)):
         await either.submit_task(tagged)
 
 
@@ -559,10 +558,10 @@ def test_a_reloaded_module_registers_its_functions_again(tmp_path: Path, monkeyp
         ("async def f():\n    yield 1", "f is a generator; a task returns one value."),
         (
             "def f(a: 'Nowhere'): ...",
-            "the type hints of f can't be resolved: name 'Nowhere' is not defined. Task functions need hints that exist "
-            "at run time, not only under TYPE_CHECKING.",
+            "the type hints of f can't be resolved: name 'Nowhere' is not defined. Task functions need hints that "
+            "exist at run time, not only under TYPE_CHECKING.",
         ),
-        ("import os\ndef f(a: 'os.Nowhere'): ...", "the type hints of f can't be resolved: module 'os' has no attribute"),
+        ("import os\ndef f(a: 'os.Nowhere'): ...", "the type hints of f can't be resolved: module 'os' has no att"),
         ("def f(a: 'not a hint ('): ...", "the type hints of f can't be resolved: "),
         ("class C: ...\ndef f(a: C): ...", "a parameter of f has a type that can't travel as JSON: "),
         ("class f: ...", "@task needs a function, not <class 'f'>."),
@@ -669,7 +668,7 @@ async def test_without_init_the_error_says_what_to_call(greet: Any, monkeypatch:
         await greet.submit(name="a")
     with pytest.raises(NotInitialized, match=expected):
         greet.submit_sync(name="a")
-    with pytest.raises(ConfigError, match="no database is configured. Set TASKLIB_DATABASE_URL="):
+    with pytest.raises(ConfigError, match=r"no database is configured\. Set TASKLIB_DATABASE_URL="):
         tasklib.init()
 
 
@@ -794,7 +793,7 @@ async def test_an_unmigrated_database_says_what_to_run(greet: Any, empty_databas
 
 def test_a_schema_that_isnt_there_is_named(greet: Any, config: Config) -> None:
     there = config.with_changes(schema="nowhere")
-    with Client(there) as client, pytest.raises(SchemaError, match='"nowhere.tasks" does not exist'):
+    with Client(there) as client, pytest.raises(SchemaError, match=r'"nowhere\.tasks" does not exist'):
         client.submit_task(greet, name="a")
     with pytest.raises(SchemaError, match="TaskLib's tables are not in schema 'nowhere'"):
         check(there)

@@ -18,7 +18,13 @@ import pytest
 import sqlmodel
 from psycopg.rows import dict_row
 from sqlalchemy import URL, Engine, NullPool, create_engine, text
-from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_scoped_session, async_sessionmaker, create_async_engine
+from sqlalchemy.ext.asyncio import (
+    AsyncEngine,
+    AsyncSession,
+    async_scoped_session,
+    async_sessionmaker,
+    create_async_engine,
+)
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 from sqlmodel.ext.asyncio.session import AsyncSession as SQLModelAsyncSession
 
@@ -312,7 +318,7 @@ EVERYTHING: dict[str, Any] = {
     "delay_seconds": 90,
     "timeout_seconds": 45,
     "priority": "high",
-    "tags": {"colon": "a:b", "percent": "100% %s %(x)s", "quote": "it's \"so\"", "unicode": "ü€😀", "backslash": r"\n"},
+    "tags": {"colon": "a:b", "percent": "100% %s %(x)s", "quote": 'it\'s "so"', "unicode": "ü€😀", "backslash": r"\n"},
     "queue": "mail:fast 100%",
     "required_capabilities": ["b:b", "a%s"],
     "trace_context": {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},
@@ -387,7 +393,9 @@ async def test_a_large_batch_goes_through(enter: Any, caller: Caller, greet: Any
     assert ids(db) == got
 
 
-@pytest.mark.parametrize("options", [{}, EVERYTHING, {**EVERYTHING, "idempotency_key": "k"}], ids=["bare", "all", "keyed"])
+@pytest.mark.parametrize(
+    "options", [{}, EVERYTHING, {**EVERYTHING, "idempotency_key": "k"}], ids=["bare", "all", "keyed"]
+)
 async def test_the_row_is_the_one_that_the_plain_client_writes(
     options: dict[str, Any], enter: Any, caller: Caller, greet: Any, db: Any
 ) -> None:

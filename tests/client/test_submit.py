@@ -428,7 +428,7 @@ async def test_ids_grow_from_call_to_call(either: Either, greet: Any) -> None:
         (lambda c, fn: c.submit_many(fn, {"name": "a"}), r"takes a list with the arguments of each task, not \{'name'"),
         (lambda c, fn: c.submit_many(fn, 5), "takes a list with the arguments of each task, not 5"),
         (lambda c, fn: c.submit_many(fn, ["a"]), "takes a mapping of arguments for each task, not 'a'"),
-        (lambda c, fn: c.submit_many(fn, [{"name": "a"}], name="b"), "there is no option 'name'; the options are delay"),
+        (lambda c, fn: c.submit_many(fn, [{"name": "a"}], name="b"), "there is no option 'name'; the options are"),
         (
             lambda c, fn: c.submit_many(fn, [{"name": "a"}, {"name": "b"}], idempotency_key="k"),
             "one idempotency_key for 2 tasks would leave only the first",
@@ -439,9 +439,7 @@ async def test_ids_grow_from_call_to_call(either: Either, greet: Any) -> None:
         ),
     ],
 )
-def test_a_batch_of_the_wrong_shape_is_explained(
-    call: Any, message: str, client: Client, greet: Any, db: Any
-) -> None:
+def test_a_batch_of_the_wrong_shape_is_explained(call: Any, message: str, client: Client, greet: Any, db: Any) -> None:
     with pytest.raises(InvalidOption, match=message):
         call(client, greet)
     assert count(db) == 0
@@ -657,8 +655,8 @@ async def test_a_cancelled_submission_leaves_a_client_that_works(config: Config,
 
 async def until_something_waits_for_a_lock(db: psycopg.Connection) -> None:
     async with asyncio.timeout(20):
-        while not db.execute("SELECT 1 FROM pg_locks WHERE NOT granted").fetchone():
-            await asyncio.sleep(0.005)
+        while not db.execute("SELECT 1 FROM pg_locks WHERE NOT granted").fetchone():  # noqa: ASYNC110 - the
+            await asyncio.sleep(0.005)  # event is the server's
 
 
 def test_a_client_can_be_used_again_after_close(client: Client, greet: Any, db: Any) -> None:

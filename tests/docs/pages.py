@@ -104,7 +104,7 @@ def _blocks(text: str, name: str) -> Iterator[Block]:
         elif match := _FENCE.match(line):
             indent, language = match.groups()
             if language not in RUNNABLE | SHOWN:
-                raise ValueError(f"{name}:{number}: a block in {language or 'no language'}; choose text if nothing fits")
+                raise ValueError(f"{name}:{number}: a block in {language or 'no language'}; text is for the rest")
             yield Block(language, _until(lines, f"{indent}```"), number + 1, directive, detail)
             directive, detail = "", ""
         elif line.strip() and directive:

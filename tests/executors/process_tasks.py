@@ -12,6 +12,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from concurrent.futures import ProcessPoolExecutor
 from datetime import datetime
@@ -226,12 +227,21 @@ def pool() -> list[int]:
 
 
 @task(executor="process")
-def terminate_a_fork() -> int | None:
-    process = multiprocessing.get_context("fork").Process(target=signal.pause)
-    process.start()
-    process.terminate()
-    process.join(20)
-    return process.exitcode
+def terminate_forks(count: int) -> list[int | None]:
+    def one() -> None:
+        process = multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,))
+        process.start()
+        process.terminate()
+        process.join(20)
+        codes.append(process.exitcode)
+
+    codes: list[int | None] = []
+    for _ in range(count):
+        one()
+    thread = threading.Thread(target=one)
+    thread.start()
+    thread.join()
+    return codes
 
 
 def square(number: int) -> int:

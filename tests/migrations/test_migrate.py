@@ -60,7 +60,7 @@ def test_migrating_again_changes_nothing(config: Config, db: Any) -> None:
 def test_looking_changes_nothing(config: Config, db: Any) -> None:
     before = everything(db)
     assert pending(config) == revisions.known()
-    with pytest.raises(SchemaError, match=r"TaskLib's tables are not in this database\. Create them with: tasklib migrate"):
+    with pytest.raises(SchemaError, match=r"^TaskLib's tables are not in this database\. Create them with: tasklib"):
         check(config)
     assert everything(db) == before
 
@@ -80,7 +80,8 @@ def test_revisions_are_numbered_without_gaps_and_follow_each_other() -> None:
 def test_a_database_that_lacks_a_revision_says_which(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(revisions, "known", lambda: ("0001", "0002", "0003"))
     with pytest.raises(
-        SchemaError, match=r"^schema 'jobs' is at revision 0001 and lacks 0002, 0003\. Bring it up to date with: tasklib mig"
+        SchemaError,
+        match=r"^schema 'jobs' is at revision 0001 and lacks 0002, 0003\. Bring it up to date with: tasklib migrate$",
     ):
         revisions.require_current("0001", "jobs")
     revisions.require_current("0003", "jobs")
@@ -220,7 +221,7 @@ def test_a_search_path_without_a_schema_is_explained(config: Config) -> None:
     nowhere = Config(make_conninfo(config.database_url, options="-c search_path=nowhere"))
     with pytest.raises(
         SchemaError,
-        match=r"there is no schema in the search_path to create TaskLib's tables in: .*Name one: schema='tasklib' in Config",
+        match=r"^there is no schema in the search_path to create TaskLib's tables in: .*Name one: schema='tasklib' in",
     ):
         migrate(nowhere)
 
@@ -287,7 +288,7 @@ def test_a_newer_revision_is_refused_and_untouched(config: Config, db: Any) -> N
     db.execute("UPDATE tasklib_version SET version_num = '9999'")
     before = catalogue(db)
     for look in (migrate, pending, check):
-        with pytest.raises(SchemaError, match=r"is at revision 9999, newer than this TaskLib knows .*nothing was changed"):
+        with pytest.raises(SchemaError, match=r"is at revision 9999, newer than this TaskLib .*nothing was changed"):
             look(config)
     assert catalogue(db) == before
     assert db.execute("SELECT version_num FROM tasklib_version").fetchall() == [("9999",)]

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -37,27 +38,33 @@ class Screen:
         self.file = io.StringIO()
         self.now = 0.0
         self.due: list[tuple[float, Callable[[], None]]] = []
-        colour = "standard" if colours else None
-        console = Console(file=self.file, width=200, highlight=False, force_terminal=colours, color_system=colour)
-        self.view = TerminalView(console, clock=lambda: self.now, call_later=self._call_later, **options)
+        self.console = Console(
+            file=self.file,
+            width=200,
+            highlight=False,
+            force_terminal=colours,
+            color_system="standard" if colours else None,
+        )
+        self.view = TerminalView(self.console, clock=lambda: self.now, call_later=self._call_later, **options)
 
     def _call_later(self, seconds: float, callback: Callable[[], None]) -> None:
         self.due.append((self.now + seconds, callback))
 
     def show(self, *events: Event) -> list[str]:
         """What these events add to the screen, without the times."""
-        return self._new(lambda: [self.view(e) for e in events])
+        return self._new([partial(self.view, e) for e in events])
 
     def after(self, seconds: float) -> list[str]:
         """What the passing of time adds to the screen."""
         self.now += seconds
         due, self.due = [d for d in self.due if d[0] <= self.now], [d for d in self.due if d[0] > self.now]
-        return self._new(lambda: [callback() for _, callback in due])
+        return self._new([callback for _, callback in due])
 
-    def _new(self, action: Callable[[], object]) -> list[str]:
+    def _new(self, actions: list[Callable[[], None]]) -> list[str]:
         self.file.seek(0)
         self.file.truncate()
-        action()
+        for action in actions:
+            action()
         return [line[9:] for line in self.file.getvalue().splitlines()]
 
 
@@ -96,7 +103,7 @@ def test_start_line_names_the_worker_and_what_it_serves() -> None:
             LeasesRescued(((ID, "noop", "dead_letter"),)),
             "! noop …c7546636  its worker was lost; given up as a dead letter",
         ),
-        (DatabaseLost("claim", "connection refused"), "database lost, trying again: connection refused"),
+        (DatabaseLost("claim", "server closed\n\tThis probably means"), "database lost, trying again: server closed"),
         (
             WorkerDraining("w", 2, False),
             "stopping: 2 running tasks may finish, no new ones. Press Ctrl-C again to stop at once.",

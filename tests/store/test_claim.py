@@ -152,7 +152,9 @@ def test_two_claimers_share_without_waiting_or_overlapping(
 def test_next_due_speaks_of_this_workers_lanes_only(claiming: Claiming, db: psycopg.Connection) -> None:
     def next_due(served: Served) -> float | None:
         query = claim.next_due(served)
-        return query.read(claiming.connection.execute(statement(query.name, None).encode(), query.parameters).fetchall())
+        return query.read(
+            claiming.connection.execute(statement(query.name, None).encode(), query.parameters).fetchall()
+        )
 
     assert next_due(Served(["work"])) is None
     insert(db, 1, name="'other'")

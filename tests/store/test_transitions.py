@@ -121,9 +121,7 @@ def row(config: Config, db: psycopg.Connection) -> Row:
     return Row(config, db)
 
 
-@pytest.mark.parametrize(
-    ("before", "move", "after"), MADE_BY, ids=[f"{b}-{m.__name__}-{a}" for b, m, a in MADE_BY]
-)
+@pytest.mark.parametrize(("before", "move", "after"), MADE_BY, ids=[f"{b}-{m.__name__}-{a}" for b, m, a in MADE_BY])
 def test_move(row: Row, before: TaskState, move: Move, after: TaskState) -> None:
     row.bring_to(before)
     token = row.lease.token

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uuid import uuid4
+
 import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
@@ -77,11 +79,12 @@ def test_without_any_server_the_error_names_both_ways_out(monkeypatch: pytest.Mo
 
 
 def test_user_who_may_not_create_databases_is_told_so(server_url: str) -> None:
+    role = f"tasklib_test_{uuid4().hex[:10]}"
+    acting = f"{server_url}{'&' if '?' in server_url else '?'}options=-c%20role%3D{role}"
     with psycopg.connect(server_url, autocommit=True) as admin:
-        admin.execute("DROP ROLE IF EXISTS tasklib_test_nobody")
-        admin.execute("CREATE ROLE tasklib_test_nobody")
-    acting = f"{server_url}{'&' if '?' in server_url else '?'}options=-c%20role%3Dtasklib_test_nobody"
-    with pytest.raises(TaskLibError, match=r"not allowed to create databases.*CREATEDB"), databases.database(acting):
-        pass
-    with psycopg.connect(server_url, autocommit=True) as admin:
-        admin.execute("DROP ROLE tasklib_test_nobody")
+        admin.execute(f'CREATE ROLE "{role}"'.encode())
+        try:
+            with pytest.raises(TaskLibError, match=r"not allowed to create databases.*CREATEDB"):
+                databases.database(acting).__enter__()
+        finally:
+            admin.execute(f'DROP ROLE "{role}"'.encode())

@@ -207,7 +207,7 @@ def test_plugin_costs_a_run_that_doesn_t_use_it_no_import(user: pytest.Pytester)
 def test_plugin_is_what_the_distribution_announces() -> None:
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
     assert project["project"]["entry-points"]["pytest11"] == {"tasklib": "_tasklib_pytest"}
-    assert "src/_tasklib_pytest.py" in project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
+    assert "src/_tasklib_pytest.py" in project["tool"]["hatch"]["build"]["targets"]["wheel"]["only-include"]
 
 
 def test_embedded_server_is_used_without_the_variable(user: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:

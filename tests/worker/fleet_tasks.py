@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
 
 import psycopg
@@ -43,3 +44,18 @@ async def hold(until: str) -> str:
             await asyncio.sleep(0.02)
     _note("finished")
     return f"by {os.getpid()}"
+
+
+@task(max_retries=50)
+async def collapse() -> None:
+    """Takes its whole worker down."""
+    _note("started")
+    os._exit(7)
+
+
+@task
+async def hold_the_gil(seconds: int) -> str:
+    """What a badly written extension does: no other thread of this process runs meanwhile."""
+    _note("started")
+    ctypes.PyDLL(None).sleep(seconds)
+    return "held"

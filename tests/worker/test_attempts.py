@@ -12,11 +12,11 @@ from uuid import UUID, uuid4
 import psycopg
 import pytest
 from pydantic import BaseModel
-from tests.worker.watching import burst, working
 
 import tasklib
 from tasklib import AsyncClient, Config, Reject, Retry, RetryPolicy, current_task, task
 from tasklib.events import SlotStuck, TaskEnded, TaskStarted
+from tests.worker.watching import burst, working
 
 
 class Order(BaseModel):
@@ -61,7 +61,13 @@ async def test_function_receives_typed_arguments(config: Config, client: AsyncCl
 
     @task
     async def look(
-        order: Order, at: dt.datetime, key: UUID, price: Decimal, raw: bytes, words: set[str], day: dt.date = dt.date.max
+        order: Order,
+        at: dt.datetime,
+        key: UUID,
+        price: Decimal,
+        raw: bytes,
+        words: set[str],
+        day: dt.date = dt.date.max,
     ) -> None:
         seen.update(order=order, at=at, key=key, price=price, raw=raw, words=words, day=day)
 
@@ -84,7 +90,10 @@ async def test_function_receives_typed_arguments(config: Config, client: AsyncCl
     [
         (None, None),
         ({"a": [1, 2.5, "x"]}, {"a": [1, 2.5, "x"]}),
-        (Order(number=1, placed=dt.datetime(2026, 1, 1, tzinfo=dt.UTC)), {"number": 1, "placed": "2026-01-01T00:00:00Z"}),
+        (
+            Order(number=1, placed=dt.datetime(2026, 1, 1, tzinfo=dt.UTC)),
+            {"number": 1, "placed": "2026-01-01T00:00:00Z"},
+        ),
         (UUID(int=5), "00000000-0000-0000-0000-000000000005"),
         ((1, 2), [1, 2]),
         ("it's \\u0000 in letters", "it's \\u0000 in letters"),
@@ -261,9 +270,7 @@ async def test_cancelled_error_raised_by_the_task_itself_fails_the_attempt(confi
     assert row.state == "dead_letter"
 
 
-async def test_async_task_past_its_timeout_is_cancelled_and_gets_more_time(
-    config: Config, client: AsyncClient
-) -> None:
+async def test_async_task_past_its_timeout_is_cancelled_and_gets_more_time(config: Config, client: AsyncClient) -> None:
     cleaned = asyncio.Event()
 
     @task(timeout_seconds=1)
@@ -365,7 +372,7 @@ async def test_progress_is_seen_while_the_task_runs(config: Config, client: Asyn
     async with working(config) as watched:
         await watched.until(TaskStarted)
         async with asyncio.timeout(10):
-            while (row := await client.get_task(task_id)) is None or row.progress is None:
+            while (row := await client.get_task(task_id)) is None or row.progress is None:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
         assert row.progress == {"done": 0.5}
         go_on.set()
@@ -381,7 +388,7 @@ async def test_row_whose_arguments_do_not_fit_is_retried_then_given_up(
 
     bad = await client.submit_task(add, a=1)
     good = await client.submit_task(add, a=2)
-    db.execute("UPDATE tasks SET kwargs = '{\"a\": \"many\", \"z\": 1}' WHERE id = %s", (bad,))
+    db.execute('UPDATE tasks SET kwargs = \'{"a": "many", "z": 1}\' WHERE id = %s', (bad,))
     await burst(config)
     row = await client.get_task(bad)
     assert row is not None

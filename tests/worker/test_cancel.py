@@ -6,11 +6,11 @@ import asyncio
 import threading
 
 import pytest
-from tests.worker.watching import working
 
 from tasklib import AsyncClient, Config, current_task, task
 from tasklib.errors import InvalidOption, TaskCancelled, TaskNotFound
 from tasklib.events import TaskStarted
+from tests.worker.watching import working
 
 
 async def test_waiting_task_is_cancelled_at_once(config: Config) -> None:

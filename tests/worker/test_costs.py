@@ -6,10 +6,10 @@ import time
 
 import psycopg
 import pytest
-from tests.worker.watching import burst
 
 from tasklib import AsyncClient, Config, task
 from tasklib.db.link import Link
+from tests.worker.watching import burst
 
 TASKS = 5_000
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from tests.worker import process_tasks
-from tests.worker.watching import burst, working
 
 from tasklib import AsyncClient, Config
 from tasklib.events import TaskStarted
 from tasklib.tasks import registry
+from tests.worker import process_tasks
+from tests.worker.watching import burst, working
 
 
 @pytest.fixture(autouse=True)

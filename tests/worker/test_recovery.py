@@ -11,9 +11,6 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from tests.worker import fleet_tasks
-from tests.worker.fleet import Fleet, fleet_of
-from tests.worker.watching import burst, working
 
 from tasklib import AsyncClient, Client, Config, current_task, task
 from tasklib.events import DatabaseBack, LeaseLost, ResultRefused, TaskStarted
@@ -21,6 +18,9 @@ from tasklib.store import claim, settle, upkeep
 from tasklib.store.fleet import lead
 from tasklib.store.claim import Served
 from tasklib.tasks import registry
+from tests.worker import fleet_tasks
+from tests.worker.fleet import Fleet, fleet_of
+from tests.worker.watching import burst, working
 
 SHORT = {
     "lock_timeout_seconds": 1.5,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import psycopg
 import pytest
-from tests.worker.watching import working
 
 from tasklib import AsyncClient, Client, Config, Worker, current_task, task
 from tasklib.errors import SchemaError
 from tasklib.events import TaskStarted
 from tasklib.migrations import migrate
+from tests.worker.watching import working
 
 
 @pytest.mark.parametrize("schema", ["jobs", 'Odd "schema" %s name', "tâches"])
@@ -83,7 +83,7 @@ async def test_schema_on_the_search_path_is_found_without_naming_it(empty_databa
 
 
 async def test_worker_refuses_a_database_without_our_tables(empty_database_url: str) -> None:
-    with pytest.raises(SchemaError, match="tables are not in this database.*tasklib migrate"):
+    with pytest.raises(SchemaError, match=r"tables are not in this database.*tasklib migrate"):
         await Worker(empty_database_url).run()
 
 
@@ -96,5 +96,5 @@ async def test_worker_refuses_somebody_elses_tasks_table(empty_database_url: str
 
 async def test_worker_refuses_a_newer_schema(database_url: str, db: psycopg.Connection) -> None:
     db.execute("UPDATE tasklib_version SET version_num = '9999'")
-    with pytest.raises(SchemaError, match="newer than this TaskLib knows.*Upgrade tasklib-pg"):
+    with pytest.raises(SchemaError, match=r"newer than this TaskLib knows.*Upgrade tasklib-pg"):
         await Worker(database_url).run()

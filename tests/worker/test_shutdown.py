@@ -6,10 +6,10 @@ import asyncio
 import threading
 
 import psycopg
-from tests.worker.watching import working
 
 from tasklib import AsyncClient, Config, current_task, task
 from tasklib.events import TaskEnded, TaskStarted, WorkerDraining, WorkerStopped
+from tests.worker.watching import working
 
 
 async def test_stop_lets_running_work_finish_and_claims_nothing_more(config: Config) -> None:
@@ -109,6 +109,23 @@ async def test_released_retry_is_a_retry_again_and_the_token_keeps_growing(
     assert row is not None
     assert (row.state, row.retry_count, row.lease_token) == ("failed", 1, 2)
     assert row.next_retry_at is not None
+
+
+async def test_attempt_interrupted_before_its_first_step_is_given_back(config: Config) -> None:
+    @task
+    async def work() -> None: ...
+
+    client = AsyncClient(config)
+    async with working(config) as watched:
+        # Told to stop at once in the very moment in which the task is started.
+        watched.worker.events.subscribe(lambda e: watched.worker.stop() if isinstance(e, TaskStarted) else None)
+        watched.worker.events.subscribe(lambda e: watched.stop_attempts() if isinstance(e, TaskStarted) else None)
+        task_id = await client.submit_task(work)
+        await watched.until(WorkerStopped)
+        assert [e.state for e in watched.all(TaskEnded)] == ["pending"]
+    row = await client.get_task(task_id)
+    assert row is not None
+    assert (row.state, row.retry_count) == ("pending", 0)
 
 
 async def test_cancelling_the_worker_gives_running_work_back(config: Config) -> None:

@@ -6,10 +6,10 @@ import asyncio
 
 import psycopg
 import pytest
-from tests.worker.watching import burst, working
 
 from tasklib import AsyncClient, Config, current_task, task
 from tasklib.events import ResultRefused, TaskStarted
+from tests.worker.watching import burst, working
 
 
 @pytest.fixture

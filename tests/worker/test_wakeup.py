@@ -11,11 +11,11 @@ import psycopg
 import pytest
 from sqlalchemy import create_engine
 from sqlalchemy.orm import Session
-from tests.worker.watching import Watched, working
 
 import tasklib
 from tasklib import AsyncClient, Client, Config, task
 from tasklib.events import TaskEnded, TaskStarted, Woken
+from tests.worker.watching import Watched, working
 
 NEVER = 1000.0
 
@@ -101,7 +101,7 @@ async def _asleep(watched: Watched) -> None:
     # Listening rings once; the sleep after that look is the one that only a notification ends.
     await watched.until(Woken)
     async with asyncio.timeout(10):
-        while not watched.worker._wakeup._rung._waiters:
+        while not watched.worker._wakeup._rung._waiters:  # noqa: ASYNC110 - nobody tells that it has gone to sleep
             await asyncio.sleep(0)
 
 
@@ -149,9 +149,7 @@ async def test_retry_starts_when_it_is_due_without_a_poll(config: Config) -> Non
         return "well"
 
     client = AsyncClient(config)
-    async with working(
-        config.with_changes(base_retry_delay_seconds=0.3), poll_interval_seconds=NEVER
-    ) as watched:
+    async with working(config.with_changes(base_retry_delay_seconds=0.3), poll_interval_seconds=NEVER) as watched:
         await _asleep(watched)
         task_id = await client.submit_task(once_more)
         await watched.ended(task_id, "completed")

@@ -92,8 +92,8 @@ def _import(place: str) -> tuple[ModuleType, list[str]]:
 def _registered_by(module: ModuleType, registered: list[str]) -> list[str]:
     """All tasks of a module: what its import registered, what it defines and what it holds."""
     here = module.__name__
-    names = [*registered, *(f.name for f in registry.all_functions() if f.function.__module__ == here)]
-    names += [f.name for f in _task_functions(module)]
+    defined = [f.name for f in registry.all_functions() if f"{f.function.__module__}.".startswith(f"{here}.")]
+    names = [*registered, *defined, *(f.name for f in _task_functions(module))]
     if not names:
         raise CommandError(
             f"{here} has no tasks ({getattr(module, '__file__', None) or 'a namespace package'}). "

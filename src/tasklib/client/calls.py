@@ -94,9 +94,7 @@ class Calls(OperatorCalls):
         submit_many(resize, [{"path": "a"}, {"path": "b"}], priority="low")
         submit_many([resize.bind(path="a"), send_email.options(delay_seconds=60).bind(to="b")])
         """
-        items = requests.submissions_of(
-            task, arguments, options_of(options), registered_elsewhere=registered_elsewhere
-        )
+        items = requests.submissions_of(task, arguments, options_of(options), registered_elsewhere=registered_elsewhere)
         return (yield from self._insert(items, connection)) if items else []
 
     def get_task(self, task_id: UUID | str) -> Call[Task | None]:

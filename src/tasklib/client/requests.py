@@ -155,7 +155,9 @@ def submissions_of(
     """The two forms of submit_many: a task function with many arguments, or ready submissions."""
     if arguments is None:
         if isinstance(target, str | TaskFunction) or not isinstance(target, Iterable):
-            raise InvalidOption("submit_many needs a list: submit_many(fn, [{...}, ...]) or submit_many([fn.bind(...), ...]).")
+            raise InvalidOption(
+                "submit_many needs a list: submit_many(fn, [{...}, ...]) or submit_many([fn.bind(...), ...])."
+            )
         items = list(target)
         for item in items:
             if not isinstance(item, Submission):
@@ -274,9 +276,7 @@ def result_of(task_id: UUID, outcome: lookup.Outcome | None) -> tuple[bool, Any]
 
 def pauses(timeout: float | None) -> Iterator[float | None]:
     """Look at once, then after growing pauses; the last look, when the time is up, has no pause behind it."""
-    if timeout is not None and (
-        isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout >= 0
-    ):
+    if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout >= 0):
         raise InvalidOption(f"timeout must be 0 seconds or more, not {timeout!r}.")
     deadline = None if timeout is None else time.monotonic() + timeout
     pause = _FIRST_PAUSE

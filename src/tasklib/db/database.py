@@ -206,6 +206,3 @@ def _is_alive(connection: psycopg.Connection | psycopg.AsyncConnection) -> bool:
 def discard(connection: psycopg.AsyncConnection) -> None:
     """Close the socket now, without waiting for anybody."""
     connection.pgconn.finish()
-
-
-

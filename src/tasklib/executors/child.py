@@ -110,6 +110,9 @@ class Child:
     def serve(self) -> None:
         """Run tasks until the worker closes the socket."""
         self._catch_sigterm()
+        # Processes that a task forks, such as multiprocessing's, die of SIGTERM as usual. It is blocked in between
+        # because Python forgets the signals that come before it has put a fork in order.
+        os.register_at_fork(before=block_sigterm, after_in_parent=allow_sigterm, after_in_child=self._release_sigterm)
         threading.Thread(target=self._listen, name="tasklib-listen", daemon=True).start()
         while (order := self._orders.get()) is not None:
             self._catch_sigterm()  # the task before may have changed it
@@ -168,15 +171,17 @@ class Child:
 
     def _catch_sigterm(self) -> None:
         signal.signal(signal.SIGTERM, self._on_sigterm)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})  # a blocked signal is inherited from the worker
+        allow_sigterm()  # the worker's thread may have blocked it, and we inherit that
+
+    def _release_sigterm(self) -> None:
+        if signal.getsignal(signal.SIGTERM) == self._on_sigterm:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        allow_sigterm()
 
     def _on_sigterm(self, number: int, frame: FrameType | None) -> None:
-        if os.getpid() != self._pid:  # a copy of us that the task forked: it dies of it, as others do
-            signal.signal(number, signal.SIG_DFL)
-            os.kill(os.getpid(), number)
         # A service manager signals every process of a service. The worker then lets its tasks finish, so only a
         # SIGTERM that it announced counts. And only once: a second one would break into the task's `finally`.
-        elif self._cancelled and not self._interrupted:
+        if self._cancelled and not self._interrupted:
             self._interrupted = True
             sys.exit(_EXIT_ON_SIGTERM)
 
@@ -193,6 +198,14 @@ class Child:
         with contextlib.suppress(OSError):
             os.killpg(self._pid, signal.SIGKILL)
         os._exit(1)
+
+
+def block_sigterm() -> None:
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+
+
+def allow_sigterm() -> None:
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
 
 
 def load(order: Run, setup: Setup) -> TaskFunction[Any, Any] | None:

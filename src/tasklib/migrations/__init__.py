@@ -1,8 +1,8 @@
 """Migrations: Alembic underneath, `tasklib migrate` on top.
 
-    migrate(config)            # idempotent; safe when many processes do it at once
-    pending(config)            # revisions still to run; () means up to date
-    script("jobs")             # the SQL for a schema, for a DBA
+migrate(config)            # idempotent; safe when many processes do it at once
+pending(config)            # revisions still to run; () means up to date
+script("jobs")             # the SQL for a schema, for a DBA
 """
 
 from __future__ import annotations

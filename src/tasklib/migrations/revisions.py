@@ -38,5 +38,6 @@ def require_current(revision: str | None, schema: str | None) -> None:
         )
     if missing := missing_after(revision):
         raise SchemaError(
-            f"{where} is at revision {revision} and lacks {', '.join(missing)}. Bring it up to date with: tasklib migrate"
+            f"{where} is at revision {revision} and lacks {', '.join(missing)}. "
+            "Bring it up to date with: tasklib migrate"
         )

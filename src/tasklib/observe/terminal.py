@@ -221,7 +221,7 @@ class TerminalView:
     def _database_lost(self, event: DatabaseLost) -> None:
         if self._outages.begins_with(event.purpose):
             line = self._stamp().append("database lost, trying again: ", "bold red")
-            self._write(line.append(last_line(event.reason), "red"))
+            self._write(line.append(last_line(event.reason.strip().partition("\n")[0]), "red"))
 
     def _database_back(self, event: DatabaseBack) -> None:
         if self._outages.ends_with(event.purpose):

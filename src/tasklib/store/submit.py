@@ -87,5 +87,7 @@ def _object(t: NewTask) -> str:
     if t.scheduled_at is not None:
         parts.append(f',"scheduled_at":"{t.scheduled_at.astimezone(UTC).isoformat()}"')
     if t.idempotency_key is not None:
-        parts.append(f',"idempotency_key":{json.dumps(t.idempotency_key)},"idempotency_window":{t.idempotency_window!r}')
+        parts.append(
+            f',"idempotency_key":{json.dumps(t.idempotency_key)},"idempotency_window":{t.idempotency_window!r}'
+        )
     return "".join(parts) + "}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, get_type_hints
+from typing import Any, NotRequired, get_type_hints
 
 from pydantic import (
     ConfigDict,
@@ -15,7 +15,7 @@ from pydantic import (
     ValidationError,
 )
 from pydantic_core import CoreConfig, PydanticSerializationError, SchemaSerializer
-from typing_extensions import NotRequired, TypedDict  # pydantic asks for these before Python 3.12
+from typing_extensions import TypedDict  # pydantic asks for this one before Python 3.12
 
 from tasklib.errors import InvalidTaskFunction, TaskExecutionError
 from tasklib.tasks.options import RESERVED_NAMES
@@ -111,9 +111,7 @@ class Arguments:
         return self._unstorable("", reason_of(error))
 
 
-def _parameters(
-    signature: inspect.Signature, task_name: str, injected: set[str]
-) -> dict[str, inspect.Parameter]:
+def _parameters(signature: inspect.Signature, task_name: str, injected: set[str]) -> dict[str, inspect.Parameter]:
     parameters = {}
     for p in signature.parameters.values():
         if p.kind in (p.POSITIONAL_ONLY, p.VAR_POSITIONAL):

@@ -37,7 +37,7 @@ class Submission:
 
     target: TaskFunction[Any, Any] | str
     kwargs: Mapping[str, Any]
-    options: Options = Options()
+    options: Options = Options()  # noqa: RUF009 - immutable
 
 
 # Set by tasklib.client: the tasks layer knows nothing of databases.
@@ -82,6 +82,11 @@ class TaskFunction(Generic[P, R]):
         self.defaults = defaults
         self.arguments = Arguments(function, self.name, with_connection=transactional)
         functools.update_wrapper(self, function)
+
+    @property
+    def can_run_in_a_process(self) -> bool:
+        """True if a child process can import it, and it needs nothing that lives in the worker."""
+        return not self.transactional and "<locals>" not in self.function.__qualname__
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)
@@ -213,15 +218,15 @@ def _checked_executor(executor: str | None, name: str, is_async: bool, transacti
     try:
         chosen = Executor(executor)
     except ValueError:
-        raise InvalidTaskFunction(
-            f"{name}: executor must be one of {', '.join(Executor)}, not {executor!r}."
-        ) from None
+        raise InvalidTaskFunction(f"{name}: executor must be one of {', '.join(Executor)}, not {executor!r}.") from None
     if chosen is Executor.LOOP and not is_async:
         raise InvalidTaskFunction(f"{name}: executor='loop' needs an async function; this one would block the loop.")
     if chosen is Executor.THREAD and is_async:
         raise InvalidTaskFunction(f"{name}: an async function runs on the loop or in a process, not in a thread.")
     if chosen is Executor.PROCESS and transactional:
-        raise InvalidTaskFunction(f"{name}: a transactional task can't run in a process: its connection lives in the worker.")
+        raise InvalidTaskFunction(
+            f"{name}: a transactional task can't run in a process: its connection lives in the worker."
+        )
     return chosen
 
 

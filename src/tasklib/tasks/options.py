@@ -105,12 +105,13 @@ def _check_priority(value: object) -> None:
 
 
 def _check_when(delay: float | None, at: datetime | None) -> None:
-    if delay is not None:
-        if isinstance(delay, bool) or not isinstance(delay, int | float) or not 0 <= delay <= MAX_DELAY_SECONDS:
-            raise InvalidOption(
-                f"delay_seconds must be a number of seconds from 0 to {MAX_DELAY_SECONDS:,} (a thousand years), "
-                f"not {delay!r}."
-            )
+    if delay is not None and (
+        isinstance(delay, bool) or not isinstance(delay, int | float) or not 0 <= delay <= MAX_DELAY_SECONDS
+    ):
+        raise InvalidOption(
+            f"delay_seconds must be a number of seconds from 0 to {MAX_DELAY_SECONDS:,} (a thousand years), "
+            f"not {delay!r}."
+        )
     if at is not None:
         require_aware("scheduled_at", at)
         if delay is not None:

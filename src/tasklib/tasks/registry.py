@@ -40,9 +40,7 @@ def find(target: object) -> TaskFunction[Any, Any]:
             return known
     name = getattr(target, "__name__", None)
     if callable(target) and name:
-        raise TaskNotFound(
-            f"the function {name!r} is not a task. Put @task above it.", name=name
-        )
+        raise TaskNotFound(f"the function {name!r} is not a task. Put @task above it.", name=name)
     raise TaskNotFound(f"expected a task function or a task's name, not {target!r}.")
 
 

@@ -18,7 +18,9 @@ class Retry(Exception):
     def __init__(self, in_: float | timedelta | None = None, reason: str = "the task asked for a retry") -> None:
         super().__init__(reason)
         seconds = in_.total_seconds() if isinstance(in_, timedelta) else in_
-        if seconds is not None and (not isinstance(seconds, int | float) or not 0 <= seconds < math.inf):
+        if seconds is not None and (
+            isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < math.inf
+        ):
             raise InvalidOption(f"Retry(in_=...) must be 0 seconds or more, not {in_!r}.")
         self.seconds = None if seconds is None else min(seconds, MAX_DELAY_SECONDS)
 

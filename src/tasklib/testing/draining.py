@@ -74,7 +74,7 @@ async def drain(
     at once, until no failed task is left. `with_delayed=True` does the same with tasks meant for later, and with
     retries. More than `limit` attempts are an error: tasks that submit each other would go on for ever.
     """
-    chosen = _config(config).with_changes(listen=False)
+    chosen = _config(config)
     asked = Worker(chosen, concurrency=concurrency, queues=queues, capabilities=capabilities or ())
     hurried = _hurried(until_done, with_delayed)
     watch = _Watch(limit)

@@ -27,8 +27,10 @@ class Attempt:
     """A claimed task while this worker holds it."""
 
     __slots__ = (
+        "begun",
         "claimed",
         "context",
+        "executor",
         "function",
         "interruption",
         "lease",
@@ -49,12 +51,14 @@ class Attempt:
     ) -> None:
         self.claimed = claimed
         self.function = function
+        self.executor = function.executor
         self.lease = Lease(claimed.id, claimed.token)
         self.lease_deadline = lease_deadline
         self.started_at = started_at
         self.runner: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.interruption: Interruption | None = None
+        self.begun = False
         self.settled = False
         """True once an outcome was handed over for storing; whatever the function still does comes too late."""
         self.context = TaskContext(

@@ -20,7 +20,7 @@ from tasklib.worker.settler import Settler
 from tasklib.worker.slots import Slots
 
 _STUBBORN_SECONDS = 5.0
-"""How long a cancelled coroutine may take to end before its attempt is settled without it."""
+"""How long a cancelled coroutine (or a killed child) may take to end before its attempt is settled without it."""
 
 
 class Runner:
@@ -42,6 +42,8 @@ class Runner:
     def start(self, attempt: Attempt) -> None:
         """Begin an attempt."""
         self.running[attempt] = None
+        if self._is_suspect(attempt):
+            attempt.executor = Executor.PROCESS
         attempt.context._report = lambda text: self._settler.report_progress(attempt, text)
         if attempt.context.deadline is not None:
             loop = asyncio.get_running_loop()
@@ -58,14 +60,16 @@ class Runner:
         attempt.context.cancel()
         if why is Interruption.LEASE_LOST:
             self._events.emit(LeaseLost(attempt.claimed.id, attempt.claimed.name, attempt.claimed.token))
-        if attempt.function.executor is Executor.THREAD:
+        if attempt.executor is Executor.THREAD:
             # A thread can only be asked. A cancelled one ends as it ends; the others are settled without it.
             if why is not Interruption.CANCELLED:
                 self._settle_without_it(attempt)
             return
         assert attempt.runner is not None
-        attempt.runner.cancel()
-        asyncio.get_running_loop().call_later(_STUBBORN_SECONDS, self._settle_without_it, attempt)
+        if attempt.begun:  # a task cancelled before its first step would never get to say how it ended
+            attempt.runner.cancel()
+        patience = _STUBBORN_SECONDS + self._config.process_kill_grace_seconds
+        asyncio.get_running_loop().call_later(patience, self._settle_without_it, attempt)
 
     async def close(self) -> None:
         """End threads and children; the attempts are over by now."""
@@ -74,16 +78,26 @@ class Runner:
         self._async_database.close()
         self._database.close()
 
+    def _is_suspect(self, attempt: Attempt) -> bool:
+        """One more crash and the task is given up as poison, though it may only have been near the culprit.
+
+        So it runs on its own in a child this time: if it is the culprit it can't take another worker down, and if the
+        child dies there is no doubt whose fault it was.
+        """
+        crashes = attempt.claimed.crash_count
+        return crashes > 0 and crashes + 1 >= self._config.crash_limit and attempt.function.can_run_in_a_process
+
     async def _run(self, attempt: Attempt) -> None:
+        attempt.begun = True
         try:
-            outcome = await self._outcome(attempt)
+            outcome = self._interrupted(attempt) if attempt.interruption else await self._outcome(attempt)
         except asyncio.CancelledError as e:
             outcome = self._interrupted(attempt) if attempt.interruption else failed(e, attempt.function, self._config)
         self._finish(attempt, outcome)
 
     async def _outcome(self, attempt: Attempt) -> Outcome:
         function, kwargs, context, config = attempt.function, attempt.claimed.kwargs, attempt.context, self._config
-        match function.executor:
+        match attempt.executor:
             case Executor.LOOP if function.transactional:
                 return await call_in_transaction_async(function, kwargs, context, attempt.lease, self._async_database)
             case Executor.LOOP:
@@ -97,7 +111,7 @@ class Runner:
             case Executor.PROCESS:
                 return await self._processes.run(function, kwargs, context)
             case _:
-                assert_never(function.executor)
+                assert_never(attempt.executor)
 
     async def _in_thread(self, function: Any, *args: Any) -> Outcome:
         outcome: Outcome = await self._threads.submit(lambda: function(*args))

@@ -26,7 +26,6 @@ from tasklib.executors.outcomes import Released
 from tasklib.maintenance.calendar import duties_of
 from tasklib.maintenance.duties import perform
 from tasklib.maintenance.leader import Leadership
-from tasklib.migrations.revisions import require_current
 from tasklib.store import schema as schema_store
 from tasklib.store.claim import Claimed, Served
 from tasklib.tasks import registry
@@ -116,6 +115,9 @@ class Worker:
 
     async def _open(self) -> None:
         """Connect, find out which schema we are in, and refuse one we don't fit."""
+        # Imported here: Alembic takes a tenth of a second that clients and child processes never need.
+        from tasklib.migrations.revisions import require_current
+
         self._claim_link = self._link("claim")
         self._settle_link = self._link("settle")
         # The election and the fleet's requests must not wait behind a long sweep; only the leader opens the second.

@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+
+from tasklib import Client, Config, Worker, task
+from tests.cli.conftest import Run
+
+MAILING = "from tasklib import task\n@task(max_retries=7)\ndef send_email(to: str, copies: int = 1) -> None: ...\n"
+
+
+@pytest.fixture
+def row(run: Run, url: str, db: psycopg.Connection) -> Any:
+    """Submit something and look at the row."""
+
+    def submit(*args: str, **options: Any) -> dict[str, Any]:
+        result = run("submit", *args, **options)
+        assert result.exit_code == 0, result.output
+        with db.cursor(row_factory=psycopg.rows.dict_row) as cursor:
+            found = cursor.execute("SELECT * FROM tasks WHERE id = %s", [UUID(result.stdout.strip())]).fetchone()
+        assert found is not None
+        return found
+
+    return submit
+
+
+def test_submit_prints_the_id_and_nothing_else(run: Run, url: str) -> None:
+    result = run("submit", "send_email", "to=a@example.com")
+    assert (str(UUID(result.stdout.strip())) + "\n", result.stderr) == (result.stdout, "")
+
+
+def test_values_are_json_or_else_strings(row: Any) -> None:
+    words = ("a=1", "b=1.5", "c=true", "d=null", 'e=[1,"x"]', 'f={"g": 2}', "h=hello", "i=", "j=a=b", 'k="5"', "l=NaN")
+    assert row("anything", *words)["kwargs"] == {
+        "a": 1,
+        "b": 1.5,
+        "c": True,
+        "d": None,
+        "e": [1, "x"],
+        "f": {"g": 2},
+        "h": "hello",
+        "i": "",
+        "j": "a=b",
+        "k": "5",
+        "l": "NaN",
+    }
+
+
+def test_json_gives_all_arguments_at_once(row: Any) -> None:
+    assert row("anything", "--json", '{"queue": "x", "n": [1]}')["kwargs"] == {"queue": "x", "n": [1]}
+    assert row("anything", "--json", "-", input='{"from": "stdin"}')["kwargs"] == {"from": "stdin"}
+
+
+def test_options_reach_the_row(row: Any) -> None:
+    found = row(
+        *("anything", "--priority", "high", "--queue", "mail", "--max-retries", "9", "--timeout", "30"),
+        *("--tag", "batch=7", "--tag", "who=me", "--capability", "gpu", "--idempotency-key", "once"),
+    )
+    assert (found["priority"], found["queue"], found["max_retries"], found["timeout_seconds"]) == (100, "mail", 9, 30)
+    assert (found["tags"], found["required_capabilities"]) == ({"batch": 7, "who": "me"}, ["gpu"])
+    assert row("anything", "--idempotency-key", "once")["id"] == found["id"]
+    assert row("anything", "--priority", "-5")["priority"] == -5
+
+
+def test_delay_and_time(row: Any) -> None:
+    delayed = row("anything", "--delay", "90")
+    assert 89 <= (delayed["scheduled_at"] - delayed["created_at"]).total_seconds() <= 91
+    assert row("anything", "--at", "2031-05-01T12:00+02:00")["scheduled_at"].isoformat().startswith("2031-05-01")
+
+
+def test_module_checks_the_arguments_and_brings_the_tasks_options(run: Run, row: Any, project: Path) -> None:
+    (project / "mailing.py").write_text(MAILING)
+    assert row("send_email", "to=a", "copies=2", "--module", "mailing")["max_retries"] == 7
+    result = run("submit", "send_email", "too=a", "--module", "mailing")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("error: the arguments don't fit send_email: to: is missing")
+    result = run("submit", "send_emial", "--module", "mailing")
+    assert result.stderr == "error: no task named 'send_emial' in mailing. Did you mean 'send_email'?\n"
+
+
+@pytest.mark.usefixtures("url")
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (("x", "to"), "'to' is not of the form key=value."),
+        (("x", "=5"), "'=5' is not of the form key=value."),
+        (("x", "a=1", "a=2"), "'a' is given twice."),
+        (("x", "--tag", "batch"), "'batch' is not of the form key=value."),
+        (("x", "--json", "{"), "not valid JSON: "),
+        (("x", "--json", "[1]"), "must be a JSON object"),
+        (("x", "a=1", "--json", "{}"), "give the arguments as key=value or as --json, not both."),
+        (("x", "--at", "tomorrow"), "'tomorrow' is not a time; write ISO 8601"),
+        (("x", "--at", "2031-01-01T09:00"), "does not say in which time zone. Write 2031-01-01T09:00:00Z for UTC, or "),
+    ],
+)
+def test_words_that_make_no_sense_are_usage_errors(run: Run, args: tuple[str, ...], words: str) -> None:
+    result = run("submit", *args)
+    assert result.exit_code == 2
+    assert words in result.stderr
+
+
+@pytest.mark.usefixtures("url")
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (
+            ("x", "--priority", "urgent"),
+            "error: priority must be -10 to 100 or one of high, medium, low, not 'urgent'.",
+        ),
+        (("x", "--delay", "-1"), "error: delay_seconds must be a number of seconds from 0"),
+        (("x", "--timeout", "0"), "error: timeout_seconds must be a whole number"),
+        (("x", "a=\x00"), "error: the arguments of x can't be stored: a: contains the character"),
+    ],
+)
+def test_options_the_library_refuses_are_errors(run: Run, args: tuple[str, ...], words: str) -> None:
+    result = run("submit", *args)
+    assert result.exit_code == 1
+    assert result.stderr.startswith(words)
+
+
+def test_wait_prints_the_result_as_json(run: Run, url: str) -> None:
+    @task
+    def add(a: int, b: int) -> dict[str, int]:
+        return {"sum": a + b}
+
+    worker = threading.Thread(target=_work_until_done, args=(url,))
+    worker.start()
+    result = run("submit", "add", "a=1", "b=2", "--wait", "--timeout-wait", "30")
+    worker.join()
+    assert (result.exit_code, json.loads(result.stdout), result.stderr) == (0, {"sum": 3}, "")
+
+
+def test_wait_for_a_failed_task_shows_its_traceback_and_exits_with_1(run: Run, url: str) -> None:
+    @task(max_retries=0)
+    def fail() -> None:
+        raise ValueError("it went wrong")
+
+    with Client(url) as client:
+        task_id = client.submit_task(fail)
+    Worker(Config(url), burst=True).run_sync()
+    result = run("wait", str(task_id))
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "Traceback (most recent call last):" in result.stderr
+    assert "ValueError: it went wrong\n" in result.stderr
+    assert result.stderr.endswith(f"\n\nerror: task fail ({task_id}) failed for good.\n")
+
+
+def test_wait_has_an_end(run: Run, url: str) -> None:
+    with Client(url) as client:
+        task_id = client.submit_task("far", registered_elsewhere=True, delay_seconds=1000)
+    result = run("wait", str(task_id)[-8:], "--timeout", "0")
+    assert result.exit_code == 1
+    assert result.stderr == (f"error: task {task_id} is still pending after 0 s; it goes on without this caller.\n")
+
+
+def test_wait_for_a_task_that_does_not_exist(run: Run, url: str) -> None:
+    result = run("wait", "00000000-0000-0000-0000-000000000000")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("error: no task has the id 00000000-")
+
+
+def _work_until_done(url: str) -> None:
+    with Client(url) as client, psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("LISTEN tasklib_public")
+        if not client.list_tasks():
+            next(connection.notifies(timeout=30))
+    Worker(Config(url), burst=True).run_sync()

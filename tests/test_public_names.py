@@ -1,0 +1,73 @@
+"""The public names, pinned: adding or removing one is a decision, and shows up here."""
+
+from __future__ import annotations
+
+import inspect
+import re
+
+import tasklib
+from tasklib import errors
+
+PUBLIC = [
+    "AsyncClient",
+    "Client",
+    "Config",
+    "Reject",
+    "Retry",
+    "RetryPolicy",
+    "Task",
+    "TaskContext",
+    "TaskFunction",
+    "TaskState",
+    "Worker",
+    "cancel_task",
+    "cancel_task_sync",
+    "close",
+    "current_task",
+    "get_task",
+    "get_task_sync",
+    "init",
+    "is_cancelled",
+    "is_completed",
+    "is_dead_letter",
+    "is_failed",
+    "is_pending",
+    "is_running",
+    "is_terminal",
+    "list_tasks",
+    "list_tasks_sync",
+    "replay_task",
+    "replay_task_sync",
+    "submit_many",
+    "submit_many_sync",
+    "submit_task",
+    "submit_task_sync",
+    "task",
+    "wait_for",
+    "wait_for_sync",
+]
+
+
+def test_the_public_names_are_these() -> None:
+    assert sorted(tasklib.__all__) == PUBLIC
+
+
+def test_every_public_name_exists_and_is_documented() -> None:
+    assert [name for name in tasklib.__all__ if not inspect.getdoc(getattr(tasklib, name))] == []
+
+
+def test_nothing_else_is_imported_under_a_public_name() -> None:
+    imported = {
+        name for name, value in vars(tasklib).items() if not name.startswith("_") and not inspect.ismodule(value)
+    }
+    assert imported == set(tasklib.__all__)
+
+
+def test_the_tree_of_errors_is_the_one_in_the_docstring() -> None:
+    drawn = re.findall(r"[├└]── (\w+)(?: \((\w+)\))?", errors.__doc__ or "")
+    defined = [
+        (name, next((base.__name__ for base in value.__bases__ if base is not errors.TaskLibError), ""))
+        for name, value in vars(errors).items()
+        if inspect.isclass(value) and issubclass(value, errors.TaskLibError) and value is not errors.TaskLibError
+    ]
+    assert drawn == defined
