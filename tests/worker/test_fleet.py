@@ -134,7 +134,8 @@ def test_task_that_takes_its_worker_down_three_times_is_poison_and_its_neighbour
     assert row is not None
     assert row.crash_count == 3
     assert "given up as poison after 3 crashes" in str(row.error)
-    assert [h["outcome"] for h in row.history or []] == ["lost"] * 3
+    # Two workers went down with it; the third time it was alone in a child, and nobody else was harmed.
+    assert [h["outcome"] for h in row.history or []] == ["lost", "lost", "crash"]
 
 
 def test_task_that_holds_the_gil_does_not_cost_the_lease(fleet: Fleet, config: Config) -> None:
