@@ -24,6 +24,7 @@ PUBLIC = [
     "cancel_task_sync",
     "close",
     "current_task",
+    "effective_priority",
     "get_task",
     "get_task_sync",
     "init",

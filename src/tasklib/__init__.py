@@ -40,6 +40,7 @@ from tasklib.models import (
     is_running,
     is_terminal,
 )
+from tasklib.priorities import effective_priority
 from tasklib.states import TaskState
 from tasklib.tasks.context import TaskContext, current_task
 from tasklib.tasks.function import TaskFunction, task
@@ -64,6 +65,7 @@ __all__ = [
     "cancel_task_sync",
     "close",
     "current_task",
+    "effective_priority",
     "get_task",
     "get_task_sync",
     "init",

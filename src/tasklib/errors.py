@@ -6,6 +6,7 @@ TaskLibError
 ├── InvalidTaskFunction (TypeError)      @task can't register this function or these options
 ├── InvalidOption (ValueError)           a submission option is wrong: priority, delay, datetime, ...
 ├── TaskNotFound (LookupError)           no such task function, or no such task
+├── WorkerNotFound (LookupError)         no live worker has this id
 ├── TaskExecutionError                   the arguments don't fit the task function or can't be stored
 ├── ResultNotStorable                    a return value can't be stored; the attempt fails with it
 ├── TaskTimeout                          an attempt ran past its timeout
@@ -71,6 +72,23 @@ class TaskNotFound(TaskLibError, LookupError):
     @classmethod
     def with_id(cls, task_id: UUID) -> TaskNotFound:
         return cls(f"no task has the id {task_id}; it may have been deleted.", task_id=task_id)
+
+
+class WorkerNotFound(TaskLibError, LookupError):
+    """No live worker has this id."""
+
+    def __init__(self, message: str, *, worker_id: str) -> None:
+        super().__init__(message)
+        self.worker_id = worker_id
+
+    @classmethod
+    def with_id(cls, worker_id: str, status: str | None, live: Iterable[str]) -> WorkerNotFound:
+        if status is not None:
+            return cls(f"worker {worker_id} is {status}; its tasks run elsewhere, or soon will.", worker_id=worker_id)
+        near = difflib.get_close_matches(worker_id, list(live), n=1, cutoff=0.6)
+        hint = f" Did you mean {near[0]}?" if near else ""
+        message = f"no live worker has the id {worker_id}; a worker has a new id at every start.{hint}"
+        return cls(message, worker_id=worker_id)
 
 
 class TaskExecutionError(TaskLibError):

@@ -71,7 +71,9 @@ def catalogue(connection: psycopg.Connection, schema: str = "public") -> str:
             rows = connection.execute(query, {"schema": quoted}).fetchall()
             lines += [f"# {title}", *(" | ".join(cell for cell in row if cell) for row in rows), ""]
     text = "\n".join(line.rstrip() for line in "\n".join(lines).splitlines())
-    return text.replace(f"{quoted}.", "").rstrip() + "\n"
+    # In the bodies of functions the name is always quoted, whether it has to be or not.
+    always = '"' + schema.replace('"', '""') + '"'
+    return text.replace(f"{always}.", "").replace(f"{quoted}.", "").rstrip() + "\n"
 
 
 def everything(connection: psycopg.Connection) -> set[tuple[str, str, str]]:

@@ -8,10 +8,13 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from tasklib.cli import dlq, settings, workers
+from tasklib.cli.cancel import cancel, replay
 from tasklib.cli.dev import dev
 from tasklib.cli.listing import list_tasks
 from tasklib.cli.migrate import migrate
 from tasklib.cli.options import DEBUG, DatabaseUrl, Debug
+from tasklib.cli.pausing import pause, pauses, resume
 from tasklib.cli.report import show_error
 from tasklib.cli.show import show
 from tasklib.cli.submit import submit, wait
@@ -74,6 +77,14 @@ app.command()(submit)
 app.command("list")(list_tasks)
 app.command()(show)
 app.command()(wait)
+app.command()(cancel)
+app.command()(replay)
+app.add_typer(dlq.app, name="dlq")
+app.add_typer(workers.app, name="workers")
+app.command()(pause)
+app.command()(resume)
+app.command()(pauses)
+app.add_typer(settings.app, name="settings")
 
 
 @app.command()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,10 +14,15 @@ from tasklib.cli.moments import past_moment, relative
 from tasklib.cli.options import DatabaseUrl, Debug, Schema, configured
 from tasklib.cli.pairs import pairs
 from tasklib.observe.wording import last_line, printable, short_id
-from tasklib.states import TaskState
+from tasklib.states import CLAIMABLE, TaskState
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
+    from tasklib.client.clients import Client
+    from tasklib.client.operations import Settings
     from tasklib.models import Task
+    from tasklib.store.pauses import Paused
 
 STATE_STYLES = {
     TaskState.PENDING: "cyan",
@@ -26,6 +32,43 @@ STATE_STYLES = {
     TaskState.CANCELLED: "magenta",
     TaskState.DEAD_LETTER: "bold red",
 }
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What decides about waiting tasks besides their rows: thresholds, pauses and the time."""
+
+    settings: Settings
+    pauses: Sequence[Paused]
+    now: datetime
+
+    @classmethod
+    def of(cls, client: Client) -> Standing:
+        return cls(client.settings(), client.pauses(), datetime.now(UTC))
+
+    def effective_priority(self, task: Task) -> int:
+        from tasklib.priorities import effective_priority
+
+        return effective_priority(
+            task,
+            self.now,
+            promote_to_medium_after_seconds=self.settings.promote_to_medium_after_seconds,
+            promote_to_high_after_seconds=self.settings.promote_to_high_after_seconds,
+        )
+
+    def is_paused(self, task: Task) -> bool:
+        return task.state in CLAIMABLE and any(p.holds(task.queue, task.name) for p in self.pauses)
+
+    def json(self, task: Task, indent: int | None = None) -> str:
+        """The row and what follows from it."""
+        import json
+
+        row = {
+            **task.model_dump(mode="json"),
+            "effective_priority": self.effective_priority(task),
+            "paused": self.is_paused(task),
+        }
+        return json.dumps(row, indent=indent, ensure_ascii=False)
 
 
 def list_tasks(
@@ -66,21 +109,22 @@ def list_tasks(
             after=full_id(client, after) if after else None,
             limit=limit,
         )
+        standing = Standing.of(client)
     if json_:
         for task in tasks:
-            typer.echo(task.model_dump_json())
+            typer.echo(standing.json(task))
     elif not sys.stdout.isatty():
         for task in tasks:
-            typer.echo("\t".join(plain_row(task)))
+            typer.echo("\t".join(plain_row(task, standing)))
     elif tasks:
-        print_table(tasks, datetime.now(UTC))
+        print_table(tasks, standing)
         if len(tasks) == limit:
             note(f"There may be more: --after {tasks[-1].id}", "dim")
     else:
         note("no such tasks", "dim")
 
 
-def plain_row(task: Task) -> tuple[str, ...]:
+def plain_row(task: Task, standing: Standing) -> tuple[str, ...]:
     """One task for a script: no field has a tab or a line break in it, times are absolute."""
     fields = (
         str(task.id),
@@ -91,17 +135,20 @@ def plain_row(task: Task) -> tuple[str, ...]:
         task.queue,
         _moment(task).astimezone(UTC).isoformat(),
         last_line(task.error),
+        str(standing.effective_priority(task)),
+        "paused" if standing.is_paused(task) else "",
     )
     return tuple(printable(f).replace("\t", " ").replace("\n", " ") for f in fields)
 
 
-def print_table(tasks: Sequence[Task], now: datetime) -> None:
+def print_table(tasks: Iterable[Task], standing: Standing) -> None:
     """The tasks for a person."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
+    tasks = list(tasks)
     # Where it gets narrow, the error gives way first: only a column with a ratio does, and only in an expanded table.
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim", expand=any(t.error for t in tasks))
     for title in ("id", "name", "state"):
@@ -115,14 +162,28 @@ def print_table(tasks: Sequence[Task], now: datetime) -> None:
         table.add_row(
             Text(short_id(task.id), "dim"),
             Text(printable(task.name), "bold"),
-            Text(task.state, STATE_STYLES.get(TaskState(task.state), "")),
-            str(task.priority),
+            styled_state(task, standing),
+            priority(task, standing),
             f"{task.retry_count}/{task.max_retries}",
             Text(printable(task.queue)),
-            when(task, now),
+            when(task, standing.now),
             Text(last_line(task.error)),
         )
     Console(highlight=False).print(table)
+
+
+def styled_state(task: Task, standing: Standing) -> Text:
+    """`pending`, or `pending, paused`."""
+    from rich.text import Text
+
+    shown = Text(task.state, STATE_STYLES.get(TaskState(task.state), ""))
+    return shown.append(", paused", "bold yellow") if standing.is_paused(task) else shown
+
+
+def priority(task: Task, standing: Standing) -> str:
+    """`0`, or `0 → 100` of a task that waiting has raised."""
+    effective = standing.effective_priority(task)
+    return str(task.priority) if effective == task.priority else f"{task.priority} → {effective}"
 
 
 def when(task: Task, now: datetime) -> str:

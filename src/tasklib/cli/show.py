@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tasklib.cli.listing import STATE_STYLES
+from tasklib.cli.listing import Standing, priority, styled_state
 from tasklib.cli.moments import local, relative
 from tasklib.cli.options import DatabaseUrl, Debug, Schema, configured
 from tasklib.observe.wording import count, duration, last_line, printable
@@ -38,25 +38,26 @@ def show(
     with Client(configured(database_url, schema)) as client:
         found = full_id(client, task_id)
         task = client.get_task(found)
+        standing = Standing.of(client)
     if task is None:
         raise TaskNotFound.with_id(found)
     if json_:
-        typer.echo(task.model_dump_json(indent=2))
+        typer.echo(standing.json(task, indent=2))
         return
     from rich.console import Console
 
     # A file has no width; what is shortened for a terminal is whole there.
     width = None if sys.stdout.isatty() else 400
-    print_task(Console(highlight=False, soft_wrap=True, width=width), task, datetime.now(UTC))
+    print_task(Console(highlight=False, soft_wrap=True, width=width), task, standing)
 
 
-def print_task(console: Console, task: Task, now: datetime) -> None:
+def print_task(console: Console, task: Task, standing: Standing) -> None:
     """The task for a person."""
     from rich.text import Text
 
     title = Text(printable(task.name), "bold").append(f"  {task.id}", "dim not bold")
-    console.print(title.append(f"  {task.state}", f"not bold {STATE_STYLES.get(TaskState(task.state), '')}"))
-    console.print(_facts(task, now))
+    console.print(title.append("  ").append_text(styled_state(task, standing)))
+    console.print(_facts(task, standing))
     for heading, value in (("arguments", task.kwargs), ("tags", task.tags), ("progress", task.progress)):
         if value or heading == "arguments":
             _print_json(console, heading, value)
@@ -70,18 +71,20 @@ def print_task(console: Console, task: Task, now: datetime) -> None:
         console.print(Text(printable(task.error), "red"))
 
 
-def _facts(task: Task, now: datetime) -> Table:
+def _facts(task: Task, standing: Standing) -> Table:
     from rich.table import Table
 
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column(overflow="fold")
-    for name, value in _lines(task, now):
+    for name, value in _lines(task, standing):
         grid.add_row(name, _text(value))
     return grid
 
 
-def _lines(task: Task, now: datetime) -> list[tuple[str, str]]:
+def _lines(task: Task, standing: Standing) -> list[tuple[str, str]]:
+    now = standing.now
+
     def at(moment: datetime | None) -> str:
         return f"{local(moment)}  ({relative(moment, now)})" if moment else ""
 
@@ -94,7 +97,7 @@ def _lines(task: Task, now: datetime) -> list[tuple[str, str]]:
     took = task.started_at and task.completed_at and (task.completed_at - task.started_at).total_seconds()
     key = f"{task.idempotency_key}, until {at(task.idempotency_expires_at)}" if task.idempotency_key else ""
     lines = [
-        ("queue", f"{task.queue}, priority {task.priority}"),
+        ("queue", f"{task.queue}, priority {priority(task, standing)}"),
         ("requires", ", ".join(task.required_capabilities)),
         ("policy", policy),
         ("created", at(task.created_at)),

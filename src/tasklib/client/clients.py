@@ -62,6 +62,18 @@ class Client:
     wait_for = _blocking(Calls.wait_for)
     cancel_task = _blocking(Calls.cancel_task)
     replay_task = _blocking(Calls.replay_task)
+    workers = _blocking(Calls.workers)
+    drain_worker = _blocking(Calls.drain_worker)
+    pause = _blocking(Calls.pause)
+    resume = _blocking(Calls.resume)
+    pauses = _blocking(Calls.pauses)
+    settings = _blocking(Calls.settings)
+    change_settings = _blocking(Calls.change_settings)
+    cancel_tasks = _blocking(Calls.cancel_tasks)
+    dead_letters = _blocking(Calls.dead_letters)
+    dead_letter_groups = _blocking(Calls.dead_letter_groups)
+    replay_dead_letters = _blocking(Calls.replay_dead_letters)
+    purge_dead_letters = _blocking(Calls.purge_dead_letters)
 
     def perform(self, call: Call[T]) -> T:
         """Carry out a call step by step."""
@@ -135,6 +147,18 @@ class AsyncClient:
     wait_for = _awaitable(Calls.wait_for)
     cancel_task = _awaitable(Calls.cancel_task)
     replay_task = _awaitable(Calls.replay_task)
+    workers = _awaitable(Calls.workers)
+    drain_worker = _awaitable(Calls.drain_worker)
+    pause = _awaitable(Calls.pause)
+    resume = _awaitable(Calls.resume)
+    pauses = _awaitable(Calls.pauses)
+    settings = _awaitable(Calls.settings)
+    change_settings = _awaitable(Calls.change_settings)
+    cancel_tasks = _awaitable(Calls.cancel_tasks)
+    dead_letters = _awaitable(Calls.dead_letters)
+    dead_letter_groups = _awaitable(Calls.dead_letter_groups)
+    replay_dead_letters = _awaitable(Calls.replay_dead_letters)
+    purge_dead_letters = _awaitable(Calls.purge_dead_letters)
 
     async def perform(self, call: Call[T]) -> T:
         """Carry out a call step by step."""

@@ -2,11 +2,195 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+from typing import Any, Final
+from uuid import UUID
+
+from tasklib.client import requests
+from tasklib.client.dead_letters import DeadLetterCalls
+from tasklib.client.effects import Call
 from tasklib.config import Config
+from tasklib.errors import InvalidOption, WorkerNotFound
+from tasklib.states import CLAIMABLE, TaskState
+from tasklib.store import control, fleet, pauses, settings
+from tasklib.store.control import Cancelled, Unwanted
+from tasklib.store.fleet import WorkerInfo
+from tasklib.store.pauses import Kind, Paused
+from tasklib.store.settings import Stored
+from tasklib.tasks.options import MAX_NAME_BYTES, Options, is_name
+
+CANCEL_BATCH = 1000
+_CANCELLABLE = frozenset({*CLAIMABLE, TaskState.RUNNING})
 
 
-class OperatorCalls:
+class _Unset(Enum):
+    UNSET = "unset"
+
+
+UNSET: Final = _Unset.UNSET
+"""An option that was not given, where None means something."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The settings of the fleet that change at run time, as they are now."""
+
+    promote_to_medium_after_seconds: float
+    promote_to_high_after_seconds: float
+    changed: tuple[str, ...] = ()
+    """Which of them are stored for the whole fleet; the others are as this program's configuration says."""
+
+
+class OperatorCalls(DeadLetterCalls):
     """Workers, pauses, settings, mass cancel and dead letters, for one configuration."""
 
-    def __init__(self, config: Config) -> None:
-        self.config = config
+    def workers(self) -> Call[list[WorkerInfo]]:
+        """Every worker that is known, the dead ones of the last day too, in the order of their starts."""
+        found: list[WorkerInfo] = yield fleet.workers()
+        return found
+
+    def drain_worker(self, worker_id: str) -> Call[None]:
+        """Ask a worker to take no more tasks, finish what it has, and end. Asking again changes nothing."""
+        status: str | None = yield fleet.drain(worker_id)
+        if status is None:
+            known: list[WorkerInfo] = yield fleet.workers()
+            dead = "dead" if any(w.id == worker_id for w in known) else None
+            raise WorkerNotFound.with_id(worker_id, dead, [w.id for w in known if w.status != "dead"])
+
+    def pause(self, *, queue: str | None = None, name: str | None = None) -> Call[bool]:
+        """Let no worker begin tasks of this queue, or of this name, until `resume`; what runs goes on.
+
+        Returns False if it was paused already.
+        """
+        changed: bool = yield pauses.pause(*_what(queue, name))
+        return changed
+
+    def resume(self, *, queue: str | None = None, name: str | None = None) -> Call[bool]:
+        """End a pause; idle workers look again at once. Returns False if there was none."""
+        changed: bool = yield pauses.resume(*_what(queue, name))
+        return changed
+
+    def pauses(self) -> Call[list[Paused]]:
+        """The queues and names that are paused."""
+        found: list[Paused] = yield pauses.pauses()
+        return found
+
+    def settings(self) -> Call[Settings]:
+        """The settings that change at run time: what is stored for the fleet, else what the configuration says."""
+        return self._in_force((yield settings.settings()))
+
+    def change_settings(
+        self,
+        *,
+        promote_to_medium_after_seconds: float | _Unset | None = UNSET,
+        promote_to_high_after_seconds: float | _Unset | None = UNSET,
+    ) -> Call[Settings]:
+        """Change settings for every worker, from its next claim on; None goes back to each program's configuration."""
+        given = {
+            "promote_to_medium_after_seconds": promote_to_medium_after_seconds,
+            "promote_to_high_after_seconds": promote_to_high_after_seconds,
+        }
+        changes = {name: value for name, value in given.items() if not isinstance(value, _Unset)}
+        # The configuration has the same fields, and knows what they may be.
+        self.config.with_changes(**{name: value for name, value in changes.items() if value is not None})
+        return self._in_force((yield settings.change(changes)))
+
+    def cancel_tasks(
+        self,
+        *,
+        state: str | Iterable[str] | None = None,
+        name: str | None = None,
+        queue: str | None = None,
+        tags: Mapping[str, Any] | None = None,
+        created_after: datetime | None = None,
+        created_before: datetime | None = None,
+        everything: bool = False,
+        dry_run: bool = False,
+    ) -> Call[Cancelled]:
+        """Cancel every unfinished task that fits, by the filters of `list_tasks`, and return how many.
+
+        `cancelled` of them waited; `asked` run, and their workers were told. Tasks submitted later are left alone.
+        Without any condition, `everything=True` has to say so. `dry_run=True` only counts.
+        """
+        given = (state, name, queue, tags or None, created_after, created_before)
+        if not everything and all(value is None for value in given):
+            raise InvalidOption(
+                "cancel_tasks() without a condition would cancel every task. Give state=, name=, queue=, tags=, "
+                "created_after= or created_before=; or everything=True."
+            )
+        unwanted = _unwanted(self.config, *given)
+        look: control.Look = yield control.cancel_look(unwanted)
+        if dry_run:
+            return Cancelled(look.waiting, look.running)
+        return (yield from _cancel(unwanted.not_after(look.moment)))
+
+    def _in_force(self, stored: Stored) -> Settings:
+        values = {
+            name: getattr(self.config, name) if value is None else value for name, value in stored._asdict().items()
+        }
+        changed = tuple(name for name, value in stored._asdict().items() if value is not None)
+        return Settings(**values, changed=changed)
+
+
+def _cancel(unwanted: Unwanted) -> Call[Cancelled]:
+    cancelled = asked = 0
+    full = True
+    while full:
+        batch: Cancelled = yield control.cancel_batch(unwanted, CANCEL_BATCH)
+        cancelled, asked = cancelled + batch.cancelled, asked + batch.asked
+        full = CANCEL_BATCH in (batch.cancelled, batch.asked)
+    # What somebody had locked at that moment: one by one, each waits for its own row and for no other.
+    rest: list[str] = yield control.cancel_rest(unwanted)
+    for task_id in rest:
+        state: str | None = yield control.cancel(UUID(task_id))
+        cancelled += state == TaskState.CANCELLED
+        asked += state == TaskState.RUNNING
+    return Cancelled(cancelled, asked)
+
+
+def _unwanted(
+    config: Config,
+    state: str | Iterable[str] | None,
+    name: str | None,
+    queue: str | None,
+    tags: Mapping[str, Any] | None,
+    created_after: datetime | None,
+    created_before: datetime | None,
+) -> Unwanted:
+    # Checked like those of list_tasks, because they are the same.
+    checked = requests.listing(
+        config,
+        state=state,
+        name=name,
+        queue=queue,
+        tags=tags,
+        created_after=created_after,
+        created_before=created_before,
+        after=None,
+        limit=1,
+    ).parameters
+    states = checked["states"]
+    if states is not None and (finished := set(states) - _CANCELLABLE):
+        raise InvalidOption(f"a task that is {min(finished)} is finished and can't be cancelled.")
+    return Unwanted(
+        states=sorted(_CANCELLABLE) if states is None else states,
+        name=name,
+        queue=queue,
+        tags=checked["tags"],
+        created_after=created_after,
+        created_before=created_before,
+    )
+
+
+def _what(queue: str | None, name: str | None) -> tuple[Kind, str]:
+    if queue is not None and name is None:
+        Options(queue=queue)  # checks it
+        return "queue", queue
+    if name is not None and queue is None:
+        if not is_name(name):
+            raise InvalidOption(f"name must be a string of 1 to {MAX_NAME_BYTES} bytes, not {name!r}.")
+        return "name", name
+    raise InvalidOption("give either queue= or name=, and only one of them.")

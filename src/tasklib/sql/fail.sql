@@ -1,5 +1,24 @@
 -- Record failed attempts. The row decides whether a retry is left, and whether anybody still wants one; the worker
 -- says how long to wait for it, and whether the attempt may be repeated at all.
+WITH attempt AS (
+    -- Locked before it is judged, in the order of ids: a cancel that comes at the same moment is seen or waits.
+    SELECT reported.id, token, outcome, delay, crashed, grows,
+           known.cancel_requested_at IS NOT NULL AS cancelled,
+           known.cancel_requested_at IS NOT NULL OR NOT retriable OR known.retry_count >= known.max_retries
+               OR (crashed AND known.crash_count + 1 >= %(crash_limit)s) AS ends,
+           -- A task that keeps taking its process down says so, as it does when it takes the worker down (rescue.sql).
+           CASE WHEN crashed AND known.crash_count + 1 >= %(crash_limit)s
+               THEN format('%%s; given up as poison after %%s crashes',
+                           rtrim(reported.error, E' \t\r\n'), known.crash_count + 1)
+               ELSE reported.error END AS error
+    FROM unnest(%(ids)s::text[]::uuid[], %(tokens)s::bigint[], %(errors)s::text[], %(outcomes)s::text[],
+                %(delays)s::float8[], %(retriable)s::bool[], %(crashed)s::bool[], %(grows)s::bool[])
+             AS reported (id, token, error, outcome, delay, retriable, crashed, grows)
+    JOIN {schema.}tasks AS known ON known.id = reported.id
+    WHERE known.state = 'running' AND known.lease_token = reported.token
+    ORDER BY known.id
+    FOR UPDATE OF known
+)
 UPDATE {schema.}tasks AS task
 SET state = CASE WHEN cancelled THEN 'cancelled' WHEN ends THEN 'dead_letter' ELSE 'failed' END,
     error = attempt.error,
@@ -13,16 +32,7 @@ SET state = CASE WHEN cancelled THEN 'cancelled' WHEN ends THEN 'dead_letter' EL
     history = {include history},
     worker_id = NULL,
     locked_until = NULL
-FROM (
-    SELECT attempt.*,
-           known.cancel_requested_at IS NOT NULL AS cancelled,
-           known.cancel_requested_at IS NOT NULL OR NOT retriable OR known.retry_count >= known.max_retries
-               OR (crashed AND known.crash_count + 1 >= %(crash_limit)s) AS ends
-    FROM unnest(%(ids)s::text[]::uuid[], %(tokens)s::bigint[], %(errors)s::text[], %(outcomes)s::text[],
-                %(delays)s::float8[], %(retriable)s::bool[], %(crashed)s::bool[], %(grows)s::bool[])
-             AS attempt (id, token, error, outcome, delay, retriable, crashed, grows)
-    JOIN {schema.}tasks AS known ON known.id = attempt.id
-) AS attempt
+FROM attempt
 WHERE task.id = attempt.id
   AND task.state = 'running'
   AND task.lease_token = attempt.token

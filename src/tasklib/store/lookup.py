@@ -51,12 +51,13 @@ def list_(
         "after": str(after) if after else None,
         "limit": limit,
     }
-    return Query("list", parameters, _tasks, prepare=False, repeatable=True)
+    return Query("list", parameters, tasks_of, prepare=False, repeatable=True)
 
 
-def _tasks(rows: Rows) -> list[Task]:
+def tasks_of(rows: Rows) -> list[Task]:
+    """Tasks from rows of all their columns."""
     return [Task(**dict(zip(TASK_COLUMNS, row, strict=True))) for row in rows]
 
 
 def _first_task(rows: Rows) -> Task | None:
-    return _tasks(rows)[0] if rows else None
+    return tasks_of(rows)[0] if rows else None

@@ -40,9 +40,7 @@ def expire_dead_letters(term: Term, age: float, limit: int) -> Query[list[str]]:
     return Query("expire_dead_letters", {**term.parameters(), "age": float(age), "limit": limit}, _ids)
 
 
-def retain(
-    term: Term, rule: Retention, except_names: Sequence[str], after: str | None, limit: int
-) -> Query[Page]:
+def retain(term: Term, rule: Retention, except_names: Sequence[str], after: str | None, limit: int) -> Query[Page]:
     """Delete one page's worth of finished tasks that a retention rule no longer keeps."""
     parameters: dict[str, Any] = {
         **term.parameters(),

@@ -82,3 +82,16 @@ CREATE FUNCTION {schema.}tasklib_effective_priority(task {schema.}tasks) RETURNS
     ELSE task.priority END
     FROM {schema.}settings
 $$;
+
+-- What dead letters with the same cause have in common: the name, and the last line of the error without what differs
+-- from task to task: quoted text, ids, numbers, the worker. By bytes ("C"), so that it is the same in every database.
+CREATE FUNCTION {schema.}tasklib_fingerprint(name text, error text) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT md5(concat(name, E'\n',
+        regexp_replace(regexp_replace(regexp_replace(regexp_replace(
+            left(split_part(rtrim(error, E' \t\r\n'), E'\n', -1), 1000) COLLATE "C",
+            E'(?<!\\w)"[^"]*"|(?<!\\w)''[^'']*''', '?', 'g'),
+            E'\\mworker \\S+', 'worker', 'g'),
+            E'\\m[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\\M|\\m[0-9a-fA-F]{8,}\\M|-?\\w*\\d\\w*', '#', 'g'),
+            '#([.,:-]#)+', '#', 'g')))
+$$;

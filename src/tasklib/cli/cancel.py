@@ -1,0 +1,113 @@
+"""`tasklib cancel` and `tasklib replay`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tasklib.cli.confirm import DryRun, Yes, confirm
+from tasklib.cli.moments import past_moment
+from tasklib.cli.options import DatabaseUrl, Debug, Schema, configured
+from tasklib.cli.pairs import pairs
+from tasklib.observe.wording import count
+from tasklib.states import TaskState
+
+if TYPE_CHECKING:
+    from tasklib.client.clients import Client
+    from tasklib.store.control import Cancelled
+
+
+def cancel(
+    task_ids: Annotated[
+        list[str] | None, typer.Argument(metavar="ID", show_default=False, help="A task's id, or its end; repeatable.")
+    ] = None,
+    state: Annotated[
+        list[TaskState] | None, typer.Option(show_default=False, help="Every task in this state; repeatable.")
+    ] = None,
+    name: Annotated[str | None, typer.Option(metavar="NAME")] = None,
+    queue: Annotated[str | None, typer.Option(metavar="QUEUE")] = None,
+    tag: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", show_default=False, help="Every task with it; repeatable.")
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Created at or after: ISO 8601, or 2h for two hours ago.")
+    ] = None,
+    until: Annotated[str | None, typer.Option(metavar="TIME", help="Created before.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Every task there is.")] = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    database_url: DatabaseUrl = None,
+    schema: Schema = None,
+    debug: Debug = False,
+) -> None:
+    """Cancel tasks by their ids, or all that fit. What waits is cancelled at once; what runs is asked to stop.
+
+    Example: tasklib cancel --name send_email --since 2h
+    """
+    from tasklib.client.clients import Client
+
+    filters: dict[str, Any] = {
+        "state": state or None,
+        "name": name,
+        "queue": queue,
+        "tags": pairs("--tag", tag) or None,
+        "created_after": past_moment("--since", since),
+        "created_before": past_moment("--until", until),
+    }
+    by_filter = everything or any(value is not None for value in filters.values())
+    if bool(task_ids) == by_filter:
+        raise typer.BadParameter("give ids, or options that say which tasks; --all for every one.")
+    with Client(configured(database_url, schema)) as client:
+        if task_ids:
+            _cancel_each(client, task_ids, dry_run=dry_run)
+        else:
+            _cancel_all(client, {**filters, "everything": everything}, dry_run=dry_run, yes=yes)
+
+
+def replay(
+    task_ids: Annotated[
+        list[str], typer.Argument(metavar="ID", show_default=False, help="A task's id, or its end; repeatable.")
+    ],
+    database_url: DatabaseUrl = None,
+    schema: Schema = None,
+    debug: Debug = False,
+) -> None:
+    """Run finished tasks again from the start. For many dead letters: tasklib dlq replay."""
+    from tasklib.cli.lookup import full_id
+    from tasklib.client.clients import Client
+
+    with Client(configured(database_url, schema)) as client:
+        for found in [full_id(client, text) for text in task_ids]:
+            client.replay_task(found)
+            typer.echo(f"{found}\tpending")
+
+
+def _cancel_each(client: Client, texts: list[str], *, dry_run: bool) -> None:
+    from tasklib.cli.lookup import full_id
+    from tasklib.cli.report import CommandError
+
+    finished = []
+    for found in [full_id(client, text) for text in texts]:
+        if dry_run:
+            typer.echo(f"{found}\twould be cancelled")
+            continue
+        state = client.cancel_task(found)
+        typer.echo(f"{found}\t{'asked to stop' if state == TaskState.RUNNING else state}")
+        if state.is_terminal and state != TaskState.CANCELLED:
+            finished.append(found)
+    if finished:
+        raise CommandError(f"{count(len(finished), 'task was', 'tasks were')} finished already.")
+
+
+def _cancel_all(client: Client, filters: dict[str, Any], *, dry_run: bool, yes: bool) -> None:
+    expected = client.cancel_tasks(**filters, dry_run=True)
+    if not dry_run and (expected.cancelled or expected.asked):
+        confirm(f"cancel {_said(expected)}", yes=yes)
+        expected = client.cancel_tasks(**filters)
+    typer.echo(f"{'would cancel' if dry_run else 'cancelled'} {_said(expected)}")
+
+
+def _said(what: Cancelled) -> str:
+    running = f" and ask {count(what.asked, 'running one')} to stop" if what.asked else ""
+    return f"{count(what.cancelled, 'waiting task')}{running}"

@@ -1,0 +1,23 @@
+"""Asking before something that can't be taken back."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Change nothing; say what would be done.")]
+
+
+def confirm(what: str, *, yes: bool) -> None:
+    """Go on if the user says so: by --yes, or in a terminal when asked."""
+    from tasklib.cli.report import CommandError
+
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise CommandError(f"this would {what}. Add --yes to do it, or --dry-run to look first.")
+    if not typer.confirm(f"This will {what}. Go on?", err=True):
+        raise typer.Exit(1)

@@ -1,0 +1,88 @@
+"""`tasklib workers` and `tasklib workers drain`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tasklib.cli.options import DatabaseUrl, Debug, Schema, configured
+from tasklib.cli.tables import print_rows
+from tasklib.observe.wording import duration
+
+if TYPE_CHECKING:
+    from tasklib.client.clients import Client
+    from tasklib.store.fleet import WorkerInfo
+
+TITLES = ("id", "status", "leader", "load", "queues", "capabilities", "version", "host:pid", "heartbeat")
+app = typer.Typer(invoke_without_command=True)
+
+
+@app.callback()
+def workers(
+    context: typer.Context,
+    json_: Annotated[bool, typer.Option("--json", help="One JSON object per line, with everything.")] = False,
+    database_url: DatabaseUrl = None,
+    schema: Schema = None,
+    debug: Debug = False,
+) -> None:
+    """List the workers. `tasklib workers drain ID` lets one finish and end."""
+    if context.invoked_subcommand is not None:
+        # Given before the subcommand, these count for it too.
+        context.meta["tasklib.workers"] = (database_url, schema)
+        return
+    from tasklib.client.clients import Client
+
+    with Client(configured(database_url, schema)) as client:
+        found = client.workers()
+    if json_:
+        for worker in found:
+            typer.echo(json.dumps(asdict(worker), default=str))
+        return
+    print_rows(TITLES, map(row, found), none="no workers")
+
+
+@app.command()
+def drain(
+    context: typer.Context,
+    worker_id: Annotated[str, typer.Argument(metavar="ID", show_default=False, help="The worker's id, or its end.")],
+    database_url: DatabaseUrl = None,
+    schema: Schema = None,
+    debug: Debug = False,
+) -> None:
+    """Ask a worker to take no more tasks, finish what it has, and end."""
+    from tasklib.cli.report import note
+    from tasklib.client.clients import Client
+
+    url, its_schema = context.meta.get("tasklib.workers", (None, None))
+    with Client(configured(database_url or url, schema or its_schema)) as client:
+        found = _full_id(client, worker_id)
+        client.drain_worker(found)
+    note(f"asked {found} to drain")
+
+
+def row(worker: WorkerInfo) -> tuple[str, ...]:
+    """One worker for a person or a script."""
+    status = worker.status
+    if status == "active" and worker.drain_requested_at is not None:
+        status = "asked to drain"
+    return (
+        worker.id,
+        status,
+        "leader" if worker.is_leader else "",
+        f"{worker.current_load}/{worker.capacity}",
+        "all" if worker.queues is None else ",".join(worker.queues),
+        ",".join(worker.capabilities),
+        worker.version,
+        f"{worker.host}:{worker.pid}",
+        f"{duration(worker.seconds_since_heartbeat)} ago",
+    )
+
+
+def _full_id(client: Client, text: str) -> str:
+    """The id itself, or the one live worker whose id ends like this."""
+    live = [w.id for w in client.workers() if w.status != "dead"]
+    ending = [i for i in live if i.endswith(text)]
+    return ending[0] if text not in live and len(ending) == 1 else text

@@ -1,0 +1,18 @@
+-- Cancel a batch. What somebody else has locked is left out, so this never waits and can't deadlock with those who
+-- settle; cancel_rest.sql finds it afterwards. What has been done no longer fits, so the next batch is what is left.
+WITH waiting AS (
+    SELECT id FROM {schema.}tasks AS task
+    WHERE task.state IN ('pending', 'failed') AND {include cancel_chosen}
+    LIMIT %(limit)s
+    FOR UPDATE SKIP LOCKED
+),
+running AS (
+    SELECT id FROM {schema.}tasks AS task
+    WHERE task.state = 'running' AND task.cancel_requested_at IS NULL AND {include cancel_chosen}
+    LIMIT %(limit)s
+    FOR UPDATE SKIP LOCKED
+)
+UPDATE {schema.}tasks AS task
+SET {include cancelled}
+WHERE id = ANY (ARRAY(SELECT id FROM waiting UNION ALL SELECT id FROM running))
+RETURNING state, CASE WHEN state = 'running' THEN {include wake} END

@@ -1,0 +1,6 @@
+task.state = ANY (%(states)s::text[])
+      AND (%(name)s::text IS NULL OR task.name = %(name)s::text)
+      AND (%(queue)s::text IS NULL OR task.queue = %(queue)s::text)
+      AND (%(tags)s::text IS NULL OR task.tags @> %(tags)s::text::jsonb)
+      AND (%(created_after)s::timestamptz IS NULL OR task.created_at >= %(created_after)s::timestamptz)
+      AND (%(created_before)s::timestamptz IS NULL OR task.created_at < %(created_before)s::timestamptz)

@@ -1,0 +1,3 @@
+SELECT id::text FROM (
+{include cancellable}
+) AS task

@@ -1,0 +1,9 @@
+-- Only what was named is changed; null gives a setting back to the configuration.
+INSERT INTO {schema.}settings AS current (promote_to_medium_after_seconds, promote_to_high_after_seconds)
+VALUES (%(medium_after)s::float8, %(high_after)s::float8)
+ON CONFLICT (one) DO UPDATE
+SET promote_to_medium_after_seconds = CASE WHEN %(change_medium)s::bool
+        THEN EXCLUDED.promote_to_medium_after_seconds ELSE current.promote_to_medium_after_seconds END,
+    promote_to_high_after_seconds = CASE WHEN %(change_high)s::bool
+        THEN EXCLUDED.promote_to_high_after_seconds ELSE current.promote_to_high_after_seconds END
+RETURNING promote_to_medium_after_seconds, promote_to_high_after_seconds

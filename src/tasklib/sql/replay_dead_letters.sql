@@ -1,0 +1,7 @@
+-- Many dead letters start afresh, each as replay.sql would have it.
+WITH {include dead_letter_batch}
+UPDATE {schema.}tasks AS task
+SET {include replayed}
+FROM batch
+WHERE task.id = batch.id
+RETURNING task.id::text, batch.completed_at, {include wake}

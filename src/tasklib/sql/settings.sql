@@ -1,0 +1,1 @@
+SELECT promote_to_medium_after_seconds, promote_to_high_after_seconds FROM {schema.}settings

@@ -1,0 +1,126 @@
+"""Dead letters: which ones, by what cause, and what becomes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from tasklib.db.query import Query, Rows
+from tasklib.models import Task
+from tasklib.store.lookup import tasks_of
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A selection of dead letters; None means any."""
+
+    ids: Sequence[UUID] | None = None
+    fingerprint: str | None = None
+    name: str | None = None
+    queue: str | None = None
+    error: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+    @property
+    def is_everything(self) -> bool:
+        return self == Chosen()
+
+    def parameters(self) -> dict[str, Any]:
+        return {
+            "ids": None if self.ids is None else [str(i) for i in self.ids],
+            "fingerprint": self.fingerprint,
+            "name": self.name,
+            "queue": self.queue,
+            "error": self.error,
+            "since": self.since,
+            "until": self.until,
+        }
+
+
+class Place(NamedTuple):
+    """Where a page or a batch ended."""
+
+    completed_at: datetime
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterGroup:
+    """Dead letters with the same name and, but for ids and numbers, the same error."""
+
+    fingerprint: str
+    name: str
+    count: int
+    first_seen: datetime
+    last_seen: datetime
+    sample_id: UUID
+    error: str
+    """The last line of the sample's error."""
+
+
+class Batch(NamedTuple):
+    """What one statement took, and where it ended."""
+
+    ids: list[UUID]
+    last: Place | None
+
+
+def page(chosen: Chosen, after: Place | None, limit: int) -> Query[list[Task]]:
+    """The latest first."""
+    return Query("dead_letters", _parameters(chosen, after, limit), tasks_of, prepare=False, repeatable=True)
+
+
+def groups(chosen: Chosen, limit: int) -> Query[list[DeadLetterGroup]]:
+    """By cause, the most frequent first."""
+    parameters = {**chosen.parameters(), "limit": limit}
+    return Query("dead_letter_groups", parameters, _groups, prepare=False, repeatable=True)
+
+
+def look(chosen: Chosen, limit: int | None) -> Query[Batch]:
+    """What a replay or purge would take, the oldest first."""
+    return Query("dead_letter_look", {**chosen.parameters(), "limit": limit}, _batch, prepare=False, repeatable=True)
+
+
+def replay(chosen: Chosen, after: Place | None, limit: int) -> Query[Batch]:
+    """Start the next ones afresh."""
+    return Query("replay_dead_letters", {**_parameters(chosen, after, limit), "message": ""}, _batch, prepare=False)
+
+
+def purge(chosen: Chosen, after: Place | None, limit: int) -> Query[Batch]:
+    """Delete the next ones."""
+    return Query("purge_dead_letters", _parameters(chosen, after, limit), _batch, prepare=False)
+
+
+def now() -> Query[datetime]:
+    """The database's clock."""
+    return Query("now", {}, _moment, repeatable=True)
+
+
+def _parameters(chosen: Chosen, after: Place | None, limit: int) -> dict[str, Any]:
+    return {
+        **chosen.parameters(),
+        "after_time": after.completed_at if after else None,
+        "after_id": after.id if after else None,
+        "limit": limit,
+    }
+
+
+def _batch(rows: Rows) -> Batch:
+    places = sorted(Place(row[1], row[0]) for row in rows)
+    return Batch([UUID(p.id) for p in places], places[-1] if places else None)
+
+
+def _groups(rows: Rows) -> list[DeadLetterGroup]:
+    return [
+        DeadLetterGroup(fingerprint, name, count, first_seen, last_seen, UUID(sample), error or "")
+        for fingerprint, name, count, first_seen, last_seen, sample, error in rows
+    ]
+
+
+def _moment(rows: Rows) -> datetime:
+    moment: datetime = rows[0][0]
+    return moment
