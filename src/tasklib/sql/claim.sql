@@ -1,21 +1,42 @@
 -- Lease up to `limit` due tasks of the lanes this worker serves: by effective priority, then first come first served.
 WITH RECURSIVE {include lanes},
--- Waiting raises a lane's head to medium, then to high. Each lane offers the rows that stand as high as its head, so
--- comparing heads is enough; what waits behind them is offered by the next claim.
+-- Waiting raises tasks to medium, then to high, oldest first: so a lane is up to three bands of one height each, and
+-- comparing their heads is enough. The band of the lane's head has the same head; only a lane with raised tasks costs
+-- a look for where its next band begins.
 ready AS (
-    SELECT ours.*,
-           {schema.}tasklib_effective_priority(priority, due, medium_after, high_after, now()) AS effective_priority,
-           CASE WHEN priority < 100 AND due <= high_since THEN high_since
-                WHEN priority < 0 AND due <= medium_since THEN medium_since
-                ELSE now() END AS offered_until
+    SELECT queue, name, required_capabilities, priority, since, until, effective_priority
     FROM ours
     CROSS JOIN {include thresholds}
     CROSS JOIN LATERAL (SELECT
         now() - make_interval(secs => high_after + CASE WHEN priority < 0 THEN medium_after ELSE 0 END) AS high_since,
         now() - make_interval(secs => medium_after) AS medium_since
-    ) AS since
+    ) AS raised
+    CROSS JOIN LATERAL (
+        SELECT '-infinity'::timestamptz AS since, high_since AS until, 100 AS effective_priority WHERE priority < 100
+        UNION ALL
+        SELECT high_since, medium_since, 0 WHERE priority < 0
+        UNION ALL
+        SELECT CASE WHEN priority < 0 THEN medium_since WHEN priority < 100 THEN high_since ELSE '-infinity' END,
+               now(), priority
+    ) AS band
+    CROSS JOIN LATERAL (
+        SELECT ours.due AS head WHERE ours.due > since AND ours.due <= until
+        UNION ALL
+        (SELECT {due}
+         FROM {schema.}tasks AS task
+         WHERE ours.due <= since
+           AND task.state IN ('pending', 'failed')
+           AND task.queue = ours.queue
+           AND task.name = ours.name
+           AND task.required_capabilities = ours.required_capabilities
+           AND task.priority = ours.priority
+           AND {due} > since
+           AND {due} <= until
+         ORDER BY {due}, id
+         LIMIT 1)
+    ) AS first
     WHERE due <= now()
-    ORDER BY effective_priority DESC, due
+    ORDER BY effective_priority DESC, head
 ),
 -- Rows are locked one by one as the outer limit asks for them, so a claim locks what it takes and no more.
 taken AS (
@@ -29,7 +50,8 @@ taken AS (
           AND task.name = ready.name
           AND task.required_capabilities = ready.required_capabilities
           AND task.priority = ready.priority
-          AND {due} <= ready.offered_until
+          AND {due} > ready.since
+          AND {due} <= ready.until
         ORDER BY {due}, id
         LIMIT %(limit)s
         FOR UPDATE SKIP LOCKED
