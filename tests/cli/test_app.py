@@ -8,7 +8,24 @@ from tasklib import __version__
 from tests.cli.conftest import Run
 from tests.cli.processes import Command
 
-COMMANDS = ("worker", "dev", "migrate", "submit", "list", "show", "wait", "demo", "version")
+COMMANDS = (
+    "worker",
+    "dev",
+    "migrate",
+    "submit",
+    "list",
+    "show",
+    "wait",
+    "demo",
+    "version",
+    "cancel",
+    "replay",
+    "pause",
+    "resume",
+    "pauses",
+    "workers",
+    "settings",
+)
 NOWHERE = "postgresql://app:hunter2@127.0.0.1:1/app"
 
 

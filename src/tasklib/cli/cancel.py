@@ -105,9 +105,9 @@ def _cancel_all(client: Client, filters: dict[str, Any], *, dry_run: bool, yes: 
     if not dry_run and (expected.cancelled or expected.asked):
         confirm(f"cancel {_said(expected)}", yes=yes)
         expected = client.cancel_tasks(**filters)
-    typer.echo(f"{'would cancel' if dry_run else 'cancelled'} {_said(expected)}")
+    typer.echo(f"would cancel {_said(expected)}" if dry_run else f"cancelled {_said(expected, 'asked')}")
 
 
-def _said(what: Cancelled) -> str:
-    running = f" and ask {count(what.asked, 'running one')} to stop" if what.asked else ""
+def _said(what: Cancelled, ask: str = "ask") -> str:
+    running = f" and {ask} {count(what.asked, 'running one')} to stop" if what.asked else ""
     return f"{count(what.cancelled, 'waiting task')}{running}"
