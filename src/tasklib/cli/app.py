@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 from tasklib.cli import dlq, settings, workers
 from tasklib.cli.cancel import cancel, replay
 from tasklib.cli.dev import dev
+from tasklib.cli.explain import explain
 from tasklib.cli.listing import list_tasks
 from tasklib.cli.migrate import migrate
 from tasklib.cli.options import DEBUG, DatabaseUrl, Debug
@@ -76,6 +77,7 @@ app.command()(migrate)
 app.command()(submit)
 app.command("list")(list_tasks)
 app.command()(show)
+app.command()(explain)
 app.command()(wait)
 app.command()(cancel)
 app.command()(replay)

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from tasklib.client import requests
 from tasklib.client.effects import Call, OnConnection, Pause, Together
+from tasklib.client.explaining import ExplainingCalls
 from tasklib.client.operations import OperatorCalls
 from tasklib.db.query import Query
 from tasklib.models import Task
@@ -22,7 +23,7 @@ COPY_FROM = 100
 """From this many plain tasks on, COPY beats one INSERT."""
 
 
-class Calls(OperatorCalls):
+class Calls(OperatorCalls, ExplainingCalls):
     """The calls, for one configuration."""
 
     def submit_task(

@@ -1,0 +1,66 @@
+"""`tasklib explain`."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tasklib.cli.listing import STATE_STYLES
+from tasklib.cli.options import DatabaseUrl, Debug, Schema, configured
+from tasklib.wording import count, duration, printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from tasklib.client.explaining import Explanation, Position
+
+
+def explain(
+    task_id: Annotated[str, typer.Argument(metavar="ID", help="The task's id, or its end.", show_default=False)],
+    json_: Annotated[bool, typer.Option("--json", help="The explanation as JSON.")] = False,
+    database_url: DatabaseUrl = None,
+    schema: Schema = None,
+    debug: Debug = False,
+) -> None:
+    """Say why a task is not running, what to do about it, and where it stands in line."""
+    from tasklib.cli.lookup import full_id
+    from tasklib.client.clients import Client
+
+    with Client(configured(database_url, schema)) as client:
+        explanation = client.explain_task(full_id(client, task_id))
+    if json_:
+        typer.echo(json.dumps(explanation.as_dict(), indent=2, ensure_ascii=False))
+        return
+    from rich.console import Console
+
+    print_explanation(Console(highlight=False, soft_wrap=True), explanation)
+
+
+def print_explanation(console: Console, explanation: Explanation) -> None:
+    """The explanation for a person."""
+    from rich.text import Text
+
+    title = Text(printable(explanation.name), "bold").append(f"  {explanation.task_id}", "dim not bold")
+    console.print(title.append(f"  {explanation.state}", f"not bold {STATE_STYLES.get(explanation.state, '')}"))
+    for reason in explanation.reasons:
+        console.print(Text(f"\n{printable(reason.sentence)}"))
+        if reason.hint:
+            console.print(Text(f"  → {printable(reason.hint)}", "dim"))
+    if explanation.position is not None:
+        console.print(Text(f"\n{in_words(explanation.position)}"))
+
+
+def in_words(position: Position) -> str:
+    """`Number 13 in line; about 26.0 s until it begins (...)`."""
+    least = "at least " if position.is_capped else ""
+    place = f"Number {least}{position.number:,} in line"
+    if not position.workers:
+        return f"{place}. When it begins is unknown: no live worker fits."
+    if position.eta_seconds is None or position.average_seconds is None:
+        return f"{place}. When it begins is unknown: nothing of its queue ended within the last hour."
+    return (
+        f"{place}; {least or 'about '}{duration(position.eta_seconds)} until it begins, if its workers do nothing else "
+        f"({count(position.slots, 'slot')}, {duration(position.average_seconds)} per task lately)."
+    )

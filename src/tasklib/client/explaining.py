@@ -1,0 +1,80 @@
+"""The calls that say why a task is not running, and where it stands in line."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+from uuid import UUID
+
+from tasklib.client import requests
+from tasklib.client.effects import Call
+from tasklib.client.reasons import Reason, reasons_of
+from tasklib.config import Config
+from tasklib.db.query import Query
+from tasklib.errors import TaskNotFound
+from tasklib.states import TaskState
+from tasklib.store import explain, fleet, lookup
+from tasklib.store.explain import Position, Situation
+from tasklib.store.fleet import WorkerInfo
+
+__all__ = ["ExplainingCalls", "Explanation", "Position", "Reason"]
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why a task is not running. `print(explanation)` says it in sentences."""
+
+    task_id: UUID
+    name: str
+    queue: str
+    state: TaskState
+    reasons: tuple[Reason, ...]
+    """The most decisive first; there is always one."""
+    position: Position | None = None
+    """Where it stands in line, if it stands in one."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The explanation as JSON has it."""
+        place = self.position and {
+            **asdict(self.position),
+            "number": self.position.number,
+            "eta_seconds": self.position.eta_seconds,
+        }
+        return {**asdict(self), "task_id": str(self.task_id), "state": self.state.value, "position": place}
+
+    def __str__(self) -> str:
+        return "\n".join(f"{r.sentence} {r.hint}".rstrip() for r in self.reasons)
+
+
+class ExplainingCalls:
+    """Explanations and positions, for one configuration."""
+
+    config: Config
+
+    def explain_task(self, task_id: UUID | str) -> Call[Explanation]:
+        """Why a task is not running: every reason that holds, the most decisive first, and what to do about it."""
+        task_id = requests.as_id(task_id)
+        task: Situation | None = yield explain.situation(task_id, **self._thresholds())
+        if task is None:
+            raise TaskNotFound.with_id(task_id)
+        workers: list[WorkerInfo] = yield fleet.workers()
+        position: Position | None = yield self._position(task_id)
+        reasons = reasons_of(task, workers, position, self.config)
+        return Explanation(task_id, task.name, task.queue, TaskState(task.state), reasons, position)
+
+    def queue_position(self, task_id: UUID | str) -> Call[Position | None]:
+        """Where a task stands in line; None if it stands in none: it is not due, runs already, or is finished."""
+        task_id = requests.as_id(task_id)
+        position: Position | None = yield self._position(task_id)
+        if position is None:
+            requests.known(task_id, (yield lookup.outcome(task_id)))
+        return position
+
+    def _position(self, task_id: UUID) -> Query[Position | None]:
+        return explain.position(task_id, heartbeat_timeout=self.config.heartbeat_timeout_seconds, **self._thresholds())
+
+    def _thresholds(self) -> dict[str, float]:
+        return {
+            "medium_after": self.config.promote_to_medium_after_seconds,
+            "high_after": self.config.promote_to_high_after_seconds,
+        }

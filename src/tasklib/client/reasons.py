@@ -1,0 +1,301 @@
+"""Why a task is not running, in sentences: from what the tables say to what a person can do about it."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from tasklib.config import Config
+from tasklib.states import TaskState
+from tasklib.store.explain import Position, Situation
+from tasklib.store.fleet import WorkerInfo
+from tasklib.wording import count, duration, last_line
+
+_NAMED = 5
+"""How many of many are named in a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One thing that keeps a task from running, or says why nothing does."""
+
+    code: str
+    sentence: str
+    hint: str = ""
+    """What to do about it, if anything."""
+    details: Mapping[str, Any] = field(default_factory=dict)
+    """The same as data, ready for JSON."""
+
+
+def reasons_of(
+    task: Situation, workers: Sequence[WorkerInfo], position: Position | None, config: Config
+) -> tuple[Reason, ...]:
+    """Every reason that holds, the most decisive first."""
+    match TaskState(task.state):
+        case TaskState.RUNNING:
+            return tuple(_running(task, workers, config))
+        case TaskState.PENDING | TaskState.FAILED:
+            return tuple(_waiting(task, workers, position, config))
+        case _:
+            return (_finished(task),)
+
+
+def _waiting(
+    task: Situation, workers: Sequence[WorkerInfo], position: Position | None, config: Config
+) -> Iterator[Reason]:
+    blockers = [*_time(task), *_pauses(task)]
+    fleet = Fleet.of(workers, config)
+    blocker = fleet.blocker(task)
+    if blocker is not None:
+        blockers.append(blocker)
+    yield from blockers
+    if not blockers:
+        yield from _in_line(task, fleet.fitting(task), position, config)
+
+
+def _time(task: Situation) -> Iterator[Reason]:
+    if task.due <= task.now:
+        return
+    details = {"due": task.due.isoformat(), "seconds": (task.due - task.now).total_seconds()}
+    if task.state == TaskState.FAILED:
+        used = f"{task.retry_count} of {count(task.max_retries, 'retry', 'retries')}"
+        yield Reason(
+            "retry_scheduled",
+            f"It waits for retry {used}, which is due at {_at(task.due, task.now)}. "
+            f"The last attempt failed: {last_line(task.error) or 'without a message'}",
+            "Nothing to do, unless the error needs mending first.",
+            {**details, "error": last_line(task.error), "retry": task.retry_count, "max_retries": task.max_retries},
+        )
+    else:
+        yield Reason("not_due", f"It is not due before {_at(task.due, task.now)}.", "", details)
+
+
+def _pauses(task: Situation) -> Iterator[Reason]:
+    for kind, value, since in (("queue", task.queue, task.queue_paused_at), ("name", task.name, task.name_paused_at)):
+        if since is not None:
+            what = f"Its queue {value!r} is" if kind == "queue" else f"Tasks named {value!r} are"
+            yield Reason(
+                f"{kind}_paused",
+                f"{what} paused since {_at(since, task.now)}.",
+                f"Resume it: tasklib resume --{kind} {value}",
+                {kind: value, "since": since.isoformat()},
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """The workers that claim, and those that live but don't."""
+
+    takers: Sequence[WorkerInfo]
+    draining: Sequence[WorkerInfo]
+
+    @classmethod
+    def of(cls, workers: Sequence[WorkerInfo], config: Config) -> Fleet:
+        live = [w for w in workers if w.status != "dead" and _beats(w, config)]
+        draining = [w for w in live if w.status == "draining" or w.drain_requested_at is not None]
+        return cls([w for w in live if w not in draining], draining)
+
+    def fitting(self, task: Situation) -> list[WorkerInfo]:
+        return [w for w in self.takers if _serves(w, task) and _knows(w, task) and not _missing(w, task)]
+
+    def blocker(self, task: Situation) -> Reason | None:
+        """Why no worker can take it: the first of queue, name and capabilities that leaves nobody."""
+        if not self.takers:
+            return self._nobody()
+        serving = [w for w in self.takers if _serves(w, task)]
+        if not serving:
+            return self._nobody_serves(task)
+        knowing = [w for w in serving if _knows(w, task)]
+        if not knowing:
+            return self._nobody_knows(task, serving)
+        if all(_missing(w, task) for w in knowing):
+            return self._nobody_has(task, knowing)
+        return None
+
+    def _nobody(self) -> Reason:
+        leaving = f"; {count(len(self.draining), 'is', 'are')} draining" if self.draining else ""
+        sentence = f"No live worker takes tasks{leaving}."
+        return Reason("no_worker", sentence, "Start one: tasklib worker MODULE", {"draining": _ids(self.draining)})
+
+    def _nobody_serves(self, task: Situation) -> Reason:
+        served = sorted({q for w in self.takers for q in w.queues or ()})
+        return Reason(
+            "queue_not_served",
+            f"No live worker serves its queue {task.queue!r}; those there are serve {_some(served)}.",
+            f"Start one that does: tasklib worker MODULE --queue {task.queue}",
+            {"queue": task.queue, "served_queues": served, "workers": _ids(self.takers)},
+        )
+
+    def _nobody_knows(self, task: Situation, serving: Sequence[WorkerInfo]) -> Reason:
+        names = sorted({n for w in serving for n in w.names})
+        near = difflib.get_close_matches(task.name, names, n=3)
+        elsewhere = [w for w in self.takers if _knows(w, task)]
+        there = [f"{w.id} ({count(len(w.names), 'name')})" for w in serving]
+        sentence = f"No live worker of its queue {task.queue!r} knows the name {task.name!r}. There are {_some(there)}."
+        if elsewhere:
+            sentence += f" Workers of other queues do: {_some(_ids(elsewhere))}."
+        if near:
+            sentence += f" Known names like it: {_some(near)}."
+        return Reason(
+            "name_not_known",
+            sentence,
+            "Deploy a worker whose MODULE defines it, or cancel the task if its name is wrong.",
+            {"name": task.name, "workers": _ids(serving), "similar": near, "known_elsewhere": _ids(elsewhere)},
+        )
+
+    def _nobody_has(self, task: Situation, knowing: Sequence[WorkerInfo]) -> Reason:
+        nearest = min(knowing, key=lambda w: len(_missing(w, task)))
+        missing = _missing(nearest, task)
+        options = " ".join(f"--capability {c}" for c in task.required_capabilities)
+        return Reason(
+            "capabilities_missing",
+            f"No live worker has all it requires ({', '.join(task.required_capabilities)}). "
+            f"The nearest, {nearest.id}, lacks {', '.join(missing)}.",
+            f"Start one that has it: tasklib worker MODULE {options}",
+            {"required": task.required_capabilities, "missing": missing, "nearest_worker": nearest.id},
+        )
+
+
+def _in_line(
+    task: Situation, fitting: Sequence[WorkerInfo], position: Position | None, config: Config
+) -> Iterator[Reason]:
+    slots, taken = sum(w.capacity for w in fitting), sum(w.current_load for w in fitting)
+    details = {"workers": _ids(fitting), "slots": slots, "taken": taken}
+    if taken >= slots:
+        whose = (
+            f"the {len(fitting)} workers that fit" if len(fitting) > 1 else f"the only fitting worker, {fitting[0].id},"
+        )
+        yield Reason(
+            "workers_full",
+            f"All slots are taken: by the last heartbeats, {whose} ran {taken} of at most {count(slots, 'task')}.",
+            "Wait, or add workers, or let them run more at a time: --concurrency",
+            details,
+        )
+    if position is not None and position.ahead:
+        tasks = f"{'At least ' if position.is_capped else ''}{count(position.ahead, 'task')}"
+        yield Reason(
+            "in_line",
+            f"{tasks} of its queue {task.queue!r} {'goes' if position.ahead == 1 else 'go'} before it. "
+            f"It counts as priority {task.effective_priority}.",
+            "A higher priority goes first; waiting raises it by itself.",
+            {"ahead": position.ahead, "is_capped": position.is_capped, "effective_priority": task.effective_priority},
+        )
+    elif taken < slots:
+        yield Reason(
+            "next",
+            f"It is next, since {_at(task.due, task.now)}, and {count(slots - taken, 'slot')} "
+            f"{'is' if slots - taken == 1 else 'are'} free: a worker takes it at its next look.",
+            f"If it stays so for {duration(config.poll_interval_seconds * 2)}, look for an open transaction that has "
+            "locked its row.",
+            details,
+        )
+
+
+def _running(task: Situation, workers: Sequence[WorkerInfo], config: Config) -> Iterator[Reason]:
+    assert task.started_at is not None
+    assert task.locked_until is not None
+    worker = next((w for w in workers if w.id == task.worker_id), None)
+    where = f" ({worker.host}, process {worker.pid})" if worker and worker.host else ""
+    progress = f" Progress: {json.dumps(task.progress, ensure_ascii=False)}." if task.progress is not None else ""
+    yield Reason(
+        "running",
+        f"It is running, attempt {task.retry_count + 1}, since {_at(task.started_at, task.now)} "
+        f"on {task.worker_id}{where}. Its lease ends {_at(task.locked_until, task.now)}.{progress}",
+        "",
+        {
+            "worker": task.worker_id,
+            "since": task.started_at.isoformat(),
+            "locked_until": task.locked_until.isoformat(),
+            "progress": task.progress,
+        },
+    )
+    yield from _trouble(task, worker, config)
+
+
+def _trouble(task: Situation, worker: WorkerInfo | None, config: Config) -> Iterator[Reason]:
+    """What is wrong with a running task."""
+    assert task.started_at is not None
+    assert task.locked_until is not None
+    if task.cancel_requested_at is not None:
+        asked = _at(task.cancel_requested_at, task.now)
+        hint = "Its worker stops it; a function in a thread can't be stopped and runs to its end."
+        yield Reason("cancel_requested", f"It was asked to stop at {asked}.", hint, {"since": asked})
+    if worker is not None and (worker.status == "dead" or not _beats(worker, config)):
+        silent = duration(worker.seconds_since_heartbeat)
+        yield Reason(
+            "worker_silent",
+            f"Its worker has been silent for {silent}.",
+            "The leader gives it to another worker once its worker counts as dead.",
+            {"seconds": worker.seconds_since_heartbeat},
+        )
+    if task.locked_until < task.now:
+        hint = "The leader gives it to another worker at its next sweep; that needs one live worker."
+        yield Reason("lease_ended", "Its lease has ended: its worker is lost.", hint)
+    if task.timeout_seconds is not None:
+        over = task.now - task.started_at - timedelta(seconds=task.timeout_seconds)
+        if over > timedelta(0):
+            yield Reason(
+                "past_timeout",
+                f"It is {duration(over.total_seconds())} past its timeout of {duration(task.timeout_seconds)}.",
+                f"The leader fails it {duration(config.overdue_grace_seconds)} past the timeout if its worker doesn't.",
+                {"timeout_seconds": task.timeout_seconds, "over_seconds": over.total_seconds()},
+            )
+
+
+def _finished(task: Situation) -> Reason:
+    assert task.completed_at is not None
+    at = _at(task.completed_at, task.now)
+    took = f", after {duration((task.completed_at - task.started_at).total_seconds())}" if task.started_at else ""
+    details = {"at": task.completed_at.isoformat()}
+    again = f"Run it again: tasklib replay {task.id}"
+    match TaskState(task.state):
+        case TaskState.COMPLETED:
+            result = task.result if task.result is not None else "null"
+            return Reason(
+                "completed", f"It completed at {at}{took}. Its result: {result}", "", {**details, "result": result}
+            )
+        case TaskState.CANCELLED:
+            return Reason("cancelled", f"It was cancelled at {at}.", again, details)
+    attempts = count(task.retry_count + 1, "attempt")
+    error = last_line(task.error) or "without a message"
+    return Reason(
+        "dead_letter",
+        f"It was given up at {at}, after {attempts}: {error}",
+        f"See the traceback: tasklib show {task.id}. {again}",
+        {**details, "error": error, "attempts": task.retry_count + 1},
+    )
+
+
+def _beats(worker: WorkerInfo, config: Config) -> bool:
+    return worker.seconds_since_heartbeat < config.heartbeat_timeout_seconds
+
+
+def _serves(worker: WorkerInfo, task: Situation) -> bool:
+    return worker.queues is None or task.queue in worker.queues
+
+
+def _knows(worker: WorkerInfo, task: Situation) -> bool:
+    return task.name in worker.names
+
+
+def _missing(worker: WorkerInfo, task: Situation) -> list[str]:
+    return [c for c in task.required_capabilities if c not in worker.capabilities]
+
+
+def _ids(workers: Sequence[WorkerInfo]) -> list[str]:
+    return [w.id for w in workers]
+
+
+def _some(items: Sequence[str]) -> str:
+    more = f" and {len(items) - _NAMED} more" if len(items) > _NAMED else ""
+    return ", ".join(items[:_NAMED]) + more
+
+
+def _at(moment: datetime, now: datetime) -> str:
+    seconds = (moment - now).total_seconds()
+    relative = f"in {duration(seconds)}" if seconds > 0 else f"{duration(-seconds)} ago"
+    return f"{moment.astimezone().isoformat(sep=' ', timespec='seconds')} ({relative})"
