@@ -46,7 +46,14 @@ def levels() -> str:
 
 def commands() -> str:
     """Every command with its arguments and options."""
-    return "\n\n".join(map(_command, app.registered_commands))
+    parts = [_command(info) for info in app.registered_commands]
+    for group in app.registered_groups:
+        inner = group.typer_instance
+        assert inner is not None
+        if inner.registered_callback is not None and inner.registered_callback.callback is not None:
+            parts.append(_command(CommandInfo(name=group.name, callback=inner.registered_callback.callback)))
+        parts += [_command(info, f"{group.name} ") for info in inner.registered_commands]
+    return "\n\n".join(parts)
 
 
 PARTS: dict[str, dict[str, Callable[[], str]]] = {
@@ -129,10 +136,10 @@ def _parts(kind: Any) -> Iterator[Any]:
         yield from _parts(part)
 
 
-def _command(info: CommandInfo) -> str:
+def _command(info: CommandInfo, group: str = "") -> str:
     function = info.callback
     assert function is not None
-    name = info.name or function.__name__
+    name = group + (info.name or function.__name__)
     parameters = list(_parameters(function))
     arguments = [p for p in parameters if p.is_argument]
     options = ["[OPTIONS]"] if len(parameters) > len(arguments) else []
@@ -147,8 +154,9 @@ def _command(info: CommandInfo) -> str:
 def _parameters(function: Callable[..., Any]) -> Iterator[_Parameter]:
     hints = get_type_hints(function, include_extras=True)
     for name, parameter in inspect.signature(function).parameters.items():
-        kind, info = get_args(hints[name])
-        if not info.hidden:
+        # The context is Typer's, not the user's.
+        kind, info = get_args(hints[name]) or (hints[name], None)
+        if info is not None and not info.hidden:
             yield _Parameter(name, kind, info, parameter.default)
 
 
