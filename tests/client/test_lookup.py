@@ -157,6 +157,7 @@ async def test_pages_have_neither_gaps_nor_repeats_while_tasks_come_in(
     while page := await either.list_tasks(limit=size, after=after, name="greet"):
         assert len(page) <= size
         seen += [t.id for t in page]
+        assert len(seen) <= len(before), "pages repeat themselves"
         after = page[-1]
         client.submit_task(greet, name="newer than every page")
     assert seen == sorted(before, reverse=True)
@@ -434,6 +435,20 @@ def test_the_module_level_functions_work_on_one_event_loop_after_another(
     assert second is not None
     assert first.id != second.id
     until(lambda: not sessions(db))  # neither loop's: nobody had to close them
+
+
+def test_the_connections_of_a_loop_that_ended_are_closed_when_the_next_one_begins(
+    database_url: str, greet: Any, db: Any
+) -> None:
+    tasklib.init(database_url)
+    ended, going = asyncio.new_event_loop(), asyncio.new_event_loop()  # both stay referenced: nothing is collected
+    ended.run_until_complete(_submit(greet))
+    first = sessions(db)
+    ended.close()
+    going.run_until_complete(_submit(greet))
+    until(lambda: len(sessions(db)) == 1 and sessions(db) != first)
+    tasklib.close()
+    going.close()
 
 
 def test_the_synchronous_module_level_functions_work_beside_them(database_url: str, greet: Any, db: Any) -> None:

@@ -44,11 +44,12 @@ def _section(name: str) -> str:
 def test_every_public_name_is_in_the_api_reference_with_its_parameters(name: str) -> None:
     section = _section(name)
     described = getattr(tasklib, name)
-    if not callable(described) or name in ("Task", "TaskState"):
+    # Config has a page of its own; the others are not made by calling them.
+    if name in ("Config", "Task", "TaskFunction", "TaskState"):
         return
     parameters = inspect.signature(described).parameters.values()
     for parameter in parameters:
-        if parameter.name not in ("self", "args", "arguments", "function"):
+        if parameter.name not in ("args", "arguments", "function") and not parameter.name.startswith("_"):
             assert re.search(rf"\b{parameter.name}\b", section), f"{name}: nothing about {parameter.name}"
 
 

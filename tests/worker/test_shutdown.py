@@ -111,6 +111,23 @@ async def test_released_retry_is_a_retry_again_and_the_token_keeps_growing(
     assert row.next_retry_at is not None
 
 
+async def test_attempt_interrupted_before_its_first_step_is_given_back(config: Config) -> None:
+    @task
+    async def work() -> None: ...
+
+    client = AsyncClient(config)
+    async with working(config) as watched:
+        # Told to stop at once in the very moment in which the task is started.
+        watched.worker.events.subscribe(lambda e: watched.worker.stop() if isinstance(e, TaskStarted) else None)
+        watched.worker.events.subscribe(lambda e: watched.stop_attempts() if isinstance(e, TaskStarted) else None)
+        task_id = await client.submit_task(work)
+        await watched.until(WorkerStopped)
+        assert [e.state for e in watched.all(TaskEnded)] == ["pending"]
+    row = await client.get_task(task_id)
+    assert row is not None
+    assert (row.state, row.retry_count) == ("pending", 0)
+
+
 async def test_cancelling_the_worker_gives_running_work_back(config: Config) -> None:
     started = asyncio.Event()
 

@@ -27,6 +27,7 @@ class Attempt:
     """A claimed task while this worker holds it."""
 
     __slots__ = (
+        "begun",
         "claimed",
         "context",
         "function",
@@ -55,6 +56,7 @@ class Attempt:
         self.runner: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.interruption: Interruption | None = None
+        self.begun = False
         self.settled = False
         """True once an outcome was handed over for storing; whatever the function still does comes too late."""
         self.context = TaskContext(

@@ -64,7 +64,8 @@ class Runner:
                 self._settle_without_it(attempt)
             return
         assert attempt.runner is not None
-        attempt.runner.cancel()
+        if attempt.begun:  # a task cancelled before its first step would never get to say how it ended
+            attempt.runner.cancel()
         patience = _STUBBORN_SECONDS + self._config.process_kill_grace_seconds
         asyncio.get_running_loop().call_later(patience, self._settle_without_it, attempt)
 
@@ -76,8 +77,9 @@ class Runner:
         self._database.close()
 
     async def _run(self, attempt: Attempt) -> None:
+        attempt.begun = True
         try:
-            outcome = await self._outcome(attempt)
+            outcome = self._interrupted(attempt) if attempt.interruption else await self._outcome(attempt)
         except asyncio.CancelledError as e:
             outcome = self._interrupted(attempt) if attempt.interruption else failed(e, attempt.function, self._config)
         self._finish(attempt, outcome)
