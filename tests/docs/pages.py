@@ -81,8 +81,8 @@ class Page:
 
 
 def all_pages() -> list[Page]:
-    """README.md, the other pages beside it, and everything in docs/."""
-    return [Page(p) for p in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])]
+    """README.md, the other pages beside it, everything in docs/, and the list of examples."""
+    return [Page(p) for p in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*.md")])]
 
 
 def _blocks(text: str, name: str) -> Iterator[Block]:

@@ -9,16 +9,16 @@ import time
 from tasklib import task
 
 
-@task(executor="process")
+@task(name="child.add", executor="process")
 def add(a: int, b: int) -> dict[str, int]:
     return {"sum": a + b, "pid": os.getpid()}
 
 
-@task(executor="process")
+@task(name="child.sleep", executor="process")
 def sleep() -> None:
     time.sleep(600)
 
 
-@task(executor="process")
+@task(name="child.die", executor="process")
 def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
