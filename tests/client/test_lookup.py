@@ -137,7 +137,7 @@ ALL = PENDING | (SET_TO.keys() - {"pending"})
         ({"created_after": datetime(2021, 1, 1, tzinfo=UTC)}, ALL - {"old"}),
         ({"state": "pending", "name": "a", "queue": "default", "tags": {"team": "y"}}, {"tagged else"}),
     ],
-    ids=str,
+    ids=lambda value: str(sorted(value)) if isinstance(value, set) else str(value),
 )
 async def test_each_filter_finds_what_it_names(
     filters: dict[str, Any], expected: set[str], either: Either, listed: dict[str, UUID]
