@@ -19,7 +19,7 @@ import psycopg
 import pytest
 from sqlalchemy import NullPool, create_engine
 from sqlalchemy.orm import registry
-from sqlmodel import Field, Session, SQLModel, select
+from sqlmodel import Field, Session, SQLModel, col, select
 
 import tasklib
 from tasklib import AsyncClient, Client, Config, Task, TaskState, task
@@ -46,7 +46,7 @@ def greet() -> Any:
 
 
 def put(db: psycopg.Connection, task_id: UUID, state: str) -> None:
-    db.execute(f"UPDATE tasks SET {SET_TO[state]} WHERE id = %s", [task_id])  # type: ignore[call-overload]
+    db.execute(f"UPDATE tasks SET {SET_TO[state]} WHERE id = %s", [task_id])
 
 
 # ---- get_task ----
@@ -333,7 +333,7 @@ def session(database_url: str) -> Iterator[Session]:
 def test_the_model_works_in_select(session: Session, client: Client, greet: Any, db: Any) -> None:
     ids = client.submit_many(greet, [{"name": n} for n in "abc"], tags={"team": "x"}, required_capabilities=["gpu"])
     put(db, ids[1], "completed")
-    waiting = session.exec(select(Task).where(Task.state == "pending").order_by(Task.id)).all()
+    waiting = session.exec(select(Task).where(Task.state == "pending").order_by(col(Task.id))).all()
     assert [t.id for t in waiting] == [ids[0], ids[2]]
     assert [(t.kwargs, t.tags, t.required_capabilities) for t in waiting] == [
         ({"name": "a"}, {"team": "x"}, ["gpu"]),
