@@ -14,7 +14,7 @@ demo: $(READY)  ## see TaskLib work, on its own embedded PostgreSQL, in under a 
 	@$(BIN)/tasklib demo
 
 test: $(READY) check  ## set up, check and test everything
-	$(BIN)/pytest $(ARGS)
+	$(BIN)/pytest -n auto $(ARGS)
 
 check: lint types imports  ## style, types and import rules
 
