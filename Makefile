@@ -39,7 +39,7 @@ test-pythons:  ## the tests on every Python from 3.11 on that is installed
 	$(PYTHON) tests/on_each_python.py $(ARGS)
 
 schema: $(READY)  ## write tests/migrations/schema.txt anew after adding a migration
-	$(BIN)/python -m tests.migrations.write_schema
+	$(BIN)/python -m tests.migrations.catalogue > tests/migrations/schema.txt
 
 clean:  ## remove what was built
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
