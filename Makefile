@@ -14,7 +14,7 @@ demo: $(READY)  ## see TaskLib work, on its own embedded PostgreSQL, in under a 
 	@$(BIN)/tasklib demo
 
 test: $(READY) check  ## set up, check and test everything
-	$(BIN)/pytest $(ARGS)
+	$(BIN)/pytest -n auto $(ARGS)
 
 check: lint types imports  ## style, types and import rules
 
@@ -39,7 +39,7 @@ test-pythons:  ## the tests on every Python from 3.11 on that is installed
 	$(PYTHON) tests/on_each_python.py $(ARGS)
 
 schema: $(READY)  ## write tests/migrations/schema.txt anew after adding a migration
-	$(BIN)/python -m tests.migrations.write_schema
+	$(BIN)/python -m tests.migrations.catalogue > tests/migrations/schema.txt
 
 clean:  ## remove what was built
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,13 +1,13 @@
 """TaskLib: a durable task queue for Python whose only server is PostgreSQL.
 
-    import tasklib
-    from tasklib import task
+import tasklib
+from tasklib import task
 
-    @task(max_retries=5)
-    async def send_email(to: str) -> None: ...
+@task(max_retries=5)
+async def send_email(to: str) -> None: ...
 
-    tasklib.init("postgresql://app@localhost/app")
-    task_id = await tasklib.submit_task(send_email, to="a@example.com")
+tasklib.init("postgresql://app@localhost/app")
+task_id = await tasklib.submit_task(send_email, to="a@example.com")
 """
 
 from tasklib.client.clients import AsyncClient, Client

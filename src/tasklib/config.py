@@ -132,7 +132,7 @@ class Config:
     """A direct connection for LISTEN, where database_url goes through a transaction pooler."""
 
     prepared_statements: bool = True
-    """False for PgBouncer before 1.21 in transaction mode."""
+    """False behind a pooler in transaction mode (PgBouncer): no prepared statements, and no session settings either."""
 
     statement_timeout_seconds: float = 30.0
     """A statement unanswered for this long counts as a lost connection."""

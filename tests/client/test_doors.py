@@ -32,7 +32,7 @@ from tasklib import AsyncClient, Client, Config, task
 from tasklib.errors import InvalidOption, SchemaError
 from tasklib.migrations import migrate
 
-Address = dict[str, str]
+Address = dict[str, Any]
 ODD_SCHEMA = 'We%ird "sch:ema" {due} %s'
 
 
@@ -280,7 +280,7 @@ def listener(database_url: str) -> Iterator[psycopg.Connection]:
 def heard(listener: psycopg.Connection, db: psycopg.Connection) -> list[str]:
     """The notifications since the last call: all that come before a mark of our own."""
     db.execute("NOTIFY tasklib_public, 'mark'")
-    payloads = []
+    payloads: list[str] = []
     for notification in listener.notifies(timeout=20):
         if notification.payload == "mark":
             return payloads
@@ -399,7 +399,7 @@ async def test_a_large_batch_goes_through(enter: Any, caller: Caller, greet: Any
 async def test_the_row_is_the_one_that_the_plain_client_writes(
     options: dict[str, Any], enter: Any, caller: Caller, greet: Any, db: Any
 ) -> None:
-    arguments = {"name": "O'Hara :x %s \\ 😀", "when": datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)}
+    arguments: dict[str, Any] = {"name": "O'Hara :x %s \\ 😀", "when": datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)}
     plain = caller.client.submit_task(greet, **arguments, **options)
     expected = row_without_id_and_times(db, plain)
     db.execute("DELETE FROM tasks")
@@ -531,7 +531,7 @@ def test_a_mixed_batch_is_all_or_none_even_in_autocommit_mode(client: Client, gr
 
 
 def test_a_row_inserted_by_hand_is_the_same_task_and_wakes_a_worker(client: Client, db: Any, listener: Any) -> None:
-    url = {"url": "https://example.com/hook"}
+    url: dict[str, Any] = {"url": "https://example.com/hook"}
     task_id = client.submit_task("webhook.outbound", registered_elsewhere=True, **url)
     expected = row_without_id_and_times(db, task_id)
     assert heard(listener, db) == [""]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
@@ -119,7 +119,7 @@ def test_arguments_may_have_any_name_python_allows(client: Client, db: Any) -> N
     @task
     def odd(self: int, cls: int, args: int, task: int, _private: int, model_config: int, copy: int) -> None: ...
 
-    given = {"self": 1, "cls": 2, "args": 3, "task": 4, "_private": 5, "model_config": 6, "copy": 7}
+    given: dict[str, Any] = {"self": 1, "cls": 2, "args": 3, "task": 4, "_private": 5, "model_config": 6, "copy": 7}
     assert row(db, client.submit_task(odd, **given))["kwargs"] == given
 
 
@@ -534,7 +534,7 @@ def end_the_clients_sessions(db: psycopg.Connection) -> int:
 
 
 async def test_a_session_ended_by_the_server_between_calls_is_not_noticed(either: Either, greet: Any, db: Any) -> None:
-    calls = [
+    calls: list[Callable[[], Any]] = [
         lambda: either.submit_task(greet, name="a"),
         lambda: either.submit_task(greet, name="a", idempotency_key="k"),
         lambda: either.submit_many(greet, [{"name": "a"}] * COPY_FROM),
@@ -552,7 +552,13 @@ async def test_a_session_ended_by_the_server_between_calls_is_not_noticed(either
 def lossy(address: dict[str, str], config: Config) -> Iterator[tuple[Proxy, Config]]:
     """A way to the database that can lose answers."""
     with proxy(address["host"], int(address["port"])) as lossy:
-        way = {**address, "host": "127.0.0.1", "port": lossy.port, "sslmode": "disable", "gssencmode": "disable"}
+        way: dict[str, Any] = {
+            **address,
+            "host": "127.0.0.1",
+            "port": lossy.port,
+            "sslmode": "disable",
+            "gssencmode": "disable",
+        }
         yield lossy, config.with_changes(database_url=make_conninfo("", **way))
 
 
@@ -607,7 +613,7 @@ async def test_a_server_that_takes_no_writes_is_named_as_such(
 ) -> None:
     with psycopg.connect(empty_database_url, autocommit=True) as admin:
         name = admin.info.dbname
-        admin.execute(f'ALTER DATABASE "{name}" SET default_transaction_read_only = on')  # type: ignore[call-overload]
+        admin.execute(f'ALTER DATABASE "{name}" SET default_transaction_read_only = on')
     client = Either(type(either.client)(config.with_changes(database_url=empty_database_url)))
     with pytest.raises(DatabaseUnavailable, match="read-only"):
         await client.submit_task(greet, name="a")

@@ -6,6 +6,7 @@ A block runs unless the comment above it says otherwise:
     <!-- needs fastapi -->    run only where this module is installed
     <!-- background -->       a program that goes on: started, and stopped at the end of the page
     <!-- raises ErrorName --> this Python code must raise that error
+    <!-- fails: why -->       this command must end with 1
     <!-- hidden ... -->       Python code that runs here and that the reader doesn't see
 
 Python code that begins with a comment such as `# tasks.py` is that file: it is saved, not run. After
@@ -25,7 +26,7 @@ RUNNABLE = frozenset({"python", "sql", "bash", "console"})
 SHOWN = frozenset({"text", "ini", "toml", "json"})
 
 _FENCE = re.compile(r"^( *)```(\w*)$")
-_COMMENT = re.compile(r"^<!-- (not run|needs|background|raises)(?::? (.+))? -->$")
+_COMMENT = re.compile(r"^<!-- (not run|needs|background|raises|fails)(?::? (.+))? -->$")
 _HIDDEN, _GENERATED = "<!-- hidden", "<!-- generated"
 _FILE = re.compile(r"# ([\w/]+\.py)(, continued)?$")
 
@@ -81,8 +82,8 @@ class Page:
 
 
 def all_pages() -> list[Page]:
-    """README.md, the other pages beside it, and everything in docs/."""
-    return [Page(p) for p in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])]
+    """README.md, the other pages beside it, everything in docs/, and the list of examples."""
+    return [Page(p) for p in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*.md")])]
 
 
 def _blocks(text: str, name: str) -> Iterator[Block]:

@@ -123,11 +123,11 @@ class Performance:
 
     def _run_session(self, block: Block) -> None:
         for command, expected in _commands(block):
-            said = self._run_shell(self._real(command))
+            said = self._run_shell(self._real(command), code=1 if block.directive == "fails" else 0)
             if expected:
                 assert _fits(expected, said), f"{command}\nsays:\n{said}\nbut the page shows:\n{expected}"
 
-    def _run_shell(self, script: str) -> str:
+    def _run_shell(self, script: str, code: int = 0) -> str:
         exported = self.directory / ".environment"
         process = subprocess.Popen(
             ["bash", "-euo", "pipefail", "-c", f"{script}\nenv -0 > {shlex.quote(str(exported))}"],
@@ -144,10 +144,11 @@ class Performance:
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
-        assert process.returncode == 0, f"{script}\nended with {process.returncode}:\n{said}"
-        variables = exported.read_text().split("\0")
-        self.environment |= dict(variable.split("=", 1) for variable in variables if "=" in variable)
-        exported.unlink()
+        assert process.returncode == code, f"{script}\nended with {process.returncode}:\n{said}"
+        if exported.exists():
+            variables = exported.read_text().split("\0")
+            self.environment |= dict(variable.split("=", 1) for variable in variables if "=" in variable)
+            exported.unlink()
         return said
 
     def _start(self, block: Block) -> None:

@@ -22,6 +22,7 @@ WITH_CODE = [page for page in PAGES if any(block.is_run for block in page.blocks
 every_page = pytest.mark.parametrize("page", PAGES, ids=[p.name for p in PAGES])
 
 
+@pytest.mark.timeout(300)  # the tutorial starts some twenty programs, one after the other
 @pytest.mark.parametrize("page", WITH_CODE, ids=[p.name for p in WITH_CODE])
 def test_every_block_runs(
     page: Page, request: pytest.FixtureRequest, tmp_path: Path, server_url: str, monkeypatch: pytest.MonkeyPatch
@@ -72,6 +73,13 @@ def test_every_page_of_the_documentation_is_in_its_index() -> None:
     for page in PAGES:
         if page.name.startswith("docs/") and page.name != "docs/README.md":
             assert f"({page.name.removeprefix('docs/')})" in index, f"docs/README.md does not mention {page.name}"
+
+
+def test_the_promise_is_made_in_the_same_words_everywhere() -> None:
+    promises = {page.name: "".join(re.findall(r"^> .*\n", page.text, re.MULTILINE)) for page in PAGES}
+    made = {name: promise for name, promise in promises.items() if "exactly one terminal state" in promise}
+    assert set(made) == {"README.md", "docs/explanation/guarantees.md"}
+    assert len(set(made.values())) == 1
 
 
 def _tasklib_commands(page: Page) -> Iterator[tuple[int, list[str]]]:

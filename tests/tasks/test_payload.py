@@ -134,7 +134,7 @@ class Point:
     tags: tuple[str, ...] = ()
 
 
-storable_text_ = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\x00"))
+storable_text_ = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"))
 finite = st.floats(allow_nan=False, allow_infinity=False)
 
 TYPED: dict[str, tuple[Any, st.SearchStrategy[Any]]] = {
@@ -162,7 +162,8 @@ TYPED: dict[str, tuple[Any, st.SearchStrategy[Any]]] = {
 @pytest.fixture
 def typed() -> TaskFunction[Any, Any]:
     hints = ", ".join(f"{name}: TYPED['{name}'][0]" for name in TYPED)
-    exec(f"def typed({hints}): ...", globals(), scope := {})  # so many parameters, from one table
+    scope: dict[str, Any] = {}
+    exec(f"def typed({hints}): ...", globals(), scope)  # so many parameters, from one table
     return task(scope["typed"])
 
 
@@ -204,7 +205,7 @@ def test_the_place_and_the_reason_are_named(value: Any, path: str, reason: str) 
 
 
 def test_depth_is_counted_in_levels_not_in_brackets() -> None:
-    wide = [[] for _ in range(10 * MAX_DEPTH)]
+    wide: list[list[Any]] = [[] for _ in range(10 * MAX_DEPTH)]
     assert dump(wide) == str(wide).replace(" ", "")
     assert dump("[{" * 10 * MAX_DEPTH) == f'"{"[{" * 10 * MAX_DEPTH}"'
     deep: Any = 1

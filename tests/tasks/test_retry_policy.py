@@ -62,7 +62,7 @@ def test_jitter_never_goes_over_the_limit() -> None:
     assert RetryPolicy(max_seconds=100, jitter=1).delay(50, 1.0) == 100
 
 
-finite = {"allow_nan": False, "allow_infinity": False}
+finite: dict[str, Any] = {"allow_nan": False, "allow_infinity": False}
 
 
 @given(

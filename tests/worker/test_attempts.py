@@ -290,6 +290,20 @@ async def test_async_task_past_its_timeout_is_cancelled_and_gets_more_time(confi
     assert (row.history or [])[0]["outcome"] == "timeout"
 
 
+async def test_task_inserted_by_hand_has_the_timeout_of_its_function(
+    config: Config, client: AsyncClient, db: psycopg.Connection
+) -> None:
+    @task(timeout_seconds=1)
+    async def slow() -> None:
+        await asyncio.Event().wait()
+
+    db.execute("INSERT INTO tasks (name, max_retries) VALUES ('slow', 0)")
+    await burst(config)
+    [row] = await client.list_tasks()
+    assert row.state == "dead_letter"
+    assert "longer than its timeout of 1 s" in str(row.error)
+
+
 async def test_thread_past_its_timeout_fails_at_its_deadline_and_keeps_its_slot(
     config: Config, client: AsyncClient
 ) -> None:

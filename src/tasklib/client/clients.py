@@ -6,7 +6,7 @@ import asyncio
 import functools
 import time
 from collections.abc import Callable, Coroutine
-from typing import Any, Concatenate, ParamSpec, TypeVar, assert_never
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, assert_never
 
 import psycopg
 
@@ -91,7 +91,7 @@ class Client:
         """Close the connections; a later call opens new ones."""
         self._database.close()
 
-    def __enter__(self) -> Client:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -178,7 +178,7 @@ class AsyncClient:
         """Close the connections; a later call opens new ones."""
         self._database.close()
 
-    async def __aenter__(self) -> AsyncClient:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -32,6 +32,7 @@ from tasklib.executors.functions import call, call_async
 from tasklib.executors.outcomes import Done, Failed, failed
 from tasklib.executors.wire import (
     MAIN_ALIAS,
+    MAIN_MARK,
     Cancel,
     Message,
     Progress,
@@ -39,6 +40,7 @@ from tasklib.executors.wire import (
     Setup,
     Started,
     Unloadable,
+    main_import,
     packed,
     rebuilt,
     receive,
@@ -221,7 +223,7 @@ def import_module(name: str, setup: Setup) -> None:
     """Import a module; `__main__` means the worker's."""
     if name != "__main__":
         importlib.import_module(name)
-    elif MAIN_ALIAS not in sys.modules:
+    elif main_import() is None:
         import_main(setup.main_path, setup.main_module)
 
 
@@ -241,7 +243,9 @@ def import_main(path: str | None, name: str | None) -> None:
             "Put it into a module."
         )
     sys.modules[MAIN_ALIAS] = module
+    setattr(module, MAIN_MARK, "under way")
     exec(code, module.__dict__)
+    setattr(module, MAIN_MARK, "done")
     sys.modules["__main__"] = module
 
 

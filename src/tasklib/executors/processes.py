@@ -21,7 +21,6 @@ from typing import Any
 from tasklib.config import Config
 from tasklib.executors.outcomes import Done, Failed, Kind
 from tasklib.executors.wire import (
-    MAIN_ALIAS,
     Cancel,
     Message,
     Progress,
@@ -30,6 +29,7 @@ from tasklib.executors.wire import (
     Started,
     Unloadable,
     described,
+    main_import,
     packed,
     receive_async,
 )
@@ -289,9 +289,7 @@ def _exit_text(code: int) -> str:
 
 
 def _refuse_an_unguarded_script() -> None:
-    # While a child imports the worker's script, it is under its other name and not yet `__main__`.
-    script = sys.modules.get(MAIN_ALIAS)
-    if script is not None and script is not sys.modules["__main__"]:
+    if main_import() == "under way":
         raise RuntimeError(
             "a child process is importing this script to find its task functions, and the script starts a worker. "
             'Start it under `if __name__ == "__main__":`.'

@@ -6,6 +6,7 @@ import asyncio
 import json
 import socket
 import struct
+import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from typing import Any, TypeAlias
@@ -18,6 +19,14 @@ _LENGTH = struct.Struct("!I")
 
 MAIN_ALIAS = "__mp_main__"
 """What the worker's `__main__` is called in a child; the name that multiprocessing has taught everybody."""
+MAIN_MARK = "__tasklib_import__"
+"""Set on that module: the alias alone proves nothing, since importing multiprocessing makes one too."""
+
+
+def main_import() -> str | None:
+    """Whether the worker's script has been imported here: None, "under way" or "done"."""
+    mark: str | None = getattr(sys.modules.get(MAIN_ALIAS), MAIN_MARK, None)
+    return mark
 
 
 @dataclass(frozen=True, slots=True)

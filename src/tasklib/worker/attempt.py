@@ -38,6 +38,7 @@ class Attempt:
         "runner",
         "settled",
         "started_at",
+        "timeout_seconds",
         "timer",
     )
 
@@ -61,6 +62,8 @@ class Attempt:
         self.begun = False
         self.settled = False
         """True once an outcome was handed over for storing; whatever the function still does comes too late."""
+        # A row inserted by hand says nothing of a timeout: then the task function's own holds.
+        self.timeout_seconds = claimed.timeout_seconds or function.defaults.timeout_seconds
         self.context = TaskContext(
             id=UUID(claimed.id),
             name=claimed.name,
@@ -69,6 +72,6 @@ class Attempt:
             token=claimed.token,
             queue=claimed.queue,
             worker_id=worker_id,
-            deadline=None if claimed.timeout_seconds is None else started_at + claimed.timeout_seconds,
+            deadline=None if self.timeout_seconds is None else started_at + self.timeout_seconds,
             trace_context=json.loads(claimed.trace_context) if claimed.trace_context else None,
         )

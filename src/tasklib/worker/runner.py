@@ -142,8 +142,7 @@ class Runner:
     def _interrupted(self, attempt: Attempt) -> Outcome:
         match attempt.interruption:
             case Interruption.TIMEOUT:
-                seconds = attempt.claimed.timeout_seconds
-                error = TaskTimeout(f"the attempt ran longer than its timeout of {seconds} s")
+                error = TaskTimeout(f"the attempt ran longer than its timeout of {attempt.timeout_seconds} s")
                 return Failed(f"{type(error).__name__}: {error}", Kind.TIMEOUT)
             case Interruption.LEASE_LOST:
                 return Lost()

@@ -1,0 +1,42 @@
+"""What is urgent comes first, whatever was submitted first; what is delayed comes when it is due.
+
+    python examples/priorities.py
+
+It prints:
+
+    a login code
+    an invoice
+    a newsletter
+    a reminder
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from tasklib import Worker, submit_many, task, wait_for
+
+
+@task
+async def send(letter: str) -> None:
+    print(letter)
+
+
+async def main() -> None:
+    reminder, *_ = await submit_many(
+        [
+            send.options(delay_seconds=0.5).bind(letter="a reminder"),
+            send.options(priority="low").bind(letter="a newsletter"),
+            send.bind(letter="an invoice"),
+            send.options(priority="high").bind(letter="a login code"),
+        ]
+    )
+    worker = Worker(concurrency=1)  # one task at a time, so that the order shows
+    working = asyncio.create_task(worker.run())
+    await wait_for(reminder, timeout=10)
+    worker.stop()
+    await working
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,45 @@
+"""A task reports its progress; somebody watches it and then cancels the task.
+
+    python examples/progress_and_cancel.py
+
+It prints:
+
+    running, some rows done
+    asked to stop: running
+    cancelled
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from tasklib import Worker, cancel_task, current_task, get_task, is_terminal, task
+
+
+@task
+async def export(rows: int) -> None:
+    for row in range(rows):
+        current_task().progress({"done": row, "of": rows})
+        await asyncio.sleep(0.01)
+
+
+async def main() -> None:
+    task_id = await export.submit(rows=100_000)
+    worker = Worker()
+    working = asyncio.create_task(worker.run())
+
+    while not (found := await get_task(task_id)).progress:
+        await asyncio.sleep(0.05)
+    print(f"{found.state}, {'some' if found.progress['done'] < 100_000 else 'all'} rows done")
+
+    print("asked to stop:", await cancel_task(task_id))
+    while not is_terminal(found := await get_task(task_id)):
+        await asyncio.sleep(0.05)
+    print(found.state)
+
+    worker.stop()
+    await working
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,63 @@
+"""What fails is tried again; what can't work is put aside, and can be replayed after a repair.
+
+    python examples/retries.py
+
+It prints:
+
+    attempt 1: the bank is closed
+    attempt 2: the bank asks for patience
+    attempt 3: paid
+    dead_letter: order 9 has no address
+    completed: order 9 is shipped
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from tasklib import Reject, Retry, RetryPolicy, Worker, current_task, get_task, list_tasks, replay_task, task, wait_for
+
+addresses = {7: "Main Street 1"}
+
+
+@task(max_retries=3, retry_policy=RetryPolicy(base_seconds=0.05))
+async def charge(order: int) -> None:
+    match current_task().attempt:
+        case 1:
+            print("attempt 1: the bank is closed")
+            raise ConnectionError("the bank is closed")  # the policy says how long to wait
+        case 2:
+            print("attempt 2: the bank asks for patience")
+            raise Retry(in_=0.1)  # the task says so itself
+        case attempt:
+            print(f"attempt {attempt}: paid")
+
+
+@task
+async def ship(order: int) -> str:
+    if order not in addresses:
+        raise Reject(f"order {order} has no address")  # another attempt would be of no use
+    return f"order {order} is shipped"
+
+
+async def main() -> None:
+    worker = Worker()
+    working = asyncio.create_task(worker.run())
+    await wait_for(await charge.submit(order=7), timeout=10)
+
+    task_id = await ship.submit(order=9)
+    while not (dead := await list_tasks(state="dead_letter", name="ship", limit=1)) or dead[0].id != task_id:
+        await asyncio.sleep(0.05)
+    print(f"dead_letter: {dead[0].error.splitlines()[-1].partition(': ')[2]}")
+
+    addresses[9] = "Side Street 2"
+    await replay_task(task_id)
+    result = await wait_for(task_id, timeout=10)
+    print(f"{(await get_task(task_id)).state}: {result}")
+
+    worker.stop()
+    await working
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
