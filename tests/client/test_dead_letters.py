@@ -13,12 +13,17 @@ from hypothesis import strategies as st
 
 from tasklib import Client, Config
 from tasklib.client import dead_letters
-from tasklib.client.effects import Pause
+from tasklib.client.effects import Effect, Pause
 from tasklib.db.database import Database
+from tasklib.db.query import Query
 from tasklib.errors import InvalidOption, TaskNotFound
+from tasklib.sql import statement
 from tasklib.store import claim
+from tasklib.store import dead_letters as store
 from tasklib.store.claim import Served
+from tasklib.store.dead_letters import Chosen, Place
 from tests.client.conftest import Either
+from tests.store.test_claim import rows_read
 
 TRACEBACK = "Traceback (most recent call last):\n  File x, line 3\n"
 
@@ -151,24 +156,36 @@ async def test_groups_say_how_many_since_when_and_show_the_newest(either: Either
         assert len(await either.dead_letters(fingerprint=beginning)) == 2
 
 
-def test_groups_read_dead_letters_only(db: psycopg.Connection) -> None:
-    from tasklib.sql import statement
-    from tasklib.store.dead_letters import Chosen, groups
-    from tests.store.test_claim import scans_of_tasks
+def explained(db: psycopg.Connection, query: Query[Any]) -> dict[str, Any]:
+    text = "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + statement(query.name, None)
+    with db.transaction(force_rollback=True):
+        plan: dict[str, Any] = db.execute(text.encode(), query.parameters).fetchall()[0][0][0]["Plan"]
+    return plan
 
+
+def test_groups_read_dead_letters_only(db: psycopg.Connection) -> None:
     db.execute(
         "INSERT INTO tasks (name, state, completed_at) SELECT 'w', 'completed', now() FROM generate_series(1, 20000)"
     )
     for n in range(20):
         die(db, "mail", f"error {n}")
     db.execute("ANALYZE tasks")
-    query = groups(Chosen(), 20)
-    text = "EXPLAIN (ANALYZE, FORMAT JSON) " + statement(query.name, None)
-    plan = db.execute(text.encode(), query.parameters).fetchall()[0][0][0]["Plan"]
-    read = sum(
-        s["Actual Loops"] * (s["Actual Rows"] + s.get("Rows Removed by Filter", 0)) for s in scans_of_tasks(plan)
+    assert rows_read(explained(db, store.groups(Chosen(), 20))) <= 21
+
+
+@pytest.mark.parametrize("take", [store.replay, store.purge], ids=lambda f: f.__name__)
+def test_batch_begins_where_the_last_one_ended_even_if_all_were_given_up_at_once(
+    take: Any, db: psycopg.Connection
+) -> None:
+    db.execute(
+        "INSERT INTO tasks (name, state, completed_at, error) "
+        "SELECT 'mail', 'dead_letter', now(), 'KeyError: ' || n FROM generate_series(1, 5000) AS n"
     )
-    assert read <= 21
+    db.execute("ANALYZE tasks")
+    middle = db.execute("SELECT completed_at, id::text FROM tasks ORDER BY id OFFSET 2500 LIMIT 1").fetchall()[0]
+    chosen = Chosen(fingerprint=fingerprint(db, "mail", "KeyError: 1"))
+    # Each row once to find it and once to change it.
+    assert rows_read(explained(db, take(chosen, Place(*middle), 100))) <= 2 * 100 + 1
 
 
 # ---- replay ----
@@ -214,24 +231,22 @@ async def test_replay_and_purge_go_through_more_than_one_batch(
 
 
 def test_ramp_lets_a_fifth_of_a_second_in_at_a_time_and_takes_nothing_twice(
-    client: Client, db: psycopg.Connection
+    config: Config, db: psycopg.Connection
 ) -> None:
-    """Driven step by step: during each pause everything that was replayed dies again."""
-    for n in range(25):
-        die(db, "mail", f"error {n}", ago=100 - n)
-    call = client.calls.replay_dead_letters(name="mail", per_second=50)
+    """During each pause everything that was replayed dies again."""
     pauses: list[float] = []
-    answer: Any = None
-    with pytest.raises(StopIteration) as end:
-        while True:
-            effect = call.send(answer)
-            if isinstance(effect, Pause):
-                pauses.append(effect.seconds)
-                db.execute("UPDATE tasks SET state = 'dead_letter', completed_at = now() WHERE state = 'pending'")
-                answer = None
-            else:
-                answer = client._do(effect)
-    assert len(end.value.value) == len(set(end.value.value)) == 25
+
+    class Watched(Client):
+        def _do(self, effect: Effect) -> Any:
+            if not isinstance(effect, Pause):
+                return super()._do(effect)
+            pauses.append(effect.seconds)
+            db.execute("UPDATE tasks SET state = 'dead_letter', completed_at = now() WHERE state = 'pending'")
+            return None
+
+    made = [die(db, "mail", f"error {n}", ago=100 - n) for n in range(25)]
+    with Watched(config) as client:
+        assert client.replay_dead_letters(name="mail", per_second=50) == made
     assert pauses == [0.2, 0.2]
 
 

@@ -59,7 +59,7 @@ CREATE TABLE {schema.}snapshots (
 );
 
 -- Written only by the tasks they speak of: dead letters, and tasks with a key.
-CREATE INDEX tasks_dead_letter ON {schema.}tasks (completed_at) WHERE state = 'dead_letter';
+CREATE INDEX tasks_dead_letter ON {schema.}tasks (completed_at, id) WHERE state = 'dead_letter';
 CREATE INDEX tasks_idempotency_expiry ON {schema.}tasks (idempotency_expires_at) WHERE idempotency_key IS NOT NULL;
 
 -- How high a task stands after waiting since `due`: low counts as medium, then any as high.
