@@ -47,8 +47,7 @@ def test_as_many_are_ahead_of_a_task_as_the_order_of_claims_puts_before_it(queue
     with queue.connection.transaction(force_rollback=True):
         tasks = queue._insert(scene)
         add_worker(queue.connection, scene.served)
-        open_ = Scene(**{**vars(scene), "paused_queues": ()})  # the line of a paused queue stands, and is a line
-        line = sorted((open_.rank(t), id_) for id_, t in tasks.items() if open_.may_take(t))
+        line = sorted((scene.rank(t), id_) for id_, t in tasks.items() if scene.may_take(t))
         for place, (_, id_) in enumerate(line[:10]):
             before = [i for _, i in line[:place] if tasks[i].queue == tasks[id_].queue]
             found = position_of(queue.connection, id_, medium_after=medium, high_after=high)

@@ -63,7 +63,7 @@ class ExplainingCalls:
         return Explanation(task_id, task.name, task.queue, TaskState(task.state), reasons, position)
 
     def queue_position(self, task_id: UUID | str) -> Call[Position | None]:
-        """Where a task stands in line; None if it stands in none: it is not due, runs already, or is finished."""
+        """Where a task stands in line; None if it stands in none: not due, paused, running or finished."""
         task_id = requests.as_id(task_id)
         position: Position | None = yield self._position(task_id)
         if position is None:

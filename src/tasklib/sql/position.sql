@@ -1,11 +1,14 @@
--- How many due tasks of its queue go before a due task, and how long a slot is taken by one of them.
+-- How many due tasks of its queue go before a due task that is not paused, and how long a slot is taken by one of them.
 -- Everything here is bounded: a look per lane, a count that ends at `most`, and samples of `sample` rows.
 WITH RECURSIVE asked AS (
-    SELECT id, queue, name, required_capabilities, priority, {due} AS due, medium_after, high_after, %(most)s::bigint AS most,
+    SELECT id, queue, name, required_capabilities, priority, {due} AS due, medium_after, high_after,
+           %(most)s::bigint AS most,
            {schema.}tasklib_effective_priority(priority, {due}, medium_after, high_after, now()) AS effective_priority
     FROM {schema.}tasks
     CROSS JOIN {include thresholds}
     WHERE id = %(id)s::text::uuid AND state IN ('pending', 'failed') AND {due} <= now()
+      AND NOT EXISTS (
+          SELECT FROM {schema.}pauses WHERE (kind, value) IN (('queue', tasks.queue), ('name', tasks.name)))
 ),
 -- Whoever could take it. What none of them could take is not in its way.
 fitting AS (

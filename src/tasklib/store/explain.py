@@ -89,7 +89,7 @@ def situation(task_id: UUID, *, medium_after: float, high_after: float) -> Query
 def position(
     task_id: UUID, *, heartbeat_timeout: float, medium_after: float, high_after: float
 ) -> Query[Position | None]:
-    """Where a task stands in line; reads None if it isn't waiting in one: not due, running, finished, or unknown."""
+    """Where a task stands in line; reads None if it isn't in one: not due, paused, running, finished, unknown."""
     parameters = {
         "id": str(task_id),
         "heartbeat_timeout": float(heartbeat_timeout),
