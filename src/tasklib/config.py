@@ -319,7 +319,7 @@ def _check_ranges(config: Config) -> None:
     if config.heartbeat_interval_seconds > config.heartbeat_timeout_seconds / 3:
         raise ConfigError(
             f"heartbeat_interval_seconds ({config.heartbeat_interval_seconds:g}) must be at most a third of "
-            f"heartbeat_timeout_seconds ({config.heartbeat_timeout_seconds:g}), so that one late heartbeat kills nobody."
+            f"heartbeat_timeout_seconds ({config.heartbeat_timeout_seconds:g}), so that a late heartbeat kills nobody."
         )
     if config.retry_jitter > 1:
         raise ConfigError(f"retry_jitter is a fraction and must be at most 1, not {config.retry_jitter!r}.")

@@ -43,7 +43,10 @@ async def test_silent_worker_is_dead_and_one_that_beats_is_not(
         "('silent', now() - interval '91 s', 3), ('late', now() - interval '80 s', 3)"
     )
     assert await bury_dead_workers(link, config, term) == [WorkersDied(("silent",))]
-    assert db.execute("SELECT id, status FROM workers ORDER BY id").fetchall() == [("late", "active"), ("silent", "dead")]
+    assert db.execute("SELECT id, status FROM workers ORDER BY id").fetchall() == [
+        ("late", "active"),
+        ("silent", "dead"),
+    ]
     assert await bury_dead_workers(link, config, term) == []
 
 
@@ -103,7 +106,9 @@ async def test_attempt_past_its_timeout_whose_worker_does_not_act_is_failed(
     [event] = await fail_overdue(link, config, term)
     assert isinstance(event, OverdueFailed)
     assert [(name, state) for _, name, state in event.tasks] == [("over", "failed")]
-    row = db.execute("SELECT retry_count, crash_count, timeout_seconds, error FROM tasks WHERE name = 'over'").fetchone()
+    row = db.execute(
+        "SELECT retry_count, crash_count, timeout_seconds, error FROM tasks WHERE name = 'over'"
+    ).fetchone()
     assert row is not None
     assert row[:3] == (1, 0, 15)
     assert "longer than its timeout of 10 s, and worker wedged did not end it" in row[3]

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 import psycopg
 import pytest
-from tests.worker.watching import working
 
 from tasklib import Config
 from tasklib.config import Retention
@@ -16,6 +15,7 @@ from tasklib.db.query import Query
 from tasklib.events import LeadershipTaken
 from tasklib.store import fleet, upkeep
 from tasklib.store.fleet import Term
+from tests.worker.watching import working
 
 EVERYTHING_EXPIRED = """
 INSERT INTO workers (id, last_heartbeat) VALUES ('silent', now() - interval '1 day');
@@ -53,7 +53,8 @@ def database(config: Config) -> Iterator[Database]:
 
 
 def state_of_everything(db: psycopg.Connection) -> list[object]:
-    return [db.execute(f"SELECT * FROM {table} ORDER BY 1".encode()).fetchall() for table in ("tasks", "workers", "snapshots")]
+    tables = ("tasks", "workers", "snapshots")
+    return [db.execute(f"SELECT * FROM {table} ORDER BY 1".encode()).fetchall() for table in tables]
 
 
 def test_first_takes_the_lead_others_wait_and_the_term_grows_with_each_change(
@@ -134,7 +135,9 @@ def test_lead_does_not_change_hands_in_the_middle_of_a_duty(
         execute(slow, duties(old)[duty], None)
         rival = threading.Thread(target=take_over)
         rival.start()
-        waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+        waiting = (
+            "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+        )
         while db.execute(waiting).fetchone() == (0,):
             assert not any(taken), "nobody leads while the old leader's statement is open"
         slow.commit()

@@ -15,8 +15,8 @@ import pytest
 from tasklib import AsyncClient, Client, Config, current_task, task
 from tasklib.events import DatabaseBack, LeaseLost, ResultRefused, TaskStarted
 from tasklib.store import claim, settle, upkeep
-from tasklib.store.fleet import lead
 from tasklib.store.claim import Served
+from tasklib.store.fleet import lead
 from tasklib.tasks import registry
 from tests.worker import fleet_tasks
 from tests.worker.fleet import Fleet, fleet_of

@@ -62,9 +62,7 @@ class Heart(threading.Thread):
         self._last_beat = self._next_beat = time.monotonic()
 
     def run(self) -> None:
-        tick = min(
-            self._config.lock_timeout_seconds / _TICKS_PER_LEASE, self._config.heartbeat_interval_seconds / 2
-        )
+        tick = min(self._config.lock_timeout_seconds / _TICKS_PER_LEASE, self._config.heartbeat_interval_seconds / 2)
         while not self._stopped.is_set():
             self._beat_now.wait(tick)
             if not self._stopped.is_set():

@@ -7,6 +7,7 @@ import os
 import secrets
 import socket
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 
 from tasklib.config import Config
@@ -70,10 +71,8 @@ class Membership:
         self.is_member = False
         if self._renewal is not None:
             self._renewal.cancel()
-        try:
+        with suppress(DatabaseUnavailable):  # then the leader will find us silent
             await self._link.run(fleet.deregister(self.id))
-        except DatabaseUnavailable:
-            pass  # the leader will find us silent
 
     def look(self) -> None:
         """The fleet may have something to say to us: beat, and hear it."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 from tasklib.config import Config
 from tasklib.db.link import Link
@@ -224,10 +225,8 @@ class Worker:
     async def _leave(self) -> None:
         """Hand the lead over and leave the fleet: nobody has to wait until we are missed."""
         assert self._membership is not None
-        try:
+        with suppress(DatabaseUnavailable):  # then it runs out by itself
             await self._leadership.resign()
-        except DatabaseUnavailable:
-            pass  # it runs out by itself
         await self._membership.leave()
 
     def _start(self, claimed: list[Claimed], lease_deadline: float) -> None:
