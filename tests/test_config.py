@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tasklib import Client, Config, config
-from tasklib.config import Level
+from tasklib.config import Level, Retention
 from tasklib.db.connect import address, conninfo, unavailable
 from tasklib.errors import ConfigError
 
@@ -232,9 +232,21 @@ def test_what_the_address_says_wins_over_our_settings() -> None:
 # ---- the environment ----
 
 
+@pytest.mark.parametrize("raw", ["completed", "completed=soon", "running=3", "=3"])
+def test_retention_that_can_not_be_read_is_refused(raw: str) -> None:
+    with pytest.raises(ConfigError, match=r"retention|TASKLIB_RETENTION"):
+        Config.from_env({"TASKLIB_DATABASE_URL": URL, "TASKLIB_RETENTION": raw})
+
+
 def test_every_field_but_the_levels_is_read_from_the_environment() -> None:
     samples = {"int": "2000", "float": "2000.5", "bool": "no", "str": "text"}
-    environ = {"TASKLIB_DATABASE_URL": URL, "TASKLIB_LISTEN_DATABASE_URL": URL, "TASKLIB_RETRY_JITTER": "0.5"}
+    environ = {
+        "TASKLIB_DATABASE_URL": URL,
+        "TASKLIB_LISTEN_DATABASE_URL": URL,
+        "TASKLIB_RETRY_JITTER": "0.5",
+        "TASKLIB_HEARTBEAT_INTERVAL_SECONDS": "600",
+        "TASKLIB_RETENTION": "completed=30, completed:ping=0.5",
+    }
     for f in fields(Config):
         kind = str(f.type).removesuffix(" | None")
         if kind in samples:
@@ -243,6 +255,7 @@ def test_every_field_but_the_levels_is_read_from_the_environment() -> None:
     defaults = made()
     unread = [f.name for f in fields(Config) if getattr(read, f.name) == getattr(defaults, f.name)]
     assert unread == ["database_url", "levels"]
+    assert read.retention == (Retention("completed", 30), Retention("completed", 0.5, "ping"))
     assert (read.max_retries, read.poll_interval_seconds, read.listen, read.schema) == (2000, 2000.5, False, "text")
 
 

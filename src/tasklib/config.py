@@ -117,7 +117,7 @@ class Config:
     """Dead letters are deleted after this many days; None keeps them."""
 
     retention: tuple[Retention, ...] = ()
-    """Rules for deleting finished tasks; none: they stay. Retention("completed", days=7, name="ping")."""
+    """Rules for deleting finished tasks, e.g. Retention("completed", days=7); none: they stay."""
 
     worker_id: str | None = None
     """The readable part of a worker's id; each start adds a fresh suffix. None means host and process id."""
@@ -242,6 +242,8 @@ _BOOLEANS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "fals
 def _parse(name: str, raw: str, wanted: Any) -> Any:
     kinds = [t for t in (get_args(wanted) or (wanted,)) if t is not type(None)]
     variable = ENV_PREFIX + name.upper()
+    if name == "retention":
+        return tuple(_parse_retention(rule.strip()) for rule in raw.split(","))
     try:
         if bool in kinds:
             return _BOOLEANS[raw.strip().lower()]
@@ -253,6 +255,18 @@ def _parse(name: str, raw: str, wanted: Any) -> Any:
         kind = "true or false" if bool in kinds else "a whole number" if int in kinds else "a number"
         raise ConfigError(f"{variable} must be {kind}, not {raw!r}.") from None
     return raw
+
+
+def _parse_retention(rule: str) -> Retention:
+    subject, _, days = rule.rpartition("=")
+    state, _, name = subject.partition(":")
+    try:
+        return Retention(state, float(days), name or None)
+    except ValueError as e:
+        reason = f" {e}" if isinstance(e, ConfigError) else ""
+        raise ConfigError(
+            f"{ENV_PREFIX}RETENTION must be rules such as completed=30 or completed:ping=0.5 (days), not {rule!r}.{reason}"
+        ) from None
 
 
 def _check_types(config: Config) -> None:
