@@ -265,7 +265,7 @@ def _parse_retention(rule: str) -> Retention:
     except ValueError as e:
         reason = f" {e}" if isinstance(e, ConfigError) else ""
         raise ConfigError(
-            f"{ENV_PREFIX}RETENTION must be rules such as completed=30 or completed:ping=0.5 (days), not {rule!r}.{reason}"
+            f"{ENV_PREFIX}RETENTION must be rules like completed=30 or completed:ping=0.5 (days), not {rule!r}.{reason}"
         ) from None
 
 

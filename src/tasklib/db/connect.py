@@ -22,6 +22,8 @@ _KEEPALIVE = {
 # Cached plans outlive the moment they were made in: one planned on an empty table must not scan a full one. JIT costs
 # more than our statements take. Only set on direct connections, where the session is ours.
 _WORKER_OPTIONS = "-c enable_seqscan=off -c jit=off"
+# A claim is planned for the very lanes it serves: a plan for any would read far more than it takes.
+_CLAIM_OPTIONS = " -c plan_cache_mode=force_custom_plan"
 
 
 def conninfo(config: Config, url: str | None = None, *, role: str = "client") -> str:
@@ -34,8 +36,9 @@ def conninfo(config: Config, url: str | None = None, *, role: str = "client") ->
         "connect_timeout": max(2, math.ceil(config.connect_timeout_seconds)),
         "application_name": f"tasklib {role}",
     }
-    if role == "worker" and config.prepared_statements:
-        given["options"] = f"{given.get('options', '')} {_WORKER_OPTIONS}".strip()
+    if role.startswith("worker") and config.prepared_statements:
+        options = _WORKER_OPTIONS + (_CLAIM_OPTIONS if role == "worker claim" else "")
+        given["options"] = f"{given.get('options', '')} {options}".strip()
     return make_conninfo("", **{**defaults, **given})
 
 

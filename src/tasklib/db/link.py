@@ -81,7 +81,7 @@ class Link:
     async def _open(self) -> psycopg.AsyncConnection:
         async with self._opening:  # several jobs may share a link
             if self._connection is None:
-                self._connection = await connect_async(self._config, role="worker")
+                self._connection = await connect_async(self._config, role=f"worker {self._purpose}")
                 if self._lost:
                     self._lost = False
                     self._on_back(self._purpose)

@@ -45,6 +45,7 @@ CREATE TABLE {schema.}tasks (
     CONSTRAINT tasks_tags_is_object CHECK (jsonb_typeof(tags) = 'object'),
     CONSTRAINT tasks_priority_in_range CHECK (priority BETWEEN -10 AND 100),
     CONSTRAINT tasks_counts_not_negative CHECK (retry_count >= 0 AND max_retries >= 0 AND crash_count >= 0),
+    CONSTRAINT tasks_scheduled_at_known CHECK (scheduled_at > '-infinity'),
     CONSTRAINT tasks_timeout_positive CHECK (timeout_seconds > 0),
     CONSTRAINT tasks_running_has_lease
         CHECK ((state = 'running') = (worker_id IS NOT NULL AND locked_until IS NOT NULL)),
