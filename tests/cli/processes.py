@@ -18,6 +18,16 @@ SOURCES = Path(__file__).parents[2] / "src"
 PATIENCE = 40.0
 
 
+def _hear_ctrl_c() -> None:
+    # The tests themselves may have been started in the background, where SIGINT is ignored and stays so.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def _in_terminal(slave: int) -> None:
+    _hear_ctrl_c()
+    os.login_tty(slave)
+
+
 class Command(Protocol):
     def __call__(self, *args: str, **options: Any) -> Started: ...
 
@@ -34,13 +44,13 @@ class Started:
         if terminal:
             self._master, slave = pty.openpty()
             self.process = subprocess.Popen(
-                line, cwd=cwd, env=env, close_fds=True, preexec_fn=lambda: os.login_tty(slave), start_new_session=False
+                line, cwd=cwd, env=env, close_fds=True, preexec_fn=lambda: _in_terminal(slave), start_new_session=False
             )
             os.close(slave)
         else:
             self._master, theirs = os.pipe()
             self.process = subprocess.Popen(
-                line, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs
+                line, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, preexec_fn=_hear_ctrl_c
             )
             os.close(theirs)
         self._reader = threading.Thread(target=self._read, daemon=True)

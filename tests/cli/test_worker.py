@@ -250,3 +250,11 @@ def test_worker_goes_on_when_nobody_reads_its_lines(command: Command, submit: An
             assert client.wait_for(submit("greet", name=name), timeout=30) == f"hello {name}"
     process.signal(signal.SIGTERM)
     assert process.exit_code() == 0
+
+
+def test_submitting_a_name_no_live_worker_knows_is_warned_of(command: Command, url: str) -> None:
+    worker = command("worker", "tasks", TASKLIB_DATABASE_URL=url)
+    worker.until("worker started")
+    submitted = command("submit", "gret", "name=a", TASKLIB_DATABASE_URL=url)
+    submitted.until("no live worker knows 'gret'. Did you mean 'greet'?")
+    assert submitted.exit_code() == 0, "the task is submitted all the same"

@@ -876,3 +876,12 @@ def test_the_database_refuses_a_key_that_is_taken(db: Any) -> None:
     with pytest.raises(psycopg.errors.UniqueViolation, match="tasks_idempotency"):
         db.execute(insert)
     db.execute("DELETE FROM tasks")
+
+
+def test_option_given_as_an_argument_of_the_typed_method_is_told_where_it_goes(config: Config) -> None:
+    @task
+    def greet(name: str) -> None: ...
+
+    tasklib.init(config)
+    with pytest.raises(TaskExecutionError, match=r"priority: is not a parameter of greet; as an option it goes before"):
+        greet.submit_sync(name="a", priority="high")  # type: ignore[call-arg]

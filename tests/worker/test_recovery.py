@@ -23,11 +23,11 @@ from tests.worker.fleet import Fleet, fleet_of
 from tests.worker.watching import burst, working
 
 SHORT = {
-    "lock_timeout_seconds": 1.5,
+    "lock_timeout_seconds": 3.0,
     "sweep_interval_seconds": 0.3,
-    "leader_lease_seconds": 1.0,
-    "heartbeat_interval_seconds": 0.3,
-    "heartbeat_timeout_seconds": 1.5,
+    "leader_lease_seconds": 2.0,
+    "heartbeat_interval_seconds": 0.5,
+    "heartbeat_timeout_seconds": 3.0,
     "retry_jitter": 0.0,
 }
 
@@ -140,7 +140,7 @@ async def test_lease_of_a_long_task_is_extended_even_while_it_blocks_the_loop(
 
     @task
     async def long() -> str:
-        time.sleep(2.5)  # noqa: ASYNC251 - that is the offence
+        time.sleep(4.0)  # noqa: ASYNC251 - that is the offence
         blocked.set()
         await release.wait()
         return "kept"
@@ -149,7 +149,7 @@ async def test_lease_of_a_long_task_is_extended_even_while_it_blocks_the_loop(
     task_id = await client.submit_task(long)
     async with working(config.with_changes(**SHORT)) as watched:
         await blocked.wait()
-        row = db.execute("SELECT lease_token, locked_until > now(), locked_until > started_at + '2 s' FROM tasks")
+        row = db.execute("SELECT lease_token, locked_until > now(), locked_until > started_at + '4 s' FROM tasks")
         assert row.fetchone() == (1, True, True)
         release.set()
         await watched.ended(task_id, "completed")

@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import sys
+
 
 def main() -> None:
     """Run the command line."""
     from tasklib.cli.app import run
 
-    run()
+    try:
+        run()
+    finally:
+        _let_go_of_closed_pipes()
+
+
+def _let_go_of_closed_pipes() -> None:
+    # Whoever read our output may be gone. Python would notice when it flushes at exit, and report a failure of ours.
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -27,6 +28,9 @@ from tasklib.cli.options import (
     Verbose,
     configured,
 )
+
+if TYPE_CHECKING:
+    from tasklib.embedded import EmbeddedPostgres
 
 GRACE_SECONDS = 5
 """How long running tasks may go on when the code changes, unless TASKLIB_SHUTDOWN_GRACE_SECONDS says otherwise."""
@@ -83,7 +87,21 @@ def _database(database_url: str | None, data_dir: Path | None) -> Iterator[str]:
     directory = data_dir or default_data_dir()
     note(f"PostgreSQL is starting, with its data in {directory}", "dim")
     with EmbeddedPostgres(directory) as server:
-        yield server.url()
+        yield _database_of_this_directory(server)
+
+
+def _database_of_this_directory(server: EmbeddedPostgres) -> str:
+    """One database per project: tasks of one must not run in another that has a function of the same name."""
+    import hashlib
+
+    import psycopg
+
+    here = Path.cwd()
+    readable = re.sub(r"[^a-z0-9]+", "_", here.name.lower()).strip("_")[:40]
+    name = f"{readable}_{hashlib.sha256(str(here).encode()).hexdigest()[:6]}"
+    with psycopg.connect(server.url(), autocommit=True) as connection:
+        there = connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", (name,)).fetchone()
+    return server.url(name) if there else server.create_database(name)
 
 
 def _greet(url: str, schema: str | None, roots: list[Path], *, embedded: bool) -> None:

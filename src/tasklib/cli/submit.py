@@ -74,6 +74,8 @@ def submit(
     }
     with _client(module or [], name, database_url, schema) as client:
         task_id = client.submit_task(name, kwargs=kwargs, registered_elsewhere=not module, **options)
+        if not module:
+            _warn_if_nobody_knows(client, name)
         if wait:
             _print_result(client.wait_for(task_id, timeout_wait))
         else:
@@ -107,6 +109,20 @@ def _client(modules: list[str], name: str, database_url: str | None, schema: str
     _, config = load_with_database(modules, database_url, schema)
     _require_registered(name, modules)
     return Client(config)
+
+
+def _warn_if_nobody_knows(client: Client, name: str) -> None:
+    """Say so if workers live but none has this name: it is misspelt, or its worker is yet to come."""
+    import difflib
+
+    from tasklib.cli.report import note
+
+    live = [w for w in client.workers() if w.status != "dead"]
+    known = {n for w in live for n in w.names}
+    if live and name not in known:
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        note(f"warning: no live worker knows {name!r}.{hint} The task waits until one does.", "yellow")
 
 
 def _require_registered(name: str, modules: list[str]) -> None:

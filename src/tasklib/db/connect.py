@@ -66,7 +66,7 @@ def unavailable(url: str, error: BaseException) -> DatabaseUnavailable:
     """What to tell somebody whose database doesn't answer: where we looked and why it failed, never the password."""
     reason = " ".join(str(error).split()) or type(error).__name__
     return DatabaseUnavailable(
-        f"can't connect to PostgreSQL at {address(url)}: {reason}. "
+        f"can't connect to PostgreSQL at {address(url)}: {reason.rstrip('.')}{'' if reason.endswith('?') else '.'} "
         "Check that the server runs and that the URL, user and password are right."
     )
 

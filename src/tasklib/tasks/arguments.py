@@ -18,7 +18,7 @@ from pydantic_core import CoreConfig, PydanticSerializationError, SchemaSerializ
 from typing_extensions import TypedDict  # pydantic asks for this one before Python 3.12
 
 from tasklib.errors import InvalidTaskFunction, TaskExecutionError
-from tasklib.tasks.options import RESERVED_NAMES
+from tasklib.tasks.options import OPTION_NAMES, RESERVED_NAMES
 from tasklib.tasks.payload import Unstorable, checked, reason_of
 
 CONNECTION = "connection"
@@ -86,6 +86,8 @@ class Arguments:
                 "missing": "is missing",
                 "extra_forbidden": f"is not a parameter of {self.task_name}",
             }.get(detail["type"], detail["msg"])
+            if detail["type"] == "extra_forbidden" and place in OPTION_NAMES:
+                message += f"; as an option it goes before: .options({place}=...).submit(...)"
             if detail["type"] == "missing" and place in RESERVED_NAMES:
                 message += f" (submit_task has a keyword of that name: pass arguments as kwargs={{'{place}': ...}})"
             problems.append((place, message))

@@ -76,3 +76,7 @@ class RetryPolicy:
             config.max_retry_delay_seconds,
             config.retry_jitter,
         )
+
+
+# Tracebacks name them as users know them.
+Retry.__module__ = Reject.__module__ = "tasklib"
