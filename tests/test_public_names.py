@@ -72,3 +72,10 @@ def test_the_tree_of_errors_is_the_one_in_the_docstring() -> None:
         if inspect.isclass(value) and issubclass(value, errors.TaskLibError) and value is not errors.TaskLibError
     ]
     assert drawn == defined
+
+
+def test_help_shows_what_a_caller_writes_and_gets() -> None:
+    shown = inspect.signature(tasklib.get_task)
+    assert str(shown) == "(task_id: 'UUID | str') -> 'Task | None'"
+    assert "self" not in inspect.signature(tasklib.submit_task_sync).parameters
+    assert str(inspect.signature(tasklib.Client("postgresql://").get_task)) == str(shown)

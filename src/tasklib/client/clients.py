@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import inspect
 import time
 from collections.abc import Callable, Coroutine
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, assert_never
@@ -24,11 +25,20 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+def signature_of(call: Callable[..., Any], *, of_function: bool = False) -> inspect.Signature:
+    """A call's signature as its user sees it: with the value it gives in the end, and as a function without `self`."""
+    signature = inspect.signature(call)
+    parameters = list(signature.parameters.values())[1 if of_function else 0 :]
+    value = str(signature.return_annotation).removeprefix("Call[").removesuffix("]")
+    return signature.replace(parameters=parameters, return_annotation=value)
+
+
 def _blocking(call: Callable[Concatenate[Calls, P], Call[T]]) -> Callable[Concatenate[Client, P], T]:
     @functools.wraps(call)
     def method(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return self.perform(call(self.calls, *args, **kwargs))
 
+    method.__signature__ = signature_of(call)  # type: ignore[attr-defined]
     return method
 
 
@@ -39,6 +49,7 @@ def _awaitable(
     async def method(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await self.perform(call(self.calls, *args, **kwargs))
 
+    method.__signature__ = signature_of(call)  # type: ignore[attr-defined]
     return method
 
 

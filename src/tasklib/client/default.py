@@ -11,7 +11,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 from tasklib.client.calls import Calls
-from tasklib.client.clients import AsyncClient, Client
+from tasklib.client.clients import AsyncClient, Client, signature_of
 from tasklib.client.effects import Call
 from tasklib.config import ENV_PREFIX, Config
 from tasklib.errors import NotInitialized
@@ -107,6 +107,7 @@ def _blocking(call: Callable[Concatenate[Calls, P], Call[T]]) -> Callable[P, T]:
         client = default_client()
         return client.perform(call(client.calls, *args, **kwargs))
 
+    function.__signature__ = signature_of(call, of_function=True)  # type: ignore[attr-defined]
     return function
 
 
@@ -116,6 +117,7 @@ def _awaitable(call: Callable[Concatenate[Calls, P], Call[T]]) -> Callable[P, Co
         client = default_async_client()
         return await client.perform(call(client.calls, *args, **kwargs))
 
+    function.__signature__ = signature_of(call, of_function=True)  # type: ignore[attr-defined]
     return function
 
 
