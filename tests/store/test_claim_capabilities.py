@@ -17,6 +17,10 @@ A_LOOK = 5
 """The pages of one look: an index of this size is at most four deep, and then there is the row."""
 
 
+ROUNDING = 4
+"""Before PostgreSQL 18, EXPLAIN rounds the rows of each loop: a look that finds nothing may count as one row."""
+
+
 def pages_to_find(plan: dict[str, Any]) -> int:
     """What it takes to find the rows. Writing them back costs what the free space happens to be like."""
     [found] = [child for child in plan["Plans"] if child["Parent Relationship"] == "Outer"]
@@ -50,7 +54,7 @@ def test_hundred_thousand_tasks_for_an_absent_capability_at_the_head_cost_other_
         assert {scan["Node Type"] for scan in scans_of_tasks(large)} == {"Index Scan"}
         assert large["Actual Rows"] == small["Actual Rows"] == 50
         # The one look that finds out that the lane is not ours: a row, on a way down the index.
-        assert round(rows_read(large)) <= round(rows_read(small)) + 1
+        assert round(rows_read(large)) <= round(rows_read(small)) + 1 + ROUNDING
         assert pages_to_find(large) <= pages_to_find(small) + A_LOOK
 
 
