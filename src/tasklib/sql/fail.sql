@@ -11,7 +11,7 @@ WITH attempt AS (
                THEN format('%%s; given up as poison after %%s crashes',
                            rtrim(reported.error, E' \t\r\n'), known.crash_count + 1)
                ELSE reported.error END AS error
-    FROM unnest(%(ids)s::text[]::uuid[], %(tokens)s::bigint[], %(errors)s::text[], %(outcomes)s::text[],
+    FROM unnest(%(ids)s::uuid[], %(tokens)s::bigint[], %(errors)s::text[], %(outcomes)s::text[],
                 %(delays)s::float8[], %(retriable)s::bool[], %(crashed)s::bool[], %(grows)s::bool[])
              AS reported (id, token, error, outcome, delay, retriable, crashed, grows)
     JOIN {schema.}tasks AS known ON known.id = reported.id
