@@ -101,9 +101,25 @@ def claim_on(
     return Query("claim_on", parameters, _in_order, prepare=True)
 
 
+class Outlook(NamedTuple):
+    """What an idle worker has to expect."""
+
+    next_due_seconds: float | None
+    """When the next task for it is due; None if there is none."""
+    oldest_writer: int
+    """Every transaction before this one is over ..."""
+    next_writer: int
+    """... and this is the next that begins."""
+
+
+def outlook(served: Served) -> Query[Outlook]:
+    """When the next task is due, and who may be about to commit one."""
+    return Query("outlook", served.parameters(), lambda rows: Outlook._make(rows[0]), prepare=True)
+
+
 def next_due(served: Served) -> Query[float | None]:
     """Seconds until the next task for this worker is due; None if there is none."""
-    return Query("next_due", served.parameters(), lambda rows: rows[0][0], prepare=True)
+    return Query("outlook", served.parameters(), lambda rows: rows[0][0], prepare=True)
 
 
 def _terms(limit: int, worker_id: str, lease: float, medium_after: float, high_after: float) -> dict[str, object]:

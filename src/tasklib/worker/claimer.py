@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from tasklib.config import Config
 from tasklib.db.link import Link, backoff
@@ -13,6 +14,7 @@ from tasklib.events import Events, TasksClaimed
 from tasklib.store import claim
 from tasklib.store.claim import Claimed, Served
 from tasklib.worker.places import Places
+from tasklib.worker.sleep import LONG_AWAKE_SECONDS, Sleep
 from tasklib.worker.slots import Slots
 from tasklib.worker.wakeup import Wakeup
 
@@ -45,6 +47,7 @@ class Claimer:
         self._start = start
         self._burst = burst
         self._stopped = False
+        self._sleep = Sleep(link, wakeup, served=served, worker_id=worker_id)
         self._places = Places(slots.prefetch)
         self._terms = {
             "lease_seconds": config.lock_timeout_seconds,
@@ -62,19 +65,27 @@ class Claimer:
         failures = 0
         while not self._stopped:
             self._slots.ahead = self._slots.prefetch.count if self._places.are_short else 0
-            if not self._slots.worth_claiming:
-                await self._slots.changed()
-                continue
             try:
-                found = await self._claim()
-                if not found and not self._stopped:
+                if not self._slots.worth_claiming:
+                    await self._wait_for_slots()
+                elif not await self._claim() and not self._stopped:
                     await self._rest()
                 failures = 0
             except DatabaseUnavailable:
                 await asyncio.sleep(backoff(failures))
                 failures += 1
 
+    async def _wait_for_slots(self) -> None:
+        if self._sleep.is_announced:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LONG_AWAKE_SECONDS):
+                    await self._slots.changed()
+            await self._sleep.stay_awake()
+        else:
+            await self._slots.changed()
+
     async def _claim(self) -> bool:
+        await self._sleep.stay_awake()
         self._wakeup.arm()
         before = time.monotonic()
         if going_on := self._places.worth_going_on:
@@ -108,4 +119,4 @@ class Claimer:
             else:
                 await self._slots.changed()
             return
-        await self._wakeup.sleep(await self._link.run(claim.next_due(self._served())))
+        await self._sleep.rest()
