@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -48,9 +48,8 @@ class Crew:
 
 
 @contextmanager
-def crew_of(ground: Ground, count: int, *, concurrency: int, listen: bool | None = None) -> Iterator[Crew]:
+def crew_of(ground: Ground, count: int, *, concurrency: int) -> Iterator[Crew]:
     """So many worker processes, registered and at work until the block ends."""
-    settings = {} if listen is None else {"TASKLIB_LISTEN": str(listen)}
     command = [sys.executable, "-m", "tasklib", "worker", MODULE, "--concurrency", str(concurrency), "--quiet"]
     processes: list[subprocess.Popen[bytes]] = []
     try:
@@ -59,7 +58,7 @@ def crew_of(ground: Ground, count: int, *, concurrency: int, listen: bool | None
                 processes.append(
                     subprocess.Popen(
                         command,
-                        env=environment(ground.config, settings),
+                        env=environment(ground.config),
                         stdin=subprocess.DEVNULL,
                         stdout=log,
                         stderr=log,
@@ -69,16 +68,16 @@ def crew_of(ground: Ground, count: int, *, concurrency: int, listen: bool | None
         crew.await_registered()
         yield crew
     finally:
-        stop(processes)
+        _stop(processes)
 
 
-def environment(config: Config, settings: Mapping[str, str] | None = None) -> dict[str, str]:
+def environment(config: Config) -> dict[str, str]:
     """What a child process needs to know. The URL goes by the environment: the command line of a process is public."""
     kept = {name: value for name, value in os.environ.items() if name != "TASKLIB_RETENTION"}
-    return {**kept, "TASKLIB_DATABASE_URL": config.database_url, "TASKLIB_SCHEMA": SCHEMA, **(settings or {})}
+    return {**kept, "TASKLIB_DATABASE_URL": config.database_url, "TASKLIB_SCHEMA": SCHEMA}
 
 
-def stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+def _stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
     """SIGTERM, and SIGKILL for whoever is still there later."""
     for process in processes:
         process.send_signal(signal.SIGTERM)

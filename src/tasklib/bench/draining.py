@@ -80,9 +80,8 @@ def beside_many(round_: Round) -> Sample:
 def under_snapshot(round_: Round) -> Sample:
     """W8, against W3: somebody else's transaction sees the table as it was, so nothing dead can be cleared away."""
     plain, held = round_.in_turn(lambda: _plain(round_), lambda: _drain(round_, "W8", snapshot=True))
-    quarter = held.tasks / 4
-    details = {"first_quarter": quarter / held.first_quarter, "last_quarter": quarter / held.last_quarter}
-    return Sample(held.rate, plain.rate, details)
+    first, last = held.tasks / 4 / held.first_quarter, held.tasks / 4 / held.last_quarter
+    return Sample(held.rate, plain.rate, {"first_quarter": first, "last_quarter": last, "last_to_first": last / first})
 
 
 def cpu_time(round_: Round) -> Sample:

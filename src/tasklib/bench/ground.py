@@ -25,7 +25,7 @@ from tasklib.migrations import migrate
 T = TypeVar("T")
 SCHEMA = "tasklib_bench"
 MARK = "made by tasklib bench, which drops it when it ends"
-POLL_SECONDS = 0.005
+POLL_SECONDS = 0.01
 TAIL = 5_000
 """Of the last so many tasks one looks whether they are done: no worker holds more, and it is cheap."""
 

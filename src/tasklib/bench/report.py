@@ -58,8 +58,8 @@ def compared(result: Result) -> str:
     match result.workload.id:
         case "W5":
             parts.append(f"p99 {said(details['p99_ms'], MILLISECONDS)}")
-        case "W8" if details["first_quarter"] and details["last_quarter"]:
-            parts.append(f"last quarter {details['last_quarter'] / details['first_quarter']:.2f} x first")
+        case "W8":
+            parts.append(f"last quarter {details['last_to_first']:.2f} x first")
         case "W9":
             parts += [f"{who} {said(details[who], CPU_SECONDS)}" for who in ("server", "worker")]
     return ", ".join(parts)

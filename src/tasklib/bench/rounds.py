@@ -5,13 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from tasklib.bench.ground import Ground
 from tasklib.bench.plan import Plan
 
 T = TypeVar("T")
 _SLICES = 4
+Side: TypeAlias = Callable[[int], Callable[[], None]]
+"""Gets the size of a slice, prepares it, and returns the part that is timed."""
 
 
 @dataclass(frozen=True)
@@ -53,17 +55,17 @@ class Round:
             return sooner, later
         return first(), second()
 
-    def seconds_of_each(self, size: int, *sides: Callable[[int], Callable[[], None]]) -> list[float]:
-        """How long each side takes for `size` tasks, in slices by turns.
+    def rates(self, size: int, first: Side, second: Side) -> tuple[float, float]:
+        """How many tasks per second each side does, given about `size` of them in slices by turns."""
+        slice_size = max(1, size // _SLICES)
+        times = [
+            self.in_turn(lambda: _seconds(first(slice_size)), lambda: _seconds(second(slice_size)))
+            for _ in range(_SLICES)
+        ]
+        return _SLICES * slice_size / sum(t for t, _ in times), _SLICES * slice_size / sum(t for _, t in times)
 
-        A side gets the size of a slice, prepares it, and returns the part that is timed.
-        """
-        taken = [0.0 for _ in sides]
-        order = list(enumerate(sides))
-        for slice_ in range(_SLICES):
-            for i, side in reversed(order) if self.flipped != bool(slice_ % 2) else order:
-                timed = side(max(1, size // _SLICES))
-                began = time.perf_counter()
-                timed()
-                taken[i] += time.perf_counter() - began
-        return taken
+
+def _seconds(timed: Callable[[], None]) -> float:
+    began = time.perf_counter()
+    timed()
+    return time.perf_counter() - began

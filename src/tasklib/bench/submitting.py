@@ -8,8 +8,8 @@ from uuid import UUID
 
 from tasklib.bench.crew import crew_of
 from tasklib.bench.ground import SCHEMA, Ground
-from tasklib.bench.producers import PRODUCERS, started_producers
-from tasklib.bench.rounds import Round, Sample
+from tasklib.bench.producers import PRODUCERS, Producers, started_producers
+from tasklib.bench.rounds import Round, Sample, Side
 from tasklib.bench.tasks import nap, noop
 from tasklib.tasks.ids import new_ids
 
@@ -17,8 +17,8 @@ COLUMNS = "id, name, queue, kwargs, max_retries, timeout_seconds, priority, tags
 INSERT = f"INSERT INTO {SCHEMA}.tasks ({COLUMNS}) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
 COPY = f"COPY {SCHEMA}.tasks ({COLUMNS}) FROM STDIN"
 
-BUSY_WORKERS, BUSY_SLOTS, BACKLOG = 2, 10, 3_000
-"""Slots that nap for 20 ms each: a thousand tasks a second at most, so this backlog outlasts the producers."""
+BUSY_WORKERS, BUSY_SLOTS, BACKLOG = 2, 10, 1_000
+"""Slots that nap: they get through fewer tasks a second than the producers add, so the backlog only grows."""
 
 
 def one_by_one(round_: Round) -> Sample:
@@ -27,46 +27,42 @@ def one_by_one(round_: Round) -> Sample:
     ground.fresh()
     for warm_up in (_submit_each(ground)(10), _insert_each(ground)(10)):
         warm_up()
-    ours, theirs = round_.seconds_of_each(round_.plan.size("W1"), _submit_each(ground), _insert_each(ground))
-    return _rates(round_.plan.size("W1"), ours, theirs)
+    return Sample(*round_.rates(round_.plan.size("W1"), _submit_each(ground), _insert_each(ground)))
 
 
 def many(round_: Round) -> Sample:
     """W2: `submit_many`, against a COPY of the same columns by the same driver."""
     ground = round_.ground
     ground.fresh()
-    ours, theirs = round_.seconds_of_each(round_.plan.size("W2"), _submit_many(ground), _copy(ground))
-    return _rates(round_.plan.size("W2"), ours, theirs)
+    return Sample(*round_.rates(round_.plan.size("W2"), _submit_many(ground), _copy(ground)))
 
 
 def by_eight_producers(round_: Round) -> Sample:
     """W10: eight processes submit one by one while workers are busy, against the same without any notification."""
-    ours, theirs = round_.in_turn(
-        lambda: _produced_per_second(round_, notify=True), lambda: _produced_per_second(round_, notify=False)
-    )
-    return Sample(ours, theirs)
-
-
-def _produced_per_second(round_: Round, *, notify: bool) -> float:
     ground = round_.ground
     producers = ground.lasting("producers", lambda: started_producers(ground))
     ground.fresh()
-    ground.notify(notify)
+    ground.submit(nap, BACKLOG)
+    ground.calm()
     try:
-        ground.submit(nap, BACKLOG)
-        ground.calm()
-        with crew_of(ground, BUSY_WORKERS, concurrency=BUSY_SLOTS, listen=notify) as crew:
+        with crew_of(ground, BUSY_WORKERS, concurrency=BUSY_SLOTS) as crew:
             ground.await_running(BUSY_WORKERS * BUSY_SLOTS, crew.look)
-            return producers.submit(round_.plan.size("W10") // PRODUCERS)
+            notified, silent = (_produce(ground, producers, notify=notify) for notify in (True, False))
+            ours, theirs = round_.rates(round_.plan.size("W10") // PRODUCERS, notified, silent)
     finally:
         ground.notify(True)
+    return Sample(PRODUCERS * ours, PRODUCERS * theirs)
 
 
-def _rates(size: int, ours: float, theirs: float) -> Sample:
-    return Sample(size / ours, size / theirs)
+def _produce(ground: Ground, producers: Producers, *, notify: bool) -> Side:
+    def prepare(each: int) -> Callable[[], None]:
+        ground.notify(notify)
+        return lambda: producers.submit(each)
+
+    return prepare
 
 
-def _submit_each(ground: Ground) -> Callable[[int], Callable[[], None]]:
+def _submit_each(ground: Ground) -> Side:
     def prepare(count: int) -> Callable[[], None]:
         def timed() -> None:
             for number in range(count):
@@ -77,7 +73,7 @@ def _submit_each(ground: Ground) -> Callable[[int], Callable[[], None]]:
     return prepare
 
 
-def _insert_each(ground: Ground) -> Callable[[int], Callable[[], None]]:
+def _insert_each(ground: Ground) -> Side:
     def prepare(count: int) -> Callable[[], None]:
         rows = _rows(count)
 
@@ -90,7 +86,7 @@ def _insert_each(ground: Ground) -> Callable[[int], Callable[[], None]]:
     return prepare
 
 
-def _submit_many(ground: Ground) -> Callable[[int], Callable[[], None]]:
+def _submit_many(ground: Ground) -> Side:
     def prepare(count: int) -> Callable[[], None]:
         arguments = [{"number": number} for number in range(count)]
 
@@ -102,7 +98,7 @@ def _submit_many(ground: Ground) -> Callable[[int], Callable[[], None]]:
     return prepare
 
 
-def _copy(ground: Ground) -> Callable[[int], Callable[[], None]]:
+def _copy(ground: Ground) -> Side:
     def prepare(count: int) -> Callable[[], None]:
         rows = _rows(count)
 

@@ -10,7 +10,7 @@ import time
 
 from tasklib.tasks.function import task
 
-NAP_SECONDS = 0.02
+NAP_SECONDS = 0.1
 
 
 @task(name="bench.noop")

@@ -36,7 +36,7 @@ Draw = Callable[["Facts", "Plan", "Sequence[Result]", Path], None]
 def bench(
     workloads: Annotated[
         list[str] | None,
-        typer.Argument(metavar="WORKLOAD", show_default=False, help="W1 to W10, described below. Else all."),
+        typer.Argument(metavar="WORKLOAD", show_default=False, help="Which to measure: W1 to W10. Else all."),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A look: a tenth of the tasks, once.")] = False,
     full: Annotated[bool, typer.Option("--full", help="Five times the tasks; takes many minutes.")] = False,
@@ -187,12 +187,12 @@ def _progress(plan: Plan, workloads: Sequence[Workload]) -> Iterator[Callable[[S
         yield tell_line
         return
     columns = (BarColumn(30), TimeElapsedColumn(), TextColumn("{task.description}"))
-    with Progress(*columns, console=console, transient=True) as progress:
+    with Progress(*columns, console=console, transient=True, refresh_per_second=2) as progress:
         bar = progress.add_task("", total=plan.repeats * len(workloads))
 
         def tell_bar(step: Step) -> None:
             doing = f"round {step.repeat + 1} of {plan.repeats}: {step.workload.id} {step.workload.name}"
-            progress.update(bar, description=doing, advance=int(step.sample is not None))
+            progress.update(bar, description=doing, advance=int(step.sample is not None), refresh=True)
 
         yield tell_bar
 
