@@ -25,9 +25,11 @@ SERVER_SETTINGS = {
     "full_page_writes": "on",
     "shared_buffers": "512MB",
     "max_wal_size": "4GB",
+    "min_wal_size": "1GB",
     "checkpoint_timeout": "30min",
 }
-"""Of the embedded server: a durable one, unlike that of the tests, and without a checkpoint in mid-run."""
+"""Of the embedded server: a durable one, unlike that of the tests, without checkpoints in mid-run, and one that uses
+the files of its log again rather than make new ones."""
 
 CHARTS = (".svg", ".png")
 Draw = Callable[["Facts", "Plan", "Sequence[Result]", Path], None]
