@@ -14,9 +14,12 @@ from tasklib.bench.machine import facts_of
 from tasklib.bench.plan import Plan
 from tasklib.bench.running import Result, run
 from tasklib.bench.workloads import WORKLOADS
+from tasklib.config import channel_of
 from tasklib.errors import SchemaError
 from tasklib.testing import databases
 
+# All that is measured is measured before the first test: a dozen processes, which take their time on a busy machine.
+pytestmark = pytest.mark.timeout(300)
 PLAN = Plan(scale=0.001, repeats=1, concurrency=20)
 
 
@@ -88,6 +91,16 @@ def test_the_circumstances_name_the_settings_that_matter(empty_database_url: str
     assert facts.cores >= 1
     password = psycopg.conninfo.conninfo_to_dict(empty_database_url).get("password")
     assert not password or password not in " ".join(facts.lines())
+
+
+def test_the_silent_side_notifies_nobody_and_the_next_workload_does_again(ground: Ground) -> None:
+    ground.notify(False)
+    ground.db.execute(f"LISTEN {channel_of(SCHEMA)}".encode())
+    ground.db.execute(f"INSERT INTO {SCHEMA}.tasks (name) VALUES ('nobody.knows')".encode())
+    assert list(ground.db.notifies(timeout=0)) == []
+    ground.fresh()
+    enabled = "SELECT bool_and(tgenabled = 'O') FROM pg_trigger WHERE tgrelid = %s::regclass"
+    assert ground.row(enabled, f"{SCHEMA}.tasks") == (True,)
 
 
 def test_it_works_in_a_schema_of_its_own_and_drops_it(empty_database_url: str, ground: Ground) -> None:

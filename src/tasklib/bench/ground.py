@@ -57,6 +57,7 @@ class Ground:
     def fresh(self) -> None:
         """An empty table, as if nothing had been measured before."""
         self.db.execute(f"TRUNCATE {SCHEMA}.tasks, {SCHEMA}.pauses".encode())
+        self.notify(True)
 
     def submit(self, task: Any, count: int) -> list[UUID]:
         """`submit_many`; the ids come in the order in which the tasks will be claimed."""

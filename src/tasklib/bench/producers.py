@@ -9,8 +9,11 @@ are asked to do. They end when their stdin does, so they don't outlive us, whate
 from __future__ import annotations
 
 import multiprocessing
+import os
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
@@ -41,13 +44,10 @@ class Producers:
             raise BenchFailed(f"the producers ended by themselves. Their last words:\n{words}")
 
     def stop(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-        try:
-            self.process.wait(_PATIENCE_SECONDS)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        """At once, with all that were forked: what they are doing is of no use any more."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.communicate()
 
 
 def started_producers(ground: Ground) -> Producers:

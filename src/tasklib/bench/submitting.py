@@ -22,7 +22,7 @@ BUSY_WORKERS, BUSY_SLOTS, BACKLOG = 2, 10, 1_000
 
 
 def one_by_one(round_: Round) -> Sample:
-    """W1: `submit_task`, one after the other, against an INSERT of the same columns by the same driver."""
+    """W1: `submit_task`, one after the other, against an INSERT of the same columns that tells nobody."""
     ground = round_.ground
     ground.fresh()
     for warm_up in (_submit_each(ground)(10), _insert_each(ground)(10)):
@@ -31,7 +31,7 @@ def one_by_one(round_: Round) -> Sample:
 
 
 def many(round_: Round) -> Sample:
-    """W2: `submit_many`, against a COPY of the same columns by the same driver."""
+    """W2: `submit_many`, against a COPY of the same columns that tells nobody."""
     ground = round_.ground
     ground.fresh()
     return Sample(*round_.rates(round_.plan.size("W2"), _submit_many(ground), _copy(ground)))
@@ -44,13 +44,10 @@ def by_eight_producers(round_: Round) -> Sample:
     ground.fresh()
     ground.submit(nap, BACKLOG)
     ground.calm()
-    try:
-        with crew_of(ground, BUSY_WORKERS, concurrency=BUSY_SLOTS) as crew:
-            ground.await_running(BUSY_WORKERS * BUSY_SLOTS, crew.look)
-            notified, silent = (_produce(ground, producers, notify=notify) for notify in (True, False))
-            ours, theirs = round_.rates(round_.plan.size("W10") // PRODUCERS, notified, silent)
-    finally:
-        ground.notify(True)
+    with crew_of(ground, BUSY_WORKERS, concurrency=BUSY_SLOTS) as crew:
+        ground.await_running(BUSY_WORKERS * BUSY_SLOTS, crew.look)
+        notified, silent = (_produce(ground, producers, notify=notify) for notify in (True, False))
+        ours, theirs = round_.rates(round_.plan.size("W10") // PRODUCERS, notified, silent)
     return Sample(PRODUCERS * ours, PRODUCERS * theirs)
 
 
@@ -64,6 +61,8 @@ def _produce(ground: Ground, producers: Producers, *, notify: bool) -> Side:
 
 def _submit_each(ground: Ground) -> Side:
     def prepare(count: int) -> Callable[[], None]:
+        ground.notify(True)
+
         def timed() -> None:
             for number in range(count):
                 ground.client.submit_task(noop, number=number)
@@ -75,6 +74,7 @@ def _submit_each(ground: Ground) -> Side:
 
 def _insert_each(ground: Ground) -> Side:
     def prepare(count: int) -> Callable[[], None]:
+        ground.notify(False)
         rows = _rows(count)
 
         def timed() -> None:
@@ -88,6 +88,7 @@ def _insert_each(ground: Ground) -> Side:
 
 def _submit_many(ground: Ground) -> Side:
     def prepare(count: int) -> Callable[[], None]:
+        ground.notify(True)
         arguments = [{"number": number} for number in range(count)]
 
         def timed() -> None:
@@ -100,6 +101,7 @@ def _submit_many(ground: Ground) -> Side:
 
 def _copy(ground: Ground) -> Side:
     def prepare(count: int) -> Callable[[], None]:
+        ground.notify(False)
         rows = _rows(count)
 
         def timed() -> None:

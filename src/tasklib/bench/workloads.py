@@ -28,7 +28,7 @@ WORKLOADS = {
     workload.id: workload
     for workload in (
         Workload("W1", "submit one by one", submitting.one_by_one, compared_with="a bare INSERT"),
-        Workload("W2", "submit_many", submitting.many, compared_with="a bare COPY"),
+        Workload("W2", "submit_many", submitting.many, compared_with="raw COPY"),
         Workload("W3", "drain, one worker", draining.one_worker),
         Workload("W4", "drain, two workers", draining.two_workers, compared_with="W3"),
         Workload("W5", "pick-up by an idle worker", waking.picked_up, MILLISECONDS),
