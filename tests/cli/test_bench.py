@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from pathlib import Path
 
@@ -35,8 +36,8 @@ def test_it_prints_rows_and_writes_json_and_leaves_nothing_in_the_database(
     written = json.loads((project / "all.json").read_text())
     assert [w["id"] for w in written["workloads"]] == ["W1", "W2"]
     assert written["plan"]["repeats"] == 2
-    found = db.execute("SELECT nspname FROM pg_namespace WHERE nspname IN (%s, 'not_for_this')", [SCHEMA])
-    assert found.fetchall() == []
+    assert not schema_is_there(db)
+    assert db.execute("SELECT 1 FROM pg_namespace WHERE nspname = 'not_for_this'").fetchone() is None
     assert db.execute("SELECT count(*) FROM tasks").fetchone() == (0,)
 
 
@@ -69,15 +70,24 @@ def test_in_a_terminal_it_shows_a_table_below_a_bar(url: str, command: Command) 
 
 def test_ctrl_c_leaves_nothing_behind(url: str, command: Command, db: psycopg.Connection) -> None:
     measuring = command("bench", "W5", "--full", terminal=True, TASKLIB_DATABASE_URL=url)
-    eventually(lambda: db.execute("SELECT to_regclass(%s)", [f"{SCHEMA}.snapshots"]).fetchone() != (None,), "tables")
-    started = f"SELECT count(*) FROM {SCHEMA}.tasks WHERE started_at IS NOT NULL"
-    eventually(lambda: db.execute(started.encode()).fetchone() > (0,), "a worker at work")
+    await_a_worker_at_work(db)
     measuring.press("\x03")
     assert measuring.exit_code() == 130
     assert "Stopped, and cleaned up" in measuring.said()
-    assert db.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", [SCHEMA]).fetchall() == []
-    sessions = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'tasklib bench%'"
-    eventually(lambda: db.execute(f"{sessions} AND datname = current_database()").fetchone() == (0,), "all are gone")
+    assert not schema_is_there(db)
+    eventually(lambda: sessions(db) == 0, "all are gone")
+
+
+def test_after_being_killed_its_workers_end_and_the_next_run_cleans_up(
+    url: str, command: Command, run: Run, db: psycopg.Connection
+) -> None:
+    measuring = command("bench", "W5", "--full", TASKLIB_DATABASE_URL=url)
+    await_a_worker_at_work(db)
+    measuring.signal(signal.SIGKILL)
+    eventually(lambda: sessions(db) == 0, "all are gone")
+    done = run("bench", "W1", *TINY)
+    assert done.exit_code == 0, done.output
+    assert not schema_is_there(db)
 
 
 def test_somebody_elses_schema_is_an_error(url: str, run: Run, db: psycopg.Connection) -> None:
@@ -113,3 +123,23 @@ def test_a_chart_without_matplotlib_says_what_to_install(run: Run, monkeypatch: 
     done = run("bench", "--chart", "chart.svg")
     assert done.exit_code == 1
     assert "pip install 'tasklib-pg[bench]'" in done.stderr
+
+
+def await_a_worker_at_work(db: psycopg.Connection) -> None:
+    eventually(lambda: db.execute("SELECT to_regclass(%s)", [f"{SCHEMA}.snapshots"]).fetchone() != (None,), "tables")
+    started = f"SELECT 1 FROM {SCHEMA}.tasks WHERE started_at IS NOT NULL LIMIT 1"
+    eventually(lambda: db.execute(started.encode()).fetchone(), "a worker at work")
+
+
+def sessions(db: psycopg.Connection) -> int:
+    """How many connections a run has to this database."""
+    found = db.execute(
+        "SELECT count(*) FROM pg_stat_activity "
+        "WHERE application_name LIKE 'tasklib bench%' AND datname = current_database()"
+    ).fetchone()
+    assert found is not None
+    return int(found[0])
+
+
+def schema_is_there(db: psycopg.Connection) -> bool:
+    return db.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", [SCHEMA]).fetchone() is not None

@@ -6,6 +6,6 @@
 What is measured is what users run: workers are `tasklib worker` processes, and tasks are submitted by a `Client`. Each
 workload is a function that does it once and returns a `Sample`; the rest is repetition, medians and presentation.
 
-Imports go one way: running -> workloads -> submitting, draining, waking -> rounds -> ground, crew, producers, cpu;
-machine, report and chart only present.
+Imports go one way: chart -> report -> machine, running -> workloads -> submitting, draining, waking -> rounds,
+producers -> crew -> ground -> cpu. `tasks`, `member` and `producers` are what the processes that we start run.
 """

@@ -50,7 +50,16 @@ class Crew:
 @contextmanager
 def crew_of(ground: Ground, count: int, *, concurrency: int) -> Iterator[Crew]:
     """So many worker processes, registered and at work until the block ends."""
-    command = [sys.executable, "-m", "tasklib", "worker", MODULE, "--concurrency", str(concurrency), "--quiet"]
+    command = [
+        sys.executable,
+        "-m",
+        "tasklib.bench.member",
+        "worker",
+        MODULE,
+        "--concurrency",
+        str(concurrency),
+        "--quiet",
+    ]
     processes: list[subprocess.Popen[bytes]] = []
     try:
         with (ground.logs / "workers").open("ab") as log:
