@@ -44,7 +44,7 @@ schema: $(READY)  ## write tests/migrations/schema.txt anew after adding a migra
 benchmarks: $(READY)  ## a quick comparison with other task queues, installed outside the tree
 	$(BIN)/python -m benchmarks.peers install
 	$(BIN)/python -m benchmarks.peers run --quick $(ARGS)
-	$(BIN)/python -m benchmarks.peers report
+	$(BIN)/python -m benchmarks.peers report --quick
 
 clean:  ## remove what was built
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -48,13 +48,14 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--count", type=int, help="the same number of tasks for every system and workload")
     command.add_argument("--database-url", help="a server of yours, where databases may be created")
     command.add_argument("--postgres-bin", type=Path, help="the programs of the PostgreSQL to start")
-    command.add_argument("--out", type=Path, default=RESULTS / "peers.jsonl")
+    command.add_argument("--out", type=Path, help="results/peers.jsonl, or quick.jsonl in the lab, unless given")
     command.set_defaults(do=_run)
 
     command = commands.add_parser("report", help="make REPORT.md of the results")
-    command.add_argument("results", type=Path, nargs="*", default=[RESULTS / "peers.jsonl"])
+    command.add_argument("results", type=Path, nargs="*", help="results/peers.jsonl unless given")
+    command.add_argument("--quick", action="store_true", help="on the quick runs; both files are in the lab")
     command.add_argument("--all-runs", action="store_true", help="merge all runs, not the last one of each workload")
-    command.add_argument("--out", type=Path, default=RESULTS / "REPORT.md")
+    command.add_argument("--out", type=Path, help="REPORT.md beside the results unless given")
     command.set_defaults(do=_report)
     return parser
 
@@ -71,6 +72,7 @@ def _install(arguments: argparse.Namespace) -> None:
 def _run(arguments: argparse.Namespace) -> None:
     lab = Lab(arguments.lab)
     lab.directory.mkdir(parents=True, exist_ok=True)
+    out = arguments.out or _results(arguments)
     with ExitStack() as stack:
         if arguments.database_url:
             server = Server(arguments.database_url, notes=["the server's CPU seconds are unknown: it is a given one"])
@@ -80,10 +82,10 @@ def _run(arguments: argparse.Namespace) -> None:
         redis = stack.enter_context(own_redis(lab)) if any(s.broker == "redis" for s in systems) else None
         plan = Plan(_that_can_run(systems, lab, redis), _workloads(arguments), arguments.repeats, _scale(arguments))
         run = describe_run(plan.systems, lab, server.settings(), quick=arguments.quick, repeats=arguments.repeats)
-        append(arguments.out, run)
+        append(out, run)
 
         def keep(record: Record) -> None:
-            append(arguments.out, record)
+            append(out, record)
             print(_line(record), flush=True)
 
         carry_out(plan, lab, server, redis, keep, run["run"])
@@ -106,7 +108,7 @@ def _that_can_run(systems: list[System], lab: Lab, redis: Redis | None) -> list[
 
 
 def _workloads(arguments: argparse.Namespace) -> list[str]:
-    names = arguments.workloads.split(",")
+    names: list[str] = arguments.workloads.split(",")
     if unknown := set(names) - WORKLOADS.keys():
         raise SystemExit(f"no workload {', '.join(sorted(unknown))}. There are: {', '.join(WORKLOADS)} (W9 is in W3).")
     return names
@@ -129,8 +131,16 @@ def _line(record: Record) -> str:
 
 
 def _report(arguments: argparse.Namespace) -> None:
-    write_report(arguments.results, arguments.out, all_runs=arguments.all_runs)
-    print(arguments.out.read_text())
+    results = arguments.results or [_results(arguments)]
+    out = arguments.out or results[0].with_name("REPORT.md")
+    write_report(results, out, all_runs=arguments.all_runs)
+    print(out.read_text())
+
+
+def _results(arguments: argparse.Namespace) -> Path:
+    """Quick runs stay out of the tree: they aren't results."""
+    lab: Path = arguments.lab
+    return lab / "quick.jsonl" if arguments.quick else RESULTS / "peers.jsonl"
 
 
 if __name__ == "__main__":

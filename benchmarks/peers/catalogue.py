@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from benchmarks.peers.ours import OURS
-from benchmarks.peers.peers import ON_POSTGRESQL
+from benchmarks.peers.peers_on_postgresql import ON_POSTGRESQL
+from benchmarks.peers.peers_on_redis import ON_REDIS
 from benchmarks.peers.systems import System
 
-SYSTEMS: dict[str, System] = {system.name: system for system in (*OURS, *ON_POSTGRESQL)}
+SYSTEMS: dict[str, System] = {system.name: system for system in (*OURS, *ON_POSTGRESQL, *ON_REDIS)}
 
 
 def chosen(names: Iterable[str]) -> list[System]:

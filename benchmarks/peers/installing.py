@@ -18,7 +18,7 @@ PYTHON_PACKAGES: dict[str, list[str]] = {
     "chancy": ["chancy", "psycopg[binary]", "uvloop"],
     "saq": ["saq[postgres,hiredis]", "psycopg[binary]", "uvloop"],
     "dbos": ["dbos"],
-    "absurd": ["absurd-sdk", "psycopg[binary]", "uvloop"],
+    "absurd": ["absurd-sdk", "absurdctl", "psycopg[binary]", "uvloop"],
     "awa": ["awa-pg", "psycopg[binary]", "uvloop"],
     "celery": ["celery[redis]", "hiredis"],
     "dramatiq": ["dramatiq[redis]", "hiredis"],

@@ -79,7 +79,7 @@ class Stage:
         if history:
             with psycopg.connect(self.server.database_url(template), autocommit=True) as connection:
                 for statement in self.system.prefill:
-                    connection.execute(statement.format(finished=history.finished, future=history.future))  # type: ignore[arg-type]
+                    connection.execute(statement.format(finished=history.finished, future=history.future))
                 connection.execute("VACUUM ANALYZE")
         self.server.templates.add(template)
 
@@ -230,6 +230,6 @@ def stop(processes: Sequence[subprocess.Popen[Any]]) -> None:
 
 
 def _value(connection: psycopg.Connection[Any], statement: str) -> Any:
-    row = connection.execute(statement).fetchone()  # type: ignore[arg-type]
+    row = connection.execute(statement).fetchone()
     assert row is not None
     return row[0]

@@ -18,9 +18,6 @@ class Figure:
     values: tuple[float, ...]
 
     @property
-    def _good_of(self, system: str, workload: str) -> list[Record]:
-        return [r for r in self._good if r["system"] == system and r["workload"] == workload]
-
     def median(self) -> float:
         return statistics.median(self.values)
 
@@ -90,6 +87,9 @@ class Summary:
             if (ratio := steadiness_of(record.get("tenths_tasks_s") or ())) is not None
         ]
         return statistics.median(ratios) if ratios else None
+
+    def _good_of(self, system: str, workload: str) -> list[Record]:
+        return [r for r in self._good if r["system"] == system and r["workload"] == workload]
 
 
 def steadiness_of(tenths: Sequence[float]) -> float | None:

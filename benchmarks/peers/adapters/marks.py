@@ -71,7 +71,7 @@ class Marks:
         struct.pack_into("<dd", self.latency, LATENCY.size * number, called, returned)
 
     def has_started(self, number: int) -> bool:
-        return LATENCY.unpack_from(self.latency, LATENCY.size * number)[2] > 0
+        return bool(LATENCY.unpack_from(self.latency, LATENCY.size * number)[2])
 
     @property
     def latency(self) -> mmap.mmap:
