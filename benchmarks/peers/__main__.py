@@ -81,7 +81,9 @@ def _run(arguments: argparse.Namespace) -> None:
         systems = chosen(filter(None, arguments.systems.split(",")))
         redis = stack.enter_context(own_redis(lab)) if any(s.broker == "redis" for s in systems) else None
         plan = Plan(_that_can_run(systems, lab, redis), _workloads(arguments), arguments.repeats, _scale(arguments))
-        run = describe_run(plan.systems, lab, server.settings(), quick=arguments.quick, repeats=arguments.repeats)
+        run = describe_run(
+            plan.systems, lab, server.settings(), quick=arguments.quick, repeats=arguments.repeats, notes=server.notes
+        )
         append(out, run)
 
         def keep(record: Record) -> None:

@@ -6,7 +6,7 @@ import mmap
 import os
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -63,8 +63,8 @@ class Watch:
         self.workers = workers
         self.deadline = time.monotonic() + timeout
         self.counts = Counts(stage.lab.run_dir)
-        self.milestones: list[tuple[int, float]] = []
-        """How many had run at which moment: one entry for each tenth."""
+        self.seen: list[tuple[int, float]] = []
+        """How many had run at which moment, whenever there was something new to see."""
 
     def until_done(self, connection: psycopg.Connection[Any] | None) -> dict[str, Any]:
         while not (counted := self.counts.total()):
@@ -79,7 +79,7 @@ class Watch:
             "seconds": ended - began,
             "body_seconds": self.counts.last() - began,
             "tasks_s": self.count / (ended - began),
-            "tenths_tasks_s": self._rates(began),
+            "tenths_tasks_s": rates_of_parts([(0, began), *self.seen], self.count),
             "cpu_server_10k": _per_10k(cpu_before[0], cpu_after[0], ran - counted_before),
             "cpu_worker_10k": _per_10k(cpu_before[1], cpu_after[1], ran - counted_before),
         }
@@ -89,7 +89,7 @@ class Watch:
         while True:
             # What a query sees is from its beginning: how long it takes is not the system's time.
             ran, moment = self.counts.total(), time.monotonic()
-            self._note(ran)
+            self._note(ran, moment)
             if ran >= self.count and self.stage.is_finished(connection):
                 return ran, moment
             self._check(ran)
@@ -99,18 +99,23 @@ class Watch:
             raise MeasurementFailed(f"only {ran} of {self.count} ran: {self.stage.log('worker.log')}")
         time.sleep(LOOK_SECONDS)
 
-    def _note(self, ran: int) -> None:
-        if ran * PARTS >= self.count * (len(self.milestones) + 1):
-            self.milestones.append((ran, time.monotonic()))
+    def _note(self, ran: int, moment: float) -> None:
+        if not self.seen or ran > self.seen[-1][0]:
+            self.seen.append((ran, moment))
 
-    def _rates(self, began: float) -> list[float]:
-        """Tasks per second between one milestone and the next: does it get slower as it goes on?"""
-        points = [(0, began), *self.milestones]
-        return [
-            round((ran - before) / (moment - earlier), 1)
-            for (before, earlier), (ran, moment) in pairwise(points)
-            if moment > earlier
-        ]
+
+def rates_of_parts(seen: Sequence[tuple[int, float]], count: int) -> list[float]:
+    """Tasks per second in each tenth of a drain, from how many had run when: does it get slower as it goes on?"""
+    reached = [_when(seen, count * part / PARTS) for part in range(PARTS + 1)]
+    return [round(count / PARTS / (end - begin), 1) for begin, end in pairwise(reached) if end > begin]
+
+
+def _when(seen: Sequence[tuple[int, float]], wanted: float) -> float:
+    """The moment when so many had run, on the line between the two looks around it."""
+    for (fewer, earlier), (more, later) in pairwise(seen):
+        if more >= wanted:
+            return earlier + (later - earlier) * (wanted - fewer) / (more - fewer)
+    return seen[-1][1]
 
 
 def drain(

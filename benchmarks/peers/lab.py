@@ -12,6 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 ADAPTERS = Path(__file__).parent / "adapters"
+# Without bytecode every start of an adapter would compile its libraries anew.
 MISLEADING = ("PYENV_VERSION", "VIRTUAL_ENV", "PYTHONHOME", "PYTHONDONTWRITEBYTECODE")
 
 _ASK_VERSIONS = """
@@ -69,11 +70,7 @@ class Lab:
     def process_environment(self) -> dict[str, str]:
         """Ours without what would lead another interpreter astray, and with TaskLib from this checkout."""
         kept = {name: value for name, value in os.environ.items() if name not in MISLEADING}
-        return kept | {
-            "PYTHONPATH": f"{ADAPTERS}{os.pathsep}{ROOT / 'src'}",
-            # Compiled once: adapters are started often, and environments may come without bytecode.
-            "PYTHONPYCACHEPREFIX": str(self.directory / "pycache"),
-        }
+        return kept | {"PYTHONPATH": f"{ADAPTERS}{os.pathsep}{ROOT / 'src'}"}
 
 
 def _versions(python: Path, *distributions: str) -> dict[str, str]:

@@ -157,6 +157,7 @@ AWA = System(
     options={"concurrency": 200, "pool": 20, "batch": 1000},
     sizes={"W1": 3000, "W2": 40_000, "drain": 40_000, "W6": 20_000, "W10": 4000},
     slots=200,
+    unfinished=("awa.jobs WHERE state IN ('available', 'running')",),  # what is finished is soon summed up and dropped
 )
 
 PG_BOSS = System(

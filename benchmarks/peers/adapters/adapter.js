@@ -14,6 +14,7 @@ const FIRST_PING_SECONDS = 30;
 const COUNT_BYTES = 24;
 const LATENCY_BYTES = 24;
 const LATENCY_SLOTS = 4096;
+const WARM_UPS = 10;
 
 const now = () => Number(process.hrtime.bigint()) / 1e9;
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
@@ -94,6 +95,7 @@ async function ping(adapter, count, gapSeconds) {
 }
 
 async function submitTimed(adapter, command, kind, count) {
+  for (let number = 0; command === "submit" && number < WARM_UPS; number++) await adapter.submit(kind, number);
   await waitForGo();
   const begun = now();
   if (command === "submit-many") {

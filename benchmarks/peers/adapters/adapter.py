@@ -1,7 +1,7 @@
 """What all Python adapters share: their environment, the bodies of the tasks, and the commands the driver calls.
 
     python some_adapter.py setup                      create the system's tables
-    python some_adapter.py submit KIND COUNT          one by one, after READY was printed and GO was read
+    python some_adapter.py submit KIND COUNT          one by one, after some to warm up, READY printed and GO read
     python some_adapter.py submit-many KIND COUNT     by the system's quickest documented way
     python some_adapter.py ping COUNT GAP_SECONDS     one ping at a time, with pauses
     python some_adapter.py work                       run tasks until killed
@@ -21,7 +21,7 @@ from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
-from marks import Marks
+from marks import WARM_UPS, Marks
 
 DATABASE_URL = os.environ.get("BENCH_DATABASE_URL", "")
 REDIS_URL = os.environ.get("BENCH_REDIS_URL", "")
@@ -101,6 +101,8 @@ class AsyncAdapter:
             if command == "ping":
                 return await self._ping(int(arguments[0]), float(arguments[1]))
             kind, count = arguments[0], int(arguments[1])
+            for number in range(WARM_UPS if command == "submit" else 0):
+                await self.submit(kind, number)
             _wait_for_go()
             begun = time.monotonic()
             if command == "submit-many":
@@ -161,6 +163,8 @@ class SyncAdapter:
             if command == "ping":
                 return self._ping(int(arguments[0]), float(arguments[1]))
             kind, count = arguments[0], int(arguments[1])
+            for number in range(WARM_UPS if command == "submit" else 0):
+                self.submit(kind, number)
             _wait_for_go()
             begun = time.monotonic()
             if command == "submit-many":

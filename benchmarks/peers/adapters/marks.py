@@ -24,6 +24,9 @@ LATENCY = struct.Struct("<ddd")
 
 LATENCY_SLOTS = 4096
 
+WARM_UPS = 10
+"""A producer submits so many before it is timed: systems connect and prepare statements at different moments."""
+
 
 def mapped(path: Path, size: int) -> mmap.mmap:
     """A file of this size, shared between processes."""
