@@ -38,6 +38,7 @@ class Summary:
         self.runs = {record["run"]: record for record in everything if record["kind"] == "run"}
         measured = [record for record in everything if record["kind"] == "measurement"]
         self.used = measured if all_runs else _of_last_runs(measured)
+        self._measured = measured
         self.failures = [record for record in self.used if not record["ok"]]
         self._good = [record for record in self.used if record["ok"]]
 
@@ -61,6 +62,13 @@ class Summary:
     def ratio(self, system: str, other: str, workload: str, key: str = "tasks_s") -> float | None:
         """How many times the other's median this one's is."""
         mine, theirs = self.median(system, workload, key), self.median(other, workload, key)
+        return None if mine is None or not theirs else mine / theirs
+
+    def ratio_to_own(self, system: str, workload: str, other: str) -> float | None:
+        """The rate in a workload as a multiple of that in another one, in the same runs."""
+        runs = self.run_of(workload)
+        base = Summary([record for record in self._measured if record["run"] in runs], all_runs=True)
+        mine, theirs = self.median(system, workload), base.median(system, other)
         return None if mine is None or not theirs else mine / theirs
 
     def best(self, systems: Iterable[str], workload: str, key: str = "tasks_s") -> tuple[str, float] | None:

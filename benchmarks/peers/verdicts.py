@@ -73,8 +73,7 @@ def times_own(workload: str, factor: float, other_workload: str, *, strictly: bo
     """At least (or more than) `factor` times our own rate in another workload."""
 
     def judge(summary: Summary) -> Verdict:
-        mine, base = summary.median(OURS, workload), summary.median(OURS, other_workload)
-        ratio = None if mine is None or not base else mine / base
+        ratio = summary.ratio_to_own(OURS, workload, other_workload)
         if strictly:
             passed = None if ratio is None else ratio > factor
             return Verdict(workload, f"more than {other_workload}", _times(ratio), passed)

@@ -94,6 +94,13 @@ def test_two_workers_must_be_more_than_one() -> None:
     assert verdict(measured("tasklib", "W3", 100.0) + measured("tasklib", "W4", 101.0), "W4", "W3").word == "pass"
 
 
+def test_a_workload_is_held_against_another_of_the_same_run_only() -> None:
+    records = measured("tasklib", "W3", 100.0, run="1") + measured("tasklib", "W7", 95.0, run="1")
+    later = measured("tasklib", "W3", 200.0, run="2")
+    assert verdict(records + later, "W7", "W3").word == "pass"
+    assert verdict(records[1:] + later, "W7", "W3").word == "not measured"
+
+
 def test_what_nobody_measured_is_no_pass() -> None:
     assert {v.word for v in judge_all(Summary([]))} == {"not measured"}
 
