@@ -188,21 +188,36 @@ Event: TypeAlias = (
 
 
 class Events:
-    """Passes events to subscribers, in order, on the worker's loop. `if events:` is False while nobody listens."""
+    """Passes events to subscribers, in order, on the worker's loop.
+
+    Claims, starts, completions and wake-ups are routine: there may be thousands a second, so they are only made if
+    `events.routine` says that somebody wants them.
+    """
 
     def __init__(self) -> None:
         self._subscribers: list[Callable[[Event], None]] = []
+        self._routine_subscribers: list[Callable[[Event], None]] = []
 
-    def subscribe(self, subscriber: Callable[[Event], None]) -> None:
+    def subscribe(self, subscriber: Callable[[Event], None], *, routine: bool = True) -> None:
+        """`routine=False`: only what is out of the ordinary."""
         self._subscribers.append(subscriber)
+        if routine:
+            self._routine_subscribers.append(subscriber)
+
+    @property
+    def routine(self) -> bool:
+        return bool(self._routine_subscribers)
 
     def emit(self, event: Event) -> None:
-        for subscriber in self._subscribers:
+        self._tell(self._subscribers, event)
+
+    def emit_routine(self, event: Event) -> None:
+        self._tell(self._routine_subscribers, event)
+
+    def _tell(self, subscribers: list[Callable[[Event], None]], event: Event) -> None:
+        for subscriber in subscribers:
             try:
                 subscriber(event)
             except Exception:
                 # Whoever watches must not harm the work.
                 logging.getLogger("tasklib").exception("a subscriber to worker events failed on %r", event)
-
-    def __bool__(self) -> bool:
-        return bool(self._subscribers)

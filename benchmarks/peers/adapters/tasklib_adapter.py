@@ -6,11 +6,14 @@ the triggers that are switched off: the yardstick for what notifications cost.
 
 from __future__ import annotations
 
+import os
+import sys
+
 import psycopg
-from adapter import DATABASE_URL, OPTIONS, AsyncAdapter, SyncAdapter, chunks, hit, main, nap_async, run, started
+from adapter import DATABASE_URL, OPTIONS, AsyncAdapter, SyncAdapter, chunks, hit, main, nap_async, started
 from psycopg import sql
 
-from tasklib import AsyncClient, Client, Config, Worker, task
+from tasklib import AsyncClient, Client, Config, task
 from tasklib.migrations import migrate
 
 BATCH = OPTIONS.get("batch", 5000)
@@ -48,8 +51,10 @@ def create_tables() -> None:
 
 
 def work() -> None:
-    """A worker with nothing around it: no log, no display."""
-    run(Worker(Config(DATABASE_URL), concurrency=OPTIONS.get("concurrency", 500)).run())
+    """A worker as its users start one."""
+    command = ["worker", "tasklib_adapter", "--quiet", "--concurrency", str(OPTIONS.get("concurrency", 500))]
+    os.environ["TASKLIB_DATABASE_URL"] = DATABASE_URL
+    os.execv(sys.executable, [sys.executable, "-m", "tasklib", *command])
 
 
 def arguments(kind: str, number: int) -> dict[str, int]:

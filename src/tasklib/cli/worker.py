@@ -67,7 +67,7 @@ def worker(
         modules=loaded.modules,
         burst=burst,
     )
-    made.events.subscribe(observer(log_format, verbose=verbose, quiet=quiet))
+    made.events.subscribe(observer(log_format, verbose=verbose, quiet=quiet), routine=not quiet)
     run(made)
 
 

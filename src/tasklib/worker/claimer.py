@@ -108,8 +108,8 @@ class Claimer:
     def _hand_on(self, asked: int, claimed: list[Claimed], lease_deadline: float) -> None:
         self._wakeup.busy()
         self._slots.take(len(claimed))
-        if self._events:
-            self._events.emit(TasksClaimed(asked, len(claimed)))
+        if self._events.routine:
+            self._events.emit_routine(TasksClaimed(asked, len(claimed)))
         self._start(claimed, lease_deadline)
 
     async def _rest(self) -> None:

@@ -139,9 +139,9 @@ class Runner:
         if attempt.deadline is not None:
             self._deadlines.at(attempt.deadline)
         self._slots.running += 1
-        if self._events:
+        if self._events.routine:
             claimed = attempt.claimed
-            self._events.emit(TaskStarted(claimed.id, claimed.name, claimed.retry_count + 1))
+            self._events.emit_routine(TaskStarted(claimed.id, claimed.name, claimed.retry_count + 1))
         if attempt.executor is Executor.THREAD:
             self._threads.submit(partial(self._call_in_thread, attempt), partial(self._finish, attempt))
         else:

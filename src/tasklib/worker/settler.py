@@ -125,7 +125,7 @@ class Settler:
         for attempt in attempts:
             if attempt.claimed.id not in ours:
                 self._refused(attempt)
-            elif self._events:
+            elif self._events.routine:
                 self._ended(attempt, "completed")
 
     async def _isolate_completions(self, items: list[tuple[Attempt, Completion]], error: psycopg.Error) -> None:
@@ -215,10 +215,12 @@ class Settler:
         )
 
     def _ended(self, attempt: Attempt, state: str, error: str | None = None, retry_in: float | None = None) -> None:
-        if self._events:
-            seconds = time.monotonic() - attempt.started_at
-            c = attempt.claimed
-            event = TaskEnded(c.id, c.name, c.retry_count + 1, state, seconds, error, retry_in, c.max_retries)
+        seconds = time.monotonic() - attempt.started_at
+        c = attempt.claimed
+        event = TaskEnded(c.id, c.name, c.retry_count + 1, state, seconds, error, retry_in, c.max_retries)
+        if state == "completed":
+            self._events.emit_routine(event)
+        else:
             self._events.emit(event)
 
     def _refused(self, attempt: Attempt) -> None:

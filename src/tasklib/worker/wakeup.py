@@ -56,8 +56,8 @@ class Wakeup:
             by = "notify"
         except TimeoutError:
             by = "due" if due_first else "poll"
-        if self._events:
-            self._events.emit(Woken(by))
+        if self._events.routine:
+            self._events.emit_routine(Woken(by))
 
     async def nap(self, seconds: float) -> None:
         """Wait for a ring, but not for long."""
@@ -66,8 +66,8 @@ class Wakeup:
                 await self._rung.wait()
         except TimeoutError:
             return
-        if self._events:
-            self._events.emit(Woken("notify"))
+        if self._events.routine:
+            self._events.emit_routine(Woken("notify"))
 
     def _poll_seconds(self) -> float:
         """Soon after work, then slower and slower up to the poll interval, never in step with other workers."""
