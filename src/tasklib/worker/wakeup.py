@@ -41,6 +41,16 @@ class Wakeup:
         """Wake the worker."""
         self._rung.set()
 
+    def hear(self, message: str) -> None:
+        """A notification has come."""
+        match message:
+            case control.CANCEL:
+                self.cancel_requested.set()
+            case fleet.DRAIN:
+                self.on_fleet_news()
+            case _:
+                self.ring()
+
     def busy(self) -> None:
         """Tasks were found: the next idle spell begins with a short poll again."""
         self._idle_rounds = 0
@@ -105,15 +115,29 @@ async def listen(config: Config, schema: str, wakeup: Wakeup, events: Events) ->
 
 
 async def _ring_on_notifications(connection: psycopg.AsyncConnection, wakeup: Wakeup) -> None:
+    """Straight from the socket: a generator of notifications would take longer to tell than the server does."""
+    pgconn, loop = connection.pgconn, asyncio.get_running_loop()
+    lost: asyncio.Future[None] = loop.create_future()
+
+    def read() -> None:
+        try:
+            pgconn.consume_input()
+            while notification := pgconn.notifies():
+                wakeup.hear(notification.extra.decode())
+        except psycopg.Error as e:
+            if not lost.done():
+                lost.set_exception(e)
+
+    connection.add_notify_handler(lambda notification: wakeup.hear(notification.payload))  # while we ask
     while True:
-        async for notification in connection.notifies(timeout=_WATCHDOG_SECONDS):
-            match notification.payload:
-                case control.CANCEL:
-                    wakeup.cancel_requested.set()
-                case fleet.DRAIN:
-                    wakeup.on_fleet_news()
-                case _:
-                    wakeup.ring()
+        loop.add_reader(pgconn.socket, read)
+        try:
+            async with asyncio.timeout(_WATCHDOG_SECONDS):
+                await asyncio.shield(lost)
+        except TimeoutError:
+            pass
+        finally:
+            loop.remove_reader(pgconn.socket)
         # Silence may be peace or a half-open socket: ask.
         async with asyncio.timeout(_WATCHDOG_SECONDS):
             await connection.execute("SELECT 1")
