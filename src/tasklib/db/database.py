@@ -16,6 +16,7 @@ from tasklib.config import Config
 from tasklib.db.connect import connect, connect_async
 from tasklib.db.failures import TRANSIENT, explained, is_connection_loss
 from tasklib.db.query import Query
+from tasklib.db.wire import exchange
 from tasklib.sql import statement
 
 T = TypeVar("T")
@@ -41,6 +42,8 @@ class Database:
         for attempt in range(TRIES):
             try:
                 with self.connection() as connection:
+                    if query.all_text:
+                        return connection.wait(exchange(connection, query, self.config.schema))
                     return execute(connection, query, self.config.schema)
             except psycopg.Error as e:
                 if not worth_another_try(e, attempt, repeatable=query.repeatable):
@@ -108,6 +111,8 @@ class AsyncDatabase:
         for attempt in range(TRIES):
             try:
                 async with self.connection() as connection:
+                    if query.all_text:
+                        return await connection.wait(exchange(connection, query, self.config.schema))
                     return await execute_async(connection, query, self.config.schema)
             except psycopg.Error as e:
                 if not worth_another_try(e, attempt, repeatable=query.repeatable):
