@@ -220,6 +220,8 @@ def ids_in_order(tasks: Sequence[NewTask], kept: Kept | None) -> list[UUID]:
 
 
 def _target(target: object, registered_elsewhere: bool) -> Target:
+    if isinstance(target, TaskFunction):
+        return target
     try:
         return registry.find(target)
     except TaskNotFound:
