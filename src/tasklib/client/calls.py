@@ -11,7 +11,7 @@ from tasklib.client import requests, submissions
 from tasklib.client.effects import Call, Effect, OnConnection, Pause, Together
 from tasklib.client.explaining import ExplainingCalls
 from tasklib.client.operations import OperatorCalls
-from tasklib.client.submissions import Alike
+from tasklib.client.submissions import Alike, NewTasks
 from tasklib.config import Config
 from tasklib.db.query import Query
 from tasklib.models import Task
@@ -180,9 +180,11 @@ class Calls(OperatorCalls, ExplainingCalls):
             kept = yield self._batch(tasks, connection)
         return submissions.ids_in_order(tasks, kept)
 
-    def _batch(self, tasks: list[NewTask], connection: Any) -> Effect:
+    def _batch(self, tasks: NewTasks, connection: Any) -> Effect:
+        if connection is None and len(tasks) >= COPY_FROM and all(kind.is_plain for kind in tasks.kinds):
+            return Together(tasks, ())
         keyed = submissions.without_repeats(t for t in tasks if t.terms.idempotency_key is not None)
-        plain = [t for t in tasks if t.terms.idempotency_key is None] if keyed else tasks
+        plain = [t for t in tasks if t.terms.idempotency_key is None]
         if connection is not None:
             # One statement, so that it is all or none even on a connection in autocommit mode.
             return OnConnection(connection, submit.submit_once(plain + keyed) if keyed else submit.submit(plain))

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, overload
 from uuid import UUID
 
 from tasklib.config import Config
@@ -14,7 +14,7 @@ from tasklib.errors import InvalidOption, TaskExecutionError, TaskLibError, Task
 from tasklib.store.submit import Kept, NewTask, Terms
 from tasklib.tasks import registry
 from tasklib.tasks.function import Submission, TaskFunction
-from tasklib.tasks.ids import new_ids
+from tasklib.tasks.ids import Ids
 from tasklib.tasks.options import MAX_NAME_BYTES, NOTHING_SAID, Options, is_name, json_option, priority_of
 from tasklib.tasks.payload import Unstorable, dump, limited
 
@@ -171,26 +171,60 @@ def _refuse_shared_key(options: Options, count: int) -> None:
         )
 
 
-def new_tasks(items: Alike | Sequence[Submission], defaults: Defaults) -> list[NewTask]:
+class NewTasks(Sequence[NewTask]):
+    """A batch that is ready to be inserted. Its tasks and their ids are made as they are asked for.
+
+    Else the garbage collector would look again and again at what waits to be written, which takes longer than writing
+    it. And COPY asks for some at a time: then the others are made while the server takes those in.
+    """
+
+    def __init__(self, kwargs: Sequence[str], terms: Sequence[Terms]) -> None:
+        self._ids, self._kwargs, self._terms = Ids(len(kwargs)), kwargs, terms
+        self.kinds = frozenset(terms)
+
+    @property
+    def ids(self) -> list[UUID]:
+        return self._ids.first(len(self))
+
+    def __len__(self) -> int:
+        return len(self._kwargs)
+
+    def __iter__(self) -> Iterator[NewTask]:
+        return map(NewTask, self.ids, self._kwargs, self._terms)
+
+    @overload
+    def __getitem__(self, at: int) -> NewTask: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[NewTask]: ...
+    def __getitem__(self, at: int | slice) -> NewTask | list[NewTask]:
+        if isinstance(at, int):
+            return NewTask(self.ids[at], self._kwargs[at], self._terms[at])
+        ids = self._ids.first(at.indices(len(self))[1])
+        return list(map(NewTask, ids[at], self._kwargs[at], self._terms[at]))
+
+
+def new_tasks(items: Alike | Sequence[Submission], defaults: Defaults) -> NewTasks:
     """Check submissions and make tasks of them."""
     limit = defaults.config.max_payload_bytes
-    tasks: list[NewTask] = []
+    texts: list[str] = []
+    all_terms: list[Terms] = []
     before: tuple[object, object] = (None, None)
     try:
-        for id_, (target, arguments, options) in zip(new_ids(len(items)), _parts(items), strict=True):
+        for target, arguments, options in _parts(items):
             # Neighbours are often of one kind.
             if target is not before[0] or options is not before[1]:
                 terms, write = defaults.terms(target, options), _writer(target)
                 before = target, options
-            kwargs = write(arguments)
-            if 4 * len(kwargs) > limit:  # a character takes four bytes at most
-                _refuse_too_long(terms.name, kwargs, limit)
-            tasks.append(NewTask(id_, kwargs, terms))
+            text = write(arguments)
+            if 4 * len(text) > limit:  # a character takes four bytes at most
+                _refuse_too_long(terms.name, text, limit)
+            texts.append(text)
+            all_terms.append(terms)
     except TaskLibError as e:
         if len(items) > 1:
-            e.add_note(f"This was item {len(tasks)} of {len(items)}; none of them was submitted.")
+            e.add_note(f"This was item {len(texts)} of {len(items)}; none of them was submitted.")
         raise
-    return tasks
+    return NewTasks(texts, all_terms)
 
 
 def _parts(items: Alike | Sequence[Submission]) -> Iterator[tuple[Target, Mapping[str, Any], Options]]:
@@ -211,12 +245,11 @@ def without_repeats(tasks: Iterable[NewTask]) -> list[NewTask]:
     return list(first.values())
 
 
-def ids_in_order(tasks: Sequence[NewTask], kept: Kept | None) -> list[UUID]:
+def ids_in_order(tasks: NewTasks, kept: Kept | None) -> list[UUID]:
     """The id of each task: its own, or that of the task that has its idempotency key."""
     if kept is None:
-        return [t.id for t in tasks]
-    keys = [t.terms.idempotency_key for t in tasks]
-    return [t.id if key is None else kept[t.terms.name, key] for t, key in zip(tasks, keys, strict=True)]
+        return tasks.ids
+    return [id_ if (key := t.idempotency_key) is None else kept[t.name, key] for id_, _, t in tasks]
 
 
 def _target(target: object, registered_elsewhere: bool) -> Target:

@@ -16,7 +16,7 @@ COPY_CHUNK = 1000
 """Rows that are written at a time: the server takes them in while the next ones are made."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Terms:
     """What a task is submitted with besides its arguments: all defaults applied, everything checked, JSON as text.
 

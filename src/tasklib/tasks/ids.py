@@ -14,6 +14,26 @@ _CHANCE = (1 << 62) - 1
 _VARIANT = 0b10 << 62
 
 
+class Ids:
+    """New ids in growing order, each made when it is first asked for."""
+
+    def __init__(self, count: int) -> None:
+        global _last
+        with _lock:
+            # The count runs over into the milliseconds: order matters more than the last millisecond of truth.
+            self._start = max(_last + 1, time.time_ns() // 1_000_000 << 12)
+            _last = self._start + count - 1
+        self._chances = array("Q", os.urandom(8 * count))
+        self._made: list[UUID] = []
+
+    def first(self, count: int) -> list[UUID]:
+        """At least the first `count` of them, in a list that grows."""
+        made = self._made
+        if count > (known := len(made)):
+            made += [_uuid7(stamp, c) for stamp, c in enumerate(self._chances[known:count], self._start + known)]
+        return made
+
+
 def new_id() -> UUID:
     """A new task id: 48 bits of milliseconds, a 12-bit count within them, 62 random bits."""
     return new_ids(1)[0]
@@ -21,13 +41,7 @@ def new_id() -> UUID:
 
 def new_ids(count: int) -> list[UUID]:
     """`count` ids in growing order."""
-    global _last
-    with _lock:
-        # The count runs over into the milliseconds: order matters more than the last millisecond of truth.
-        first = max(_last + 1, time.time_ns() // 1_000_000 << 12)
-        _last = first + count - 1
-    chances = array("Q", os.urandom(8 * count))
-    return [_uuid7(stamp, chance) for stamp, chance in enumerate(chances, first)]
+    return Ids(count).first(count)
 
 
 # UUID's own constructor takes four times as long: it checks what is known here.
