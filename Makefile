@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint types imports format test-postgres test-pythons schema clean
+.PHONY: help demo test check lint types imports format test-postgres test-pythons schema benchmarks clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -40,6 +40,11 @@ test-pythons:  ## the tests on every Python from 3.11 on that is installed
 
 schema: $(READY)  ## write tests/migrations/schema.txt anew after adding a migration
 	$(BIN)/python -m tests.migrations.catalogue > tests/migrations/schema.txt
+
+benchmarks: $(READY)  ## a quick comparison with other task queues, installed outside the tree
+	$(BIN)/python -m benchmarks.peers install
+	$(BIN)/python -m benchmarks.peers run --quick $(ARGS)
+	$(BIN)/python -m benchmarks.peers report --quick
 
 clean:  ## remove what was built
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -122,6 +122,9 @@ class Config:
     worker_id: str | None = None
     """The readable part of a worker's id; each start adds a fresh suffix. None means host and process id."""
 
+    max_prefetch: int = 1000
+    """How many tasks a worker may hold beyond its slots while tasks take only milliseconds; 0: none."""
+
     poll_interval_seconds: float = 1.0
     """The longest an idle worker goes without looking for tasks; notifications wake it at once."""
 
@@ -305,6 +308,7 @@ _RANGES: tuple[tuple[str, float, bool], ...] = (
     ("overdue_grace_seconds", 0, True),
     ("dead_letter_days", 0, True),
     ("sweep_interval_seconds", 0, False),
+    ("max_prefetch", 0, True),
     ("poll_interval_seconds", 0, False),
     ("statement_timeout_seconds", 0, False),
     ("connect_timeout_seconds", 0, False),

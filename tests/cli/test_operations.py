@@ -214,6 +214,14 @@ def test_dlq_list_and_show(run: Run, db: psycopg.Connection) -> None:
     assert "OSError: full" in run("dlq", "show", first).stdout
 
 
+def test_dlq_lists_the_verdict_on_a_poison_task_and_shows_what_led_to_it(run: Run, db: psycopg.Connection) -> None:
+    verdict = "worker w-2 was lost in attempt 2; given up as poison after 2 crashes"
+    poison = die(db, "mail", f"attempt 1, 2026-01-31T12:00:00+00:00, lost, worker w-1: gone\n{verdict}")
+    assert [(row[0], row[4]) for row in lines(run("dlq", "list"))] == [(poison, verdict)]
+    assert [row[-1] for row in lines(run("dlq", "groups"))] == [verdict]
+    assert f"lost, worker w-1: gone\n{verdict}\n" in run("dlq", "show", poison).stdout
+
+
 def test_dlq_groups_lead_to_a_replay_of_one_cause(run: Run, db: psycopg.Connection) -> None:
     wanted = {die(db, "mail", f"KeyError: {n}") for n in range(3)}
     left = die(db, "mail", "OSError")

@@ -168,6 +168,9 @@ def test_wait_for_a_task_that_does_not_exist(run: Run, url: str) -> None:
 def _work_until_done(url: str) -> None:
     with Client(url) as client, psycopg.connect(url, autocommit=True) as connection:
         connection.execute("LISTEN tasklib_public")
+        connection.execute(
+            "INSERT INTO workers (id, status, asleep) VALUES ('s', 'dead', true)"
+        )  # else nobody is notified
         if not client.list_tasks():
             next(connection.notifies(timeout=30))
     Worker(Config(url), burst=True).run_sync()

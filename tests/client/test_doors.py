@@ -271,7 +271,8 @@ def caller(client: Client, async_client: AsyncClient, door_name: str) -> Caller:
 
 
 @pytest.fixture
-def listener(database_url: str) -> Iterator[psycopg.Connection]:
+def listener(database_url: str, db: psycopg.Connection) -> Iterator[psycopg.Connection]:
+    db.execute("INSERT INTO workers (id, asleep) VALUES ('s', true) ON CONFLICT DO NOTHING")  # else nobody is notified
     with psycopg.connect(database_url, autocommit=True) as connection:
         connection.execute("LISTEN tasklib_public")
         yield connection

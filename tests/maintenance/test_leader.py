@@ -11,8 +11,10 @@ import pytest
 from tasklib import Config
 from tasklib.config import Retention
 from tasklib.db.database import Database, execute
+from tasklib.db.link import Link
 from tasklib.db.query import Query
 from tasklib.events import LeadershipTaken
+from tasklib.maintenance.calendar import duties_of
 from tasklib.store import fleet, upkeep
 from tasklib.store.fleet import Term
 from tests.worker.watching import working
@@ -43,6 +45,7 @@ def duties(term: Term) -> dict[str, Query[object]]:
 
 
 DUTIES = list(duties(Term("", 0)))
+WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
 
 
 @pytest.fixture
@@ -91,6 +94,10 @@ def test_of_many_who_run_at_once_one_leads(config: Config) -> None:
     assert [t.number for t in terms] == [1]
 
 
+def test_every_duty_of_the_calendar_is_tested_here(config: Config) -> None:
+    assert {duty.name for duty in duties_of(config)} == set(DUTIES)
+
+
 @pytest.mark.parametrize("duty", DUTIES)
 def test_duty_of_the_leader_changes_something(database: Database, db: psycopg.Connection, duty: str) -> None:
     db.execute(EVERYTHING_EXPIRED.encode())
@@ -112,6 +119,45 @@ def test_duty_of_an_ex_leader_changes_nothing(database: Database, db: psycopg.Co
     assert state_of_everything(db) == before, "its lease is over, though nobody has taken the lead yet"
     assert database.run(fleet.lead("two", 30)) is not None
     database.run(duties(old)[duty])
+    assert state_of_everything(db) == before
+    database.run(fleet.resign(Term("two", 2)))
+    assert database.run(fleet.lead("one", 30)) == Term("one", 3)
+    database.run(duties(old)[duty])
+    assert state_of_everything(db) == before, "it leads again, but in another term than this statement's"
+
+
+@pytest.mark.parametrize("duty", DUTIES)
+async def test_duty_performed_by_an_ex_leader_comes_to_an_end_and_says_nothing(
+    config: Config, database: Database, db: psycopg.Connection, duty: str
+) -> None:
+    db.execute(EVERYTHING_EXPIRED.encode())
+    old = database.run(fleet.lead("one", 30))
+    assert old is not None
+    before = state_of_everything(db)
+    db.execute("UPDATE leadership SET holder = 'two', term = 2")
+    config = config.with_changes(retention=(Retention("completed", days=30),))
+    [performed] = [d for d in duties_of(config) if d.name == duty]
+    assert await performed.perform(Link(config, "maintenance"), config, old) == []
+    assert state_of_everything(db) == before
+
+
+@pytest.mark.parametrize("duty", DUTIES)
+def test_duty_that_waits_for_a_change_of_hands_changes_nothing(
+    config: Config, database: Database, db: psycopg.Connection, duty: str
+) -> None:
+    """Two sessions stepped: the lead is being taken, not yet committed, when the old leader's statement comes."""
+    db.execute(EVERYTHING_EXPIRED.encode())
+    old = database.run(fleet.lead("one", 30))
+    assert old is not None
+    before = state_of_everything(db)
+    late = threading.Thread(target=lambda: database.run(duties(old)[duty]))
+    with psycopg.connect(config.database_url) as rival:
+        rival.execute("UPDATE leadership SET holder = 'two', term = term + 1")
+        late.start()
+        while db.execute(WAITING).fetchone() == (0,):
+            assert late.is_alive(), "it has to wait until it is clear who leads"
+        rival.commit()
+        late.join()
     assert state_of_everything(db) == before
 
 
@@ -135,10 +181,7 @@ def test_lead_does_not_change_hands_in_the_middle_of_a_duty(
         execute(slow, duties(old)[duty], None)
         rival = threading.Thread(target=take_over)
         rival.start()
-        waiting = (
-            "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
-        )
-        while db.execute(waiting).fetchone() == (0,):
+        while db.execute(WAITING).fetchone() == (0,):
             assert not any(taken), "nobody leads while the old leader's statement is open"
         slow.commit()
         rival.join()

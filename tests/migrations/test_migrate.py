@@ -173,6 +173,8 @@ def test_a_schema_may_have_any_name(schema: str, config: Config, db: Any) -> Non
     heard = there.channel
     assert heard is not None
     db.execute(sql.SQL("LISTEN {}").format(sql.Identifier(heard)))
+    sleeper = sql.SQL("INSERT INTO {}.workers (id, asleep) VALUES ('sleeper', true)")
+    db.execute(sleeper.format(sql.Identifier(schema)))  # else nobody is notified
     with Client(there) as client:
         first = client.submit_task("a", idempotency_key="k", registered_elsewhere=True)
         assert client.submit_task("a", idempotency_key="k", registered_elsewhere=True) == first

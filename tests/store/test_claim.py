@@ -8,9 +8,12 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg import sql
 
 from tasklib import Config
 from tasklib.db.connect import conninfo
+from tasklib.db.prepared import in_text, numbered
+from tasklib.db.query import Query
 from tasklib.sql import statement
 from tasklib.store import claim
 from tasklib.store.claim import Claimed, Served
@@ -25,16 +28,25 @@ class Claiming:
         self.connection = psycopg.connect(conninfo(config, role="worker claim"), autocommit=True)
 
     def claim(self, served: Served, limit: int, worker: str = "w") -> list[Claimed]:
-        query = claim.claim(served, limit, worker, **TERMS)
+        return self.run(claim.claim(served, limit, worker, **TERMS))
+
+    def run(self, query: Query[list[Claimed]]) -> list[Claimed]:
         cursor = self.connection.execute(statement(query.name, None).encode(), query.parameters)
         return query.read(cursor.fetchall())
 
     def explain(self, served: Served, limit: int) -> dict[str, Any]:
-        """The plan a worker gets: for these very parameters, with the settings of its connection."""
-        query = claim.claim(served, limit, "w", **TERMS)
-        text = "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + statement(query.name, None)
+        """The plan a worker gets: the one for any parameters, with the settings of its connection."""
+        return self.explain_query(claim.claim(served, limit, "w", **TERMS))
+
+    def explain_query(self, query: Query[list[Claimed]]) -> dict[str, Any]:
+        text, names = numbered(query.name, None)
+        values = [in_text(query.parameters[name]) for name in names]
+        given = [sql.Literal(None if value is None else value.decode()) for value in values]
         with self.connection.transaction(force_rollback=True):
-            row = self.connection.execute(text.encode(), query.parameters).fetchone()
+            self.connection.execute(b"PREPARE explained AS " + text)
+            explain = sql.SQL("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE explained ({})")
+            row = self.connection.execute(explain.format(sql.SQL(", ").join(given))).fetchone()
+            self.connection.execute("DEALLOCATE explained")
         assert row is not None
         plan: dict[str, Any] = row[0][0]["Plan"]
         return plan
@@ -66,6 +78,12 @@ def rows_read(plan: dict[str, Any]) -> float:
 
 def pages_read(plan: dict[str, Any]) -> int:
     return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
+
+
+def pages_to_find(plan: dict[str, Any]) -> int:
+    """What it takes to find the rows. Writing them back costs what the free space happens to be like."""
+    [found] = [child for child in plan["Plans"] if child["Parent Relationship"] == "Outer"]
+    return pages_read(found)
 
 
 def insert(db: psycopg.Connection, count: int, **columns: str) -> None:
@@ -100,17 +118,15 @@ def test_claim_reads_only_what_it_claims_beside_millions_of_other_rows(
     assert pages_read(large) <= 2 * pages_read(small)
 
 
-def test_claim_is_planned_for_what_it_serves_however_often_it_has_run(
-    claiming: Claiming, db: psycopg.Connection
-) -> None:
-    """PostgreSQL may swap a prepared statement's plan for one that fits any parameters: not on this connection."""
+def test_claim_is_planned_once_however_often_it_runs(claiming: Claiming, db: psycopg.Connection) -> None:
+    """Planning a claim takes longer than the claim itself."""
     served = Served(["work"])
     insert(db, 50, name="'work'")
     for _ in range(12):
         claiming.claim(served, 3)
     plans = claiming.connection.execute("SELECT generic_plans, custom_plans FROM pg_prepared_statements").fetchall()
-    assert [generic for generic, _ in plans] == [0]
-    assert plans[0][1] > 5
+    assert len(plans) == 1
+    assert plans[0][1] == 0
 
 
 def test_order_is_by_effective_priority_then_first_come_first_served(
@@ -187,3 +203,61 @@ def test_hop_skips_every_kind_of_lane_that_is_not_ours(claiming: Claiming, db: p
     assert rest == (0,)
     assert len(claimed) == 2 * 2 * 2 * 3
     assert {(c.queue, c.name) for c in claimed} == {("a", "w"), ("a", "x"), ("b", "w"), ("b", "x")}
+
+
+def test_going_on_reads_only_what_it_claims_however_much_was_claimed_before(
+    claiming: Claiming, config: Config, db: psycopg.Connection
+) -> None:
+    """A snapshot held elsewhere keeps everything claimed in the index: going on starts behind it."""
+    served = Served(["work", "play"])
+    db.execute("ALTER TABLE tasks DISABLE TRIGGER tasks_wake")
+    insert(db, 20_000, name="'work'")
+    insert(db, 20_000, name="'play'")
+    db.execute("ANALYZE tasks")
+    with psycopg.connect(config.database_url) as report:
+        report.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        report.execute("SELECT count(*) FROM tasks")
+        first = claiming.claim(served, 100)
+        fresh = claiming.explain_query(_going_on(first, 100))
+        last = [claiming.claim(served, 1000) for _ in range(30)][-1]
+        on = claiming.explain_query(_going_on(last, 100))
+        from_the_beginning = claiming.explain(served, 100)
+    assert on["Actual Rows"] == 100
+    assert {scan["Node Type"] for scan in scans_of_tasks(on)} == {"Index Scan"}
+    assert rows_read(on) <= 2 * 100 + 15
+    assert pages_to_find(on) <= 2 * pages_to_find(fresh)
+    assert pages_to_find(from_the_beginning) > 3 * pages_to_find(on), "else this test shows nothing"
+
+
+def test_going_on_finds_what_a_claim_from_the_beginning_would(claiming: Claiming, db: psycopg.Connection) -> None:
+    insert(
+        db,
+        400,
+        name="CASE n % 2 WHEN 0 THEN 'a' ELSE 'b' END",
+        priority="(n % 3) * 55 - 10",
+        required_capabilities="CASE n % 5 WHEN 0 THEN '{\"odd,one\"}' ELSE '{}' END::text[]",
+        scheduled_at="now() - n * interval '7 s'",
+    )
+    served = Served(["a", "b"], capabilities=["odd,one"])
+    seen = claiming.claim(served, 100)
+    while batch := claiming.run(_going_on(seen, 50)):
+        seen += batch
+    rest = claiming.claim(served, 1000)
+    assert len({c.id for c in seen + rest}) == 400
+    lanes = {c.lane for c in seen}
+    assert not [c for c in rest if c.lane in lanes], "nothing was left behind"
+    heights = [c.effective_priority for c in seen[:100]]
+    assert heights == sorted(heights, reverse=True)
+
+
+def test_going_on_leaves_paused_tasks_alone(claiming: Claiming, db: psycopg.Connection) -> None:
+    insert(db, 20, name="'work'")
+    first = claiming.claim(Served(["work"]), 5)
+    db.execute("INSERT INTO pauses (kind, value) VALUES ('name', 'work')")
+    assert claiming.run(_going_on(first, 5)) == []
+    db.execute("DELETE FROM pauses")
+    assert len(claiming.run(_going_on(first, 5))) == 5
+
+
+def _going_on(claimed: list[Claimed], limit: int) -> Query[list[Claimed]]:
+    return claim.claim_on({c.lane: c.place for c in claimed}, limit, "w", **TERMS)

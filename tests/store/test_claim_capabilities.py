@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import psycopg
 import pytest
 
 from tasklib.store.claim import Served
-from tests.store.test_claim import Claiming, claiming, insert, pages_read, rows_read, scans_of_tasks
+from tests.store.test_claim import Claiming, claiming, insert, pages_to_find, rows_read, scans_of_tasks
 
 __all__ = ["claiming"]  # the fixture
 
@@ -19,12 +17,6 @@ A_LOOK = 5
 
 ROUNDING = 4
 """Before PostgreSQL 18, EXPLAIN rounds the rows of each loop: a look that finds nothing may count as one row."""
-
-
-def pages_to_find(plan: dict[str, Any]) -> int:
-    """What it takes to find the rows. Writing them back costs what the free space happens to be like."""
-    [found] = [child for child in plan["Plans"] if child["Parent Relationship"] == "Outer"]
-    return pages_read(found)
 
 
 @pytest.mark.timeout(300)

@@ -14,13 +14,21 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+from psycopg.conninfo import make_conninfo
 
 _PROGRAM = """
 import json, sys
 from tasklib import Config, Worker
+from tasklib.config import Retention
+from tasklib.maintenance import dead_letters, idempotency, orphans, overdue, retention
 import tests.worker.fleet_tasks
 settings = json.loads(sys.argv[1])
-worker = Worker(Config(settings.pop("url"), **settings.pop("config")), **settings)
+config = settings.pop("config")
+config["retention"] = tuple(Retention(*rule) for rule in config.get("retention", ()))
+if batch := settings.pop("batch", None):  # small ones, so that little work has a middle
+    for duty in (dead_letters, idempotency, orphans, overdue, retention):
+        duty.BATCH = batch
+worker = Worker(Config(settings.pop("url"), **config), **settings)
 worker.events.subscribe(lambda event: print(event, flush=True))
 worker.run_sync()
 """
@@ -39,8 +47,11 @@ class Fleet:
         db.execute("CREATE TABLE notes (task uuid, token bigint, pid int, what text, at timestamptz DEFAULT now())")
 
     def start(self, config: dict[str, Any] | None = None, **options: Any) -> subprocess.Popen[bytes]:
-        settings = json.dumps({"url": self.url, "config": config or {}, **options})
-        log = (self._logs / f"worker-{len(self._processes)}.log").open("wb")
+        """Start one more. Its name is what its id begins with, and what the database knows its sessions by."""
+        name = f"worker-{len(self._processes)}"
+        url = make_conninfo(self.url, application_name=name)
+        settings = json.dumps({"url": url, "config": {"worker_id": name, **(config or {})}, **options})
+        log = (self._logs / f"{name}.log").open("wb")
         process = subprocess.Popen(
             [sys.executable, "-c", _PROGRAM, settings],
             stdout=log,
@@ -50,6 +61,14 @@ class Fleet:
         )
         self._processes.append(process)
         return process
+
+    def named(self, name: str) -> subprocess.Popen[bytes]:
+        return self._processes[int(name.removeprefix("worker-"))]
+
+    @property
+    def alive(self) -> list[int]:
+        """The process ids of those that nobody has killed."""
+        return [p.pid for p in self._processes if p.poll() is None]
 
     def said(self, process: subprocess.Popen[bytes]) -> str:
         return (self._logs / f"worker-{self._processes.index(process)}.log").read_text()

@@ -96,12 +96,12 @@ DOORS = [
 
 
 async def _asleep(watched: Watched) -> None:
-    """Wait until the worker listens and has gone to sleep after its first, empty look."""
+    """Wait until the worker relies on being notified."""
     await watched.worker._wakeup.listening.wait()
-    # Listening rings once; the sleep after that look is the one that only a notification ends.
-    await watched.until(Woken)
-    async with asyncio.timeout(10):
-        while not watched.worker._wakeup._rung._waiters:  # noqa: ASYNC110 - nobody tells that it has gone to sleep
+    sleep = watched.worker._claimer._sleep
+    async with asyncio.timeout(20):
+        # Nobody tells that it has gone to sleep.
+        while not (sleep.relies_on_notification and watched.worker._wakeup._rung._waiters):  # noqa: ASYNC110
             await asyncio.sleep(0)
 
 

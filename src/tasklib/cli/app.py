@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from tasklib.cli import dlq, settings, workers
+from tasklib.cli.bench import bench
 from tasklib.cli.cancel import cancel, replay
 from tasklib.cli.dev import dev
 from tasklib.cli.explain import explain
@@ -87,6 +88,9 @@ app.command()(pause)
 app.command()(resume)
 app.command()(pauses)
 app.add_typer(settings.app, name="settings")
+
+
+app.command()(bench)
 
 
 @app.command()

@@ -6,10 +6,8 @@ it should be.
 
 from __future__ import annotations
 
-import signal
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import psycopg
 from rich.markup import escape
@@ -17,6 +15,7 @@ from rich.markup import escape
 from tasklib.cli import demo_tasks as shop
 from tasklib.cli.demo_screen import PRIORITIES, Row, Screen, last_line
 from tasklib.cli.demo_stage import LEASE_SECONDS, DemoFailed, Stage, open_stage
+from tasklib.cli.interruption import interruptible
 from tasklib.embedded import EmbeddedPostgresError
 from tasklib.errors import TaskLibError
 
@@ -240,21 +239,3 @@ def _started(row: Row) -> float:
 
 def _all_run(rows: Sequence[Row]) -> bool:
     return all(row.state == "running" for row in rows)
-
-
-@contextmanager
-def interruptible() -> Iterator[None]:
-    """Being told to end, or losing the terminal, cleans up like Ctrl-C."""
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    # nohup has a terminal's end ignored.
-    hang_up = () if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (signal.SIGHUP,)
-    numbers = (signal.SIGINT, signal.SIGTERM, *hang_up)
-    before = [signal.signal(number, interrupt) for number in numbers]
-    try:
-        yield
-    finally:
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)

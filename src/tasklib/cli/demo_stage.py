@@ -21,6 +21,7 @@ from rich.markup import escape
 from tasklib import Client, Config
 from tasklib.cli.demo_screen import Row, Screen
 from tasklib.cli.demo_tasks import CREATE_PARCELS, SCHEMA
+from tasklib.cli.interruption import no_more_interruptions
 from tasklib.db.connect import connect
 from tasklib.embedded import EmbeddedPostgres
 from tasklib.errors import SchemaError
@@ -215,7 +216,7 @@ def open_stage(database_url: str | None, screen: Screen) -> Iterator[Stage]:
             clean_up.callback(screen.settle)
             yield stage
         finally:
-            _no_more_interruptions()
+            no_more_interruptions()
 
 
 def _application(worker: str) -> str:
@@ -238,9 +239,3 @@ def _create_schema(config: Config) -> None:
 def _drop_schema(config: Config) -> None:
     with connect(config, role="demo") as db:
         db.execute(f"DROP SCHEMA {SCHEMA} CASCADE".encode())
-
-
-def _no_more_interruptions() -> None:
-    """A second Ctrl-C would only leave a mess; clearing takes a few seconds at most."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)

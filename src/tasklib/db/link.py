@@ -13,6 +13,7 @@ from tasklib.config import Config
 from tasklib.db.connect import connect_async
 from tasklib.db.database import discard, execute_async
 from tasklib.db.failures import TRANSIENT, explained, is_connection_loss
+from tasklib.db.prepared import Prepared
 from tasklib.db.query import Query
 from tasklib.errors import DatabaseUnavailable
 
@@ -39,7 +40,8 @@ class Link:
         self._config = config
         self._purpose = purpose
         self._connection: psycopg.AsyncConnection | None = None
-        self._opening = asyncio.Lock()
+        self._prepared: Prepared | None = None
+        self._turn = asyncio.Lock()  # several jobs may share a link
         self._lost = False
         self._on_lost = on_lost
         self._on_back = on_back
@@ -48,8 +50,11 @@ class Link:
         """Run a query once. DatabaseUnavailable means that the connection broke: it may have taken effect or not."""
         try:
             async with asyncio.timeout(self._config.statement_timeout_seconds):
-                connection = self._connection or await self._open()
-                return await execute_async(connection, query, self._config.schema)
+                async with self._turn:
+                    connection = self._connection or await self._open()
+                    if query.prepare and self._prepared:
+                        return await self._prepared.run(query)
+                    return await execute_async(connection, query, self._config.schema)
         except DatabaseUnavailable as e:
             raise self._report_lost(e) from e
         except (psycopg.Error, TimeoutError, OSError) as e:
@@ -76,16 +81,16 @@ class Link:
         """Close the connection at once; the next query opens a new one."""
         if self._connection is not None:
             discard(self._connection)
-            self._connection = None
+            self._connection = self._prepared = None
 
     async def _open(self) -> psycopg.AsyncConnection:
-        async with self._opening:  # several jobs may share a link
-            if self._connection is None:
-                self._connection = await connect_async(self._config, role=f"worker {self._purpose}")
-                if self._lost:
-                    self._lost = False
-                    self._on_back(self._purpose)
-            return self._connection
+        self._connection = await connect_async(self._config, role=f"worker {self._purpose}")
+        if self._config.prepared_statements:
+            self._prepared = Prepared(self._connection, self._config.schema)
+        if self._lost:
+            self._lost = False
+            self._on_back(self._purpose)
+        return self._connection
 
     def _report_lost(self, error: BaseException) -> DatabaseUnavailable:
         reason = str(error) or f"no answer within {self._config.statement_timeout_seconds:g} s"

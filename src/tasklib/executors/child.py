@@ -262,8 +262,8 @@ def outcome_of(function: TaskFunction[Any, Any], kwargs: str, context: TaskConte
     """Call the function here in the main thread, on a loop if it needs one, and say how that ended."""
     try:
         if function.is_async:
-            return asyncio.run(call_async(function, kwargs, context, config))
-        return call(function, kwargs, context, config)
+            return asyncio.run(call_async(function, kwargs, lambda: context, config))
+        return call(function, kwargs, lambda: context, config)
     except BaseException as e:  # whatever a task raises, it is the attempt that ends, not the process
         return failed(e, function, config)
 

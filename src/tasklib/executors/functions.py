@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 from tasklib.config import Config
@@ -13,7 +14,7 @@ from tasklib.tasks.function import TaskFunction
 
 
 async def call_async(
-    function: TaskFunction[Any, Any], kwargs: str, context: TaskContext, config: Config, **injected: Any
+    function: TaskFunction[Any, Any], kwargs: str, context: Callable[[], TaskContext], config: Config, **injected: Any
 ) -> Done | Failed:
     """Call an async function with its stored arguments. Only cancellation and interrupts come out as exceptions."""
     enter(context)
@@ -30,7 +31,7 @@ async def call_async(
 
 
 def call(
-    function: TaskFunction[Any, Any], kwargs: str, context: TaskContext, config: Config, **injected: Any
+    function: TaskFunction[Any, Any], kwargs: str, context: Callable[[], TaskContext], config: Config, **injected: Any
 ) -> Done | Failed:
     """Call a sync function with its stored arguments. No exception comes out."""
     enter(context)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import psycopg
@@ -11,7 +12,7 @@ from tasklib.db.database import AsyncDatabase, Database, execute, execute_async
 from tasklib.errors import TaskLibError
 from tasklib.executors.functions import call, call_async
 from tasklib.executors.outcomes import Committed, Done, Failed, Lost, failed
-from tasklib.store.settle import Completion, Lease, complete
+from tasklib.store.settle import Completion, Leased, complete
 from tasklib.tasks.arguments import CONNECTION
 from tasklib.tasks.context import TaskContext
 from tasklib.tasks.function import TaskFunction
@@ -22,7 +23,11 @@ class _Undo(Exception):
 
 
 async def call_in_transaction_async(
-    function: TaskFunction[Any, Any], kwargs: str, context: TaskContext, lease: Lease, database: AsyncDatabase
+    function: TaskFunction[Any, Any],
+    kwargs: str,
+    context: Callable[[], TaskContext],
+    lease: Leased,
+    database: AsyncDatabase,
 ) -> Committed | Failed | Lost:
     """Call an async function with a connection inside a transaction that ends with the task's completion."""
     config = database.config
@@ -44,7 +49,7 @@ async def call_in_transaction_async(
 
 
 def call_in_transaction(
-    function: TaskFunction[Any, Any], kwargs: str, context: TaskContext, lease: Lease, database: Database
+    function: TaskFunction[Any, Any], kwargs: str, context: Callable[[], TaskContext], lease: Leased, database: Database
 ) -> Committed | Failed | Lost:
     """The same for a sync function, in its thread."""
     config = database.config

@@ -8,7 +8,7 @@ forgotten AS (
       AND NOT EXISTS (SELECT FROM {schema.}tasks WHERE state = 'running' AND worker_id = workers.id)
 )
 UPDATE {schema.}workers
-SET status = 'dead', current_load = 0
+SET status = 'dead', current_load = 0, asleep = false
 WHERE EXISTS (SELECT FROM leader)
   AND status <> 'dead'
   AND last_heartbeat < now() - make_interval(secs => %(timeout)s)

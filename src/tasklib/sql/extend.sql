@@ -1,7 +1,7 @@
 -- Extend leases that are still ours and have not run out: a lost lease is never taken back.
 UPDATE {schema.}tasks AS task
 SET locked_until = now() + make_interval(secs => %(lease)s)
-FROM unnest(%(ids)s::text[]::uuid[], %(tokens)s::bigint[]) AS held (id, token)
+FROM unnest(%(ids)s::uuid[], %(tokens)s::bigint[]) AS held (id, token)
 WHERE task.id = held.id
   AND task.state = 'running'
   AND task.lease_token = held.token

@@ -2,16 +2,12 @@
 -- says how long to wait for it, and whether the attempt may be repeated at all.
 WITH attempt AS (
     -- Locked before it is judged, in the order of ids: a cancel that comes at the same moment is seen or waits.
-    SELECT reported.id, token, outcome, delay, crashed, grows,
+    SELECT reported.id, token, reported.error, outcome, delay, crashed, grows,
            known.cancel_requested_at IS NOT NULL AS cancelled,
            known.cancel_requested_at IS NOT NULL OR NOT retriable OR known.retry_count >= known.max_retries
                OR (crashed AND known.crash_count + 1 >= %(crash_limit)s) AS ends,
-           -- A task that keeps taking its process down says so, as it does when it takes the worker down (rescue.sql).
-           CASE WHEN crashed AND known.crash_count + 1 >= %(crash_limit)s
-               THEN format('%%s; given up as poison after %%s crashes',
-                           rtrim(reported.error, E' \t\r\n'), known.crash_count + 1)
-               ELSE reported.error END AS error
-    FROM unnest(%(ids)s::text[]::uuid[], %(tokens)s::bigint[], %(errors)s::text[], %(outcomes)s::text[],
+           known.cancel_requested_at IS NULL AND crashed AND known.crash_count + 1 >= %(crash_limit)s AS poison
+    FROM unnest(%(ids)s::uuid[], %(tokens)s::bigint[], %(errors)s::text[], %(outcomes)s::text[],
                 %(delays)s::float8[], %(retriable)s::bool[], %(crashed)s::bool[], %(grows)s::bool[])
              AS reported (id, token, error, outcome, delay, retriable, crashed, grows)
     JOIN {schema.}tasks AS known ON known.id = reported.id
@@ -21,7 +17,7 @@ WITH attempt AS (
 )
 UPDATE {schema.}tasks AS task
 SET state = CASE WHEN cancelled THEN 'cancelled' WHEN ends THEN 'dead_letter' ELSE 'failed' END,
-    error = attempt.error,
+    error = {include poison},
     retry_count = task.retry_count + CASE WHEN ends THEN 0 ELSE 1 END,
     crash_count = task.crash_count + attempt.crashed::int,
     next_retry_at = CASE WHEN ends THEN NULL ELSE now() + make_interval(secs => attempt.delay) END,

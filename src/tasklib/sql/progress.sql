@@ -1,7 +1,7 @@
 -- Store the newest progress of running attempts.
 UPDATE {schema.}tasks AS task
 SET progress = report.progress::jsonb
-FROM unnest(%(ids)s::text[]::uuid[], %(tokens)s::bigint[], %(reports)s::text[]) AS report (id, token, progress)
+FROM unnest(%(ids)s::uuid[], %(tokens)s::bigint[], %(reports)s::text[]) AS report (id, token, progress)
 WHERE task.id = report.id
   AND task.state = 'running'
   AND task.lease_token = report.token

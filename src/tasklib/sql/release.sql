@@ -6,7 +6,7 @@ SET state = CASE WHEN cancel_requested_at IS NOT NULL THEN 'cancelled'
     started_at = NULL,
     worker_id = NULL,
     locked_until = NULL
-FROM unnest(%(ids)s::text[]::uuid[], %(tokens)s::bigint[]) AS given (id, token)
+FROM unnest(%(ids)s::uuid[], %(tokens)s::bigint[]) AS given (id, token)
 WHERE task.id = given.id
   AND task.state = 'running'
   AND task.lease_token = given.token

@@ -5,10 +5,9 @@ lost AS (
     SELECT id,
            cancel_requested_at IS NOT NULL AS cancelled,
            cancel_requested_at IS NOT NULL OR retry_count >= max_retries OR crash_count + 1 >= %(crash_limit)s AS ends,
+           cancel_requested_at IS NULL AND crash_count + 1 >= %(crash_limit)s AS poison,
            'lost' AS outcome,
-           format('worker %%s was lost in attempt %%s%%s', worker_id, retry_count + 1,
-                  CASE WHEN crash_count + 1 >= %(crash_limit)s
-                       THEN format('; given up as poison after %%s crashes', crash_count + 1) ELSE '' END) AS error
+           format('worker %%s was lost in attempt %%s', worker_id, retry_count + 1) AS error
     FROM {schema.}tasks AS task
     WHERE EXISTS (SELECT FROM leader)
       AND state = 'running'
@@ -20,7 +19,7 @@ lost AS (
 )
 UPDATE {schema.}tasks AS task
 SET state = CASE WHEN cancelled THEN 'cancelled' WHEN ends THEN 'dead_letter' ELSE 'failed' END,
-    error = attempt.error,
+    error = {include poison},
     retry_count = task.retry_count + CASE WHEN ends THEN 0 ELSE 1 END,
     crash_count = task.crash_count + 1,
     next_retry_at = CASE WHEN ends THEN NULL ELSE now() END,

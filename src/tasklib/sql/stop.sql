@@ -6,7 +6,7 @@ SET state = 'cancelled',
     error = stopped.error,
     worker_id = NULL,
     locked_until = NULL
-FROM unnest(%(ids)s::text[]::uuid[], %(tokens)s::bigint[], %(errors)s::text[]) AS stopped (id, token, error)
+FROM unnest(%(ids)s::uuid[], %(tokens)s::bigint[], %(errors)s::text[]) AS stopped (id, token, error)
 WHERE task.id = stopped.id
   AND task.state = 'running'
   AND task.lease_token = stopped.token

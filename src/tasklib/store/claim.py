@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from operator import attrgetter
 from typing import NamedTuple
 
+from tasklib.db.arrays import array, plain_array
 from tasklib.db.query import Query, Rows
 
 
@@ -40,32 +41,104 @@ class Claimed(NamedTuple):
     priority: int
     effective_priority: int
     queue: str
+    required_capabilities: str
     trace_context: str | None
-    due: datetime
+    due: str
+
+    @property
+    def lane(self) -> Lane:
+        return Lane(self.queue, self.name, self.required_capabilities, self.priority)
+
+    @property
+    def place(self) -> Place:
+        return Place(self.due, self.id)
+
+
+class Lane(NamedTuple):
+    """What tasks have in common that are claimed in the order in which they are due."""
+
+    queue: str
+    name: str
+    required_capabilities: str
+    priority: int
+
+
+class Place(NamedTuple):
+    """A place in a lane."""
+
+    due: str
+    id: str
 
 
 def claim(
     served: Served, limit: int, worker_id: str, *, lease_seconds: float, medium_after: float, high_after: float
 ) -> Query[list[Claimed]]:
     """Lease up to `limit` due tasks, best first."""
-    parameters = {
-        **served.parameters(),
-        "limit": limit,
-        "worker": worker_id,
-        "lease": float(lease_seconds),
-        "medium_after": float(medium_after),
-        "high_after": float(high_after),
-    }
+    parameters = {**served.parameters(), **_terms(limit, worker_id, lease_seconds, medium_after, high_after)}
     return Query("claim", parameters, _in_order, prepare=True)
+
+
+def claim_on(
+    places: Mapping[Lane, Place],
+    limit: int,
+    worker_id: str,
+    *,
+    lease_seconds: float,
+    medium_after: float,
+    high_after: float,
+) -> Query[list[Claimed]]:
+    """The same of these lanes only, behind these places."""
+    lanes, behind = places.keys(), places.values()
+    parameters = {
+        "queues": array([lane.queue for lane in lanes]),
+        "names": array([lane.name for lane in lanes]),
+        "capabilities": array([lane.required_capabilities for lane in lanes]),
+        "priorities": plain_array([lane.priority for lane in lanes]),
+        "after_due": array([place.due for place in behind]),
+        "after_id": plain_array([place.id for place in behind]),
+        **_terms(limit, worker_id, lease_seconds, medium_after, high_after),
+    }
+    return Query("claim_on", parameters, _in_order, prepare=True)
+
+
+class Outlook(NamedTuple):
+    """What an idle worker has to expect."""
+
+    next_due_seconds: float | None
+    """When the next task for it is due; None if there is none."""
+    oldest_writer: int
+    """Every transaction before this one is over ..."""
+    next_writer: int
+    """... and this is the next that begins."""
+
+
+def outlook(served: Served) -> Query[Outlook]:
+    """When the next task is due, and who may be about to commit one."""
+    return Query("outlook", served.parameters(), lambda rows: Outlook._make(rows[0]), prepare=True)
 
 
 def next_due(served: Served) -> Query[float | None]:
     """Seconds until the next task for this worker is due; None if there is none."""
-    return Query("next_due", served.parameters(), lambda rows: rows[0][0], prepare=True)
+    return Query("outlook", served.parameters(), lambda rows: rows[0][0], prepare=True)
+
+
+def _terms(limit: int, worker_id: str, lease: float, medium_after: float, high_after: float) -> dict[str, object]:
+    return {
+        "limit": limit,
+        "worker": worker_id,
+        "lease": float(lease),
+        "medium_after": float(medium_after),
+        "high_after": float(high_after),
+    }
+
+
+_PLACE = attrgetter("due", "id")
+_HEIGHT = attrgetter("effective_priority")
 
 
 def _in_order(rows: Rows) -> list[Claimed]:
     # UPDATE ... RETURNING promises no order.
     claimed = [Claimed._make(row) for row in rows]
-    claimed.sort(key=lambda c: (-c.effective_priority, c.due, c.id))
+    claimed.sort(key=_PLACE)
+    claimed.sort(key=_HEIGHT, reverse=True)
     return claimed

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from tasklib.db.query import Query, Rows
-from tasklib.store.settle import Lease
+from tasklib.store.settle import Leased, arrays
 
 CANCEL = "cancel"
 """The message on the channel that says: look for cancel requests."""
@@ -67,10 +67,9 @@ def cancel_rest(unwanted: Unwanted) -> Query[list[str]]:
     return Query("cancel_rest", asdict(unwanted), lambda rows: [row[0] for row in rows], prepare=False, repeatable=True)
 
 
-def cancel_requests(leases: Sequence[Lease]) -> Query[set[str]]:
+def cancel_requests(leases: Sequence[Leased]) -> Query[set[str]]:
     """Which of these running attempts have been asked to stop."""
-    ids, tokens = [lease.id for lease in leases], [lease.token for lease in leases]
-    return Query("cancel_requests", {"ids": ids, "tokens": tokens}, lambda rows: {row[0] for row in rows})
+    return Query("cancel_requests", arrays(leases), lambda rows: {row[0] for row in rows})
 
 
 def replay(task_id: UUID) -> Query[str | None]:

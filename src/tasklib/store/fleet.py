@@ -72,6 +72,11 @@ def heartbeat(id_: str, *, load: int, draining: bool, names: Sequence[str] | Non
     return Query("worker_heartbeat", parameters, lambda rows: bool(rows[0][0]) if rows else None)
 
 
+def sleeps(id_: str, asleep: bool) -> Query[bool]:
+    """Tell producers whether this worker waits for a notification; reads whether it is still one of the fleet."""
+    return Query("worker_sleeps", {"id": id_, "asleep": asleep}, bool, prepare=True)
+
+
 def deregister(id_: str) -> Query[None]:
     return Query("worker_deregister", {"id": id_}, nothing)
 

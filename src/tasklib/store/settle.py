@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
+from tasklib.db.arrays import array, plain_array
 from tasklib.db.query import Query, Rows, nothing
+
+
+class Leased(Protocol):
+    """Whatever says which attempt at which task it is: a claimed row does."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def token(self) -> int: ...
 
 
 class Lease(NamedTuple):
@@ -16,11 +26,10 @@ class Lease(NamedTuple):
     token: int
 
 
-@dataclass(frozen=True, slots=True)
-class Completion:
+class Completion(NamedTuple):
     """An attempt that returned. `result` is JSON text."""
 
-    lease: Lease
+    lease: Leased
     result: str
 
 
@@ -28,7 +37,7 @@ class Completion:
 class Failure:
     """An attempt that failed; the row decides whether a retry is left."""
 
-    lease: Lease
+    lease: Leased
     error: str
     outcome: str
     delay_seconds: float
@@ -39,52 +48,65 @@ class Failure:
 
 def complete(completions: Sequence[Completion]) -> Query[set[str]]:
     """Record results; reads the ids that were still ours."""
-    leases = [c.lease for c in completions]
-    return Query("complete", {**_arrays(leases), "results": [c.result for c in completions]}, _ids, prepare=True)
+    leases = [lease for lease, _ in completions]
+
+    def ours(rows: Rows) -> set[str]:
+        ((ids,),) = rows
+        return {lease.id for lease in leases} if ids is None else set(ids)
+
+    return Query("complete", {**arrays(leases), "results": array([r for _, r in completions])}, ours, prepare=True)
 
 
 def fail(failures: Sequence[Failure], crash_limit: int) -> Query[dict[str, str]]:
     """Record failed attempts; reads the new state of those that were still ours."""
     parameters = {
-        **_arrays([f.lease for f in failures]),
-        "errors": [f.error for f in failures],
-        "outcomes": [f.outcome for f in failures],
-        "delays": [f.delay_seconds for f in failures],
-        "retriable": [f.retriable for f in failures],
-        "crashed": [f.crashed for f in failures],
-        "grows": [f.more_time for f in failures],
+        **arrays([f.lease for f in failures]),
+        "errors": array([f.error for f in failures]),
+        "outcomes": array([f.outcome for f in failures]),
+        "delays": plain_array([f.delay_seconds for f in failures]),
+        "retriable": plain_array([f.retriable for f in failures]),
+        "crashed": plain_array([f.crashed for f in failures]),
+        "grows": plain_array([f.more_time for f in failures]),
         "crash_limit": crash_limit,
     }
-    return Query("fail", parameters, lambda rows: {id_: state for id_, state in rows})
+    return Query("fail", parameters, lambda rows: {id_: state for id_, state in rows}, prepare=True)
 
 
-def release(leases: Sequence[Lease]) -> Query[dict[str, str]]:
+def release(leases: Sequence[Leased]) -> Query[dict[str, str]]:
     """Give tasks back without using a retry; reads the new state of those that were still ours."""
-    return Query("release", {**_arrays(leases), "message": ""}, lambda rows: {row[0]: row[1] for row in rows})
+    return Query(
+        "release", {**arrays(leases), "message": ""}, lambda rows: {row[0]: row[1] for row in rows}, prepare=True
+    )
 
 
-def stop(stopped: Sequence[tuple[Lease, str]]) -> Query[set[str]]:
+def stop(stopped: Sequence[tuple[Leased, str]]) -> Query[set[str]]:
     """Record attempts that stopped because they were cancelled, with what they said; reads the ids that were ours."""
-    return Query("stop", {**_arrays([lease for lease, _ in stopped]), "errors": [e for _, e in stopped]}, _ids)
+    return Query("stop", {**arrays([lease for lease, _ in stopped]), "errors": array([e for _, e in stopped])}, _ids)
 
 
-def extend(leases: Sequence[Lease], lease_seconds: float) -> Query[set[str]]:
+def extend(leases: Sequence[Leased], lease_seconds: float) -> Query[set[str]]:
     """Extend leases; reads the ids that were still ours and had not run out."""
-    return Query("extend", {**_arrays(leases), "lease": float(lease_seconds)}, _ids)
+    return Query("extend", {**arrays(leases), "lease": float(lease_seconds)}, _ids)
 
 
-def progress(reports: Sequence[tuple[Lease, str]]) -> Query[None]:
+def progress(reports: Sequence[tuple[Leased, str]]) -> Query[None]:
     """Store the newest progress (JSON text) of running attempts."""
-    return Query("progress", {**_arrays([lease for lease, _ in reports]), "reports": [r for _, r in reports]}, nothing)
+    return Query(
+        "progress", {**arrays([lease for lease, _ in reports]), "reports": array([r for _, r in reports])}, nothing
+    )
 
 
-def settled(leases: Sequence[Lease]) -> Query[set[str]]:
+def settled(leases: Sequence[Leased]) -> Query[set[str]]:
     """Which of these attempts the table already counts as over."""
-    return Query("settled", _arrays(leases), _ids)
+    return Query("settled", arrays(leases), _ids)
 
 
-def _arrays(leases: Sequence[Lease]) -> dict[str, list[object]]:
-    return {"ids": [lease.id for lease in leases], "tokens": [lease.token for lease in leases]}
+def arrays(leases: Sequence[Leased]) -> dict[str, str]:
+    """The parameters `ids` and `tokens` of a statement about these leases."""
+    return {
+        "ids": plain_array([lease.id for lease in leases]),
+        "tokens": plain_array([str(lease.token) for lease in leases]),
+    }
 
 
 def _ids(rows: Rows) -> set[str]:

@@ -11,7 +11,8 @@ from uuid import UUID
 
 from tasklib.tasks.payload import dump
 
-_current: ContextVar[TaskContext] = ContextVar("tasklib_current_task")
+# Who can say what runs here: most tasks never ask, so their context is not made before somebody does.
+_current: ContextVar[Callable[[], TaskContext]] = ContextVar("tasklib_current_task")
 
 
 @dataclass(slots=True)
@@ -66,11 +67,12 @@ class TaskContext:
 def current_task() -> TaskContext:
     """The context of the task that is running here; RuntimeError outside of one."""
     try:
-        return _current.get()
+        context = _current.get()
     except LookupError:
         raise RuntimeError("current_task() was called outside of a running task.") from None
+    return context()
 
 
-def enter(context: TaskContext) -> None:
+def enter(context: Callable[[], TaskContext]) -> None:
     """Make this the current task of the running asyncio task, thread or child process."""
     _current.set(context)

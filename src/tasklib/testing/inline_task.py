@@ -52,7 +52,8 @@ class InlineTask:
     def call(self, config: Config, injected: Mapping[str, Any]) -> str | BaseException:
         """Make the attempt, of a sync function, as a worker does. Returns the result as JSON text, or the error."""
         assert self.function is not None
-        enter(self._begin())
+        context = self._begin()
+        enter(lambda: context)
         try:
             arguments = self.function.arguments.from_json(self.new.kwargs)
             return result_text(self.function.function(**arguments, **injected), config)
@@ -62,7 +63,8 @@ class InlineTask:
     async def call_async(self, config: Config, injected: Mapping[str, Any]) -> str | BaseException:
         """The same of an async function. Cancellation and interrupts are raised."""
         assert self.function is not None
-        enter(self._begin())
+        context = self._begin()
+        enter(lambda: context)
         try:
             arguments = self.function.arguments.from_json(self.new.kwargs)
             return result_text(await self.function.function(**arguments, **injected), config)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
+from collections.abc import Callable
 from enum import StrEnum
+from functools import partial
 from typing import Any
 from uuid import UUID
 
 from tasklib.store.claim import Claimed
-from tasklib.store.settle import Lease
 from tasklib.tasks.context import TaskContext
 from tasklib.tasks.function import TaskFunction
 
@@ -21,25 +23,32 @@ class Interruption(StrEnum):
     LEASE_LOST = "lease lost"
     SHUTDOWN = "shutdown"
     CANCELLED = "cancelled"
+    NO_SLOT = "no slot"
+    """It was claimed ahead, and no slot became free in time."""
+
+
+_making_a_context = threading.Lock()
 
 
 class Attempt:
     """A claimed task while this worker holds it."""
 
     __slots__ = (
+        "_context",
         "begun",
         "claimed",
-        "context",
+        "deadline",
+        "entered",
         "executor",
         "function",
         "interruption",
-        "lease",
         "lease_deadline",
+        "report",
         "runner",
         "settled",
         "started_at",
         "timeout_seconds",
-        "timer",
+        "worker_id",
     )
 
     def __init__(
@@ -48,30 +57,64 @@ class Attempt:
         function: TaskFunction[Any, Any],
         worker_id: str,
         lease_deadline: float,
-        started_at: float,
+        claimed_at: float,
     ) -> None:
         self.claimed = claimed
         self.function = function
         self.executor = function.executor
-        self.lease = Lease(claimed.id, claimed.token)
+        self.worker_id = worker_id
         self.lease_deadline = lease_deadline
-        self.started_at = started_at
-        self.runner: asyncio.Task[None] | None = None
-        self.timer: asyncio.TimerHandle | None = None
-        self.interruption: Interruption | None = None
-        self.begun = False
-        self.settled = False
-        """True once an outcome was handed over for storing; whatever the function still does comes too late."""
+        self.started_at = claimed_at
+        """When the function was started; before that, when the task was claimed. Monotonic."""
         # A row inserted by hand says nothing of a timeout: then the task function's own holds.
         self.timeout_seconds = claimed.timeout_seconds or function.defaults.timeout_seconds
-        self.context = TaskContext(
+        self.deadline: float | None = None
+        """When the timeout strikes; known once the function was started."""
+        self.runner: asyncio.Task[None] | None = None
+        self.report: Callable[[Attempt, str], None] | None = None
+        self.interruption: Interruption | None = None
+        self.begun = False
+        """True once it has a slot and its time runs."""
+        self.entered = False
+        """True once its asyncio task has made its first step."""
+        self.settled = False
+        """True once an outcome was handed over for storing; whatever the function still does comes too late."""
+        self._context: TaskContext | None = None
+
+    def begin(self, now: float) -> None:
+        """The function starts now, and its time runs."""
+        self.begun = True
+        self.started_at = now
+        if self.timeout_seconds is not None:
+            self.deadline = now + self.timeout_seconds
+
+    def interrupt(self, why: Interruption) -> None:
+        """Remember why the attempt must stop, and tell its function if it looks."""
+        self.interruption = why
+        if self._context is not None:
+            self._context.cancel()
+
+    def context(self) -> TaskContext:
+        """What `current_task()` gives, made when somebody asks. May be called from any thread."""
+        with _making_a_context:
+            if self._context is None:
+                self._context = self._new_context()
+        # Looked at after the context can be seen: whoever interrupts finds the context, or is found here.
+        if self.interruption is not None:
+            self._context.cancel()
+        return self._context
+
+    def _new_context(self) -> TaskContext:
+        claimed = self.claimed
+        return TaskContext(
             id=UUID(claimed.id),
             name=claimed.name,
             attempt=claimed.retry_count + 1,
             max_attempts=claimed.max_retries + 1,
             token=claimed.token,
             queue=claimed.queue,
-            worker_id=worker_id,
-            deadline=None if self.timeout_seconds is None else started_at + self.timeout_seconds,
+            worker_id=self.worker_id,
+            deadline=self.deadline,
             trace_context=json.loads(claimed.trace_context) if claimed.trace_context else None,
+            _report=partial(self.report, self) if self.report else None,
         )

@@ -29,8 +29,8 @@ async def watch_for_cancel_requests(link: Link, runner: Runner, requested: async
 
 
 async def _interrupt_cancelled(link: Link, runner: Runner) -> None:
-    held: dict[str, Attempt] = {a.lease.id: a for a in runner.running if not a.settled}
+    held: dict[str, Attempt] = {a.claimed.id: a for a in runner.running if not a.settled}
     if not held:
         return
-    for id_ in await link.run(control.cancel_requests([a.lease for a in held.values()])):
+    for id_ in await link.run(control.cancel_requests([a.claimed for a in held.values()])):
         runner.interrupt(held[id_], Interruption.CANCELLED)

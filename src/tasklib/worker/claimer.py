@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from tasklib.config import Config
 from tasklib.db.link import Link, backoff
@@ -12,8 +13,12 @@ from tasklib.errors import DatabaseUnavailable
 from tasklib.events import Events, TasksClaimed
 from tasklib.store import claim
 from tasklib.store.claim import Claimed, Served
+from tasklib.worker.places import Places
+from tasklib.worker.sleep import LONG_AWAKE_SECONDS, Sleep
 from tasklib.worker.slots import Slots
 from tasklib.worker.wakeup import Wakeup
+
+_MOST_PER_CLAIM = 1000
 
 
 class Claimer:
@@ -42,6 +47,13 @@ class Claimer:
         self._start = start
         self._burst = burst
         self._stopped = False
+        self._sleep = Sleep(link, wakeup, served=served, worker_id=worker_id)
+        self._places = Places(slots.prefetch)
+        self._terms = {
+            "lease_seconds": config.lock_timeout_seconds,
+            "medium_after": config.promote_to_medium_after_seconds,
+            "high_after": config.promote_to_high_after_seconds,
+        }
 
     def stop(self) -> None:
         """No further claims. One that is under way ends, and what it brings is handed on."""
@@ -52,40 +64,53 @@ class Claimer:
     async def run(self) -> None:
         failures = 0
         while not self._stopped:
-            if not self._slots.worth_claiming:
-                await self._slots.changed()
-                continue
+            self._slots.ahead = self._slots.prefetch.count if self._places.are_short else 0
             try:
-                found = await self._claim()
-                if not found and not self._stopped:
+                if not self._slots.worth_claiming:
+                    await self._wait_for_slots()
+                elif not await self._claim() and not self._stopped:
                     await self._rest()
                 failures = 0
             except DatabaseUnavailable:
                 await asyncio.sleep(backoff(failures))
                 failures += 1
 
+    async def _wait_for_slots(self) -> None:
+        if self._sleep.is_announced:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LONG_AWAKE_SECONDS):
+                    await self._slots.changed()
+            await self._sleep.stay_awake()
+        else:
+            await self._slots.changed()
+
     async def _claim(self) -> bool:
+        await self._sleep.stay_awake()
         self._wakeup.arm()
-        asked = self._slots.free
-        query = claim.claim(
-            self._served(),
-            asked,
-            self._worker_id(),
-            lease_seconds=self._config.lock_timeout_seconds,
-            medium_after=self._config.promote_to_medium_after_seconds,
-            high_after=self._config.promote_to_high_after_seconds,
-        )
-        # Counted from before the statement was sent, so that our idea of the lease ends before the database's.
-        lease_deadline = time.monotonic() + self._config.lock_timeout_seconds
+        before = time.monotonic()
+        if going_on := self._places.worth_going_on:
+            asked = min(self._slots.room, _MOST_PER_CLAIM)
+            query = claim.claim_on(self._places.behind, asked, self._worker_id(), **self._terms)
+        else:
+            # Who knows what it will bring: no more than the slots will be free for in a moment.
+            asked = min(self._slots.room, self._slots.size, _MOST_PER_CLAIM)
+            query = claim.claim(self._served(), asked, self._worker_id(), **self._terms)
         claimed = await self._link.run(query)
-        if not claimed:
-            return False
+        if going_on:
+            self._places.went_on(asked, claimed)
+        else:
+            self._places.looked(asked, claimed, time.monotonic() - before)
+        if claimed:
+            # Counted from before the statement was sent, so that our idea of the lease ends before the database's.
+            self._hand_on(asked, claimed, before + self._config.lock_timeout_seconds)
+        return bool(claimed) or (going_on and await self._claim())
+
+    def _hand_on(self, asked: int, claimed: list[Claimed], lease_deadline: float) -> None:
         self._wakeup.busy()
         self._slots.take(len(claimed))
         if self._events:
             self._events.emit(TasksClaimed(asked, len(claimed)))
         self._start(claimed, lease_deadline)
-        return True
 
     async def _rest(self) -> None:
         if self._burst:
@@ -94,4 +119,4 @@ class Claimer:
             else:
                 await self._slots.changed()
             return
-        await self._wakeup.sleep(await self._link.run(claim.next_due(self._served())))
+        await self._sleep.rest()

@@ -127,17 +127,17 @@ class Heart(threading.Thread):
         if not attempts:
             return []
         # One lock order for all who write many rows.
-        attempts.sort(key=lambda a: a.lease.id)
+        attempts.sort(key=lambda a: a.claimed.id)
         before = time.monotonic()
         try:
-            kept = self._run(settle.extend([a.lease for a in attempts], self._config.lock_timeout_seconds))
+            kept = self._run(settle.extend([a.claimed for a in attempts], self._config.lock_timeout_seconds))
         except (psycopg.Error, DatabaseUnavailable, OSError):
             self._drop()
             return []
         for attempt in attempts:
-            if attempt.lease.id in kept:
+            if attempt.claimed.id in kept:
                 attempt.lease_deadline = before + self._config.lock_timeout_seconds
-        return [a for a in attempts if a.lease.id not in kept]
+        return [a for a in attempts if a.claimed.id not in kept]
 
     def _run(self, query: Query[T]) -> T:
         self._connection = self._connection or connect(self._config, role="heart")

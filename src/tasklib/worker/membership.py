@@ -104,7 +104,7 @@ class Membership:
 
     @property
     def load(self) -> int:
-        return self._slots.taken
+        return min(self._slots.taken, self._slots.size)
 
     def held(self) -> list[Attempt]:
         return list(self._runner.running)

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, assert_never
+import math
+import time
+from collections import deque
+from collections.abc import Iterable
+from functools import partial
+from typing import assert_never
 
 from tasklib.config import Config
 from tasklib.db.database import AsyncDatabase, Database
@@ -16,11 +21,20 @@ from tasklib.executors.threads import ThreadExecutor
 from tasklib.executors.transactions import call_in_transaction, call_in_transaction_async, transaction_config
 from tasklib.tasks.function import Executor
 from tasklib.worker.attempt import Attempt, Interruption
+from tasklib.worker.prefetch import PATIENCE_SECONDS
 from tasklib.worker.settler import Settler
 from tasklib.worker.slots import Slots
+from tasklib.worker.timing import RepeatedLook, eager_task
 
 _STUBBORN_SECONDS = 5.0
 """How long a cancelled coroutine (or a killed child) may take to end before its attempt is settled without it."""
+
+
+_BREATH_SECONDS = 0.005
+"""How long starting tasks may keep the loop from everything else."""
+
+_LOOKS_AHEAD = 4
+"""What waits is given back if it would still wait after so many times the patience, at the pace seen lately."""
 
 
 class Runner:
@@ -33,46 +47,59 @@ class Runner:
         self._slots = slots
         self._settler = settler
         self._events = events
-        self._threads = ThreadExecutor()
+        self._loop = asyncio.get_running_loop()
+        self._threads = ThreadExecutor(slots.size)
         self._processes = ProcessExecutor(config, modules)
         shared = transaction_config(config, slots.size)
         self._async_database, self._database = AsyncDatabase(shared), Database(shared)
         self.running: dict[Attempt, None] = {}
+        """What this worker holds: attempts that run, and those that wait for a slot."""
+        self._waiting: deque[Attempt] = deque()
+        self._starting = False
+        self._ended = 0
+        self._late = RepeatedLook(self._give_back_late)
+        self._deadlines = RepeatedLook(self._interrupt_overdue)
 
-    def start(self, attempt: Attempt) -> None:
-        """Begin an attempt."""
-        self.running[attempt] = None
-        if self._is_suspect(attempt):
-            attempt.executor = Executor.PROCESS
-        attempt.context._report = lambda text: self._settler.report_progress(attempt, text)
-        if attempt.context.deadline is not None:
-            loop = asyncio.get_running_loop()
-            attempt.timer = loop.call_at(attempt.context.deadline, self.interrupt, attempt, Interruption.TIMEOUT)
-        if self._events:
-            self._events.emit(TaskStarted(attempt.claimed.id, attempt.claimed.name, attempt.context.attempt))
-        attempt.runner = asyncio.create_task(self._run(attempt))
+    def start(self, attempts: Iterable[Attempt]) -> None:
+        """Begin these attempts, those beyond the slots as soon as slots are free."""
+        for attempt in attempts:
+            self.running[attempt] = None
+            self._waiting.append(attempt)
+        self._start_waiting()
+        if self._waiting:
+            self._late.at(self._waiting[0].started_at + PATIENCE_SECONDS)
+
+    def release_waiting(self) -> None:
+        """Give back what has not been started."""
+        while self._waiting:
+            self.interrupt(self._waiting.popleft(), Interruption.SHUTDOWN)
 
     def interrupt(self, attempt: Attempt, why: Interruption) -> None:
         """Stop an attempt: cancel the coroutine, kill the child, ask the thread. The first reason counts."""
         if attempt.settled or attempt.interruption is not None:
             return
-        attempt.interruption = why
-        attempt.context.cancel()
+        attempt.interrupt(why)
         if why is Interruption.LEASE_LOST:
             self._events.emit(LeaseLost(attempt.claimed.id, attempt.claimed.name, attempt.claimed.token))
+        if not attempt.begun:
+            self.running.pop(attempt, None)
+            self._settler.put(attempt, self._interrupted(attempt))
+            return
         if attempt.executor is Executor.THREAD:
             # A thread can only be asked. A cancelled one ends as it ends; the others are settled without it.
             if why is not Interruption.CANCELLED:
                 self._settle_without_it(attempt)
             return
         assert attempt.runner is not None
-        if attempt.begun:  # a task cancelled before its first step would never get to say how it ended
+        if attempt.entered:  # a task cancelled before its first step would never get to say how it ended
             attempt.runner.cancel()
         patience = _STUBBORN_SECONDS + self._config.process_kill_grace_seconds
-        asyncio.get_running_loop().call_later(patience, self._settle_without_it, attempt)
+        self._loop.call_later(patience, self._settle_without_it, attempt)
 
     async def close(self) -> None:
         """End threads and children; the attempts are over by now."""
+        self._late.stop()
+        self._deadlines.stop()
         self._threads.close()
         await self._processes.close()
         self._async_database.close()
@@ -87,8 +114,43 @@ class Runner:
         crashes = attempt.claimed.crash_count
         return crashes > 0 and crashes + 1 >= self._config.crash_limit and attempt.function.can_run_in_a_process
 
+    def _start_waiting(self) -> None:
+        """Start what waits while there are slots; a long row of short tasks lets the loop breathe in between."""
+        if self._starting:  # an attempt that ended at once, further down this very loop
+            return
+        self._starting = True
+        now = time.monotonic()
+        breathe_at = now + _BREATH_SECONDS
+        while self._waiting and self._slots.running < self._slots.size:
+            if now > breathe_at:
+                self._loop.call_soon(self._start_waiting)
+                break
+            attempt = self._waiting.popleft()
+            if attempt.interruption is None:
+                self._begin(attempt, now)
+            now = time.monotonic()
+        self._starting = False
+
+    def _begin(self, attempt: Attempt, now: float) -> None:
+        if self._is_suspect(attempt):
+            attempt.executor = Executor.PROCESS
+        attempt.report = self._settler.report_progress
+        attempt.begin(now)
+        if attempt.deadline is not None:
+            self._deadlines.at(attempt.deadline)
+        self._slots.running += 1
+        if self._events:
+            claimed = attempt.claimed
+            self._events.emit(TaskStarted(claimed.id, claimed.name, claimed.retry_count + 1))
+        if attempt.executor is Executor.THREAD:
+            self._threads.submit(partial(self._call_in_thread, attempt), partial(self._finish, attempt))
+        else:
+            task = eager_task(self._run(attempt), self._loop)
+            if not task.done():
+                attempt.runner = task
+
     async def _run(self, attempt: Attempt) -> None:
-        attempt.begun = True
+        attempt.entered = True
         try:
             outcome = self._interrupted(attempt) if attempt.interruption else await self._outcome(attempt)
         except asyncio.CancelledError as e:
@@ -96,32 +158,29 @@ class Runner:
         self._finish(attempt, outcome)
 
     async def _outcome(self, attempt: Attempt) -> Outcome:
-        function, kwargs, context, config = attempt.function, attempt.claimed.kwargs, attempt.context, self._config
-        match attempt.executor:
-            case Executor.LOOP if function.transactional:
-                return await call_in_transaction_async(function, kwargs, context, attempt.lease, self._async_database)
-            case Executor.LOOP:
-                return await call_async(function, kwargs, context, config)
-            case Executor.THREAD if function.transactional:
-                return await self._in_thread(
-                    call_in_transaction, function, kwargs, context, attempt.lease, self._database
-                )
-            case Executor.THREAD:
-                return await self._in_thread(call, function, kwargs, context, config)
-            case Executor.PROCESS:
-                return await self._processes.run(function, kwargs, context)
-            case _:
-                assert_never(attempt.executor)
+        function, kwargs = attempt.function, attempt.claimed.kwargs
+        if attempt.executor is Executor.PROCESS:
+            return await self._processes.run(function, kwargs, attempt.context())
+        if function.transactional:
+            return await call_in_transaction_async(
+                function, kwargs, attempt.context, attempt.claimed, self._async_database
+            )
+        return await call_async(function, kwargs, attempt.context, self._config)
 
-    async def _in_thread(self, function: Any, *args: Any) -> Outcome:
-        outcome: Outcome = await self._threads.submit(lambda: function(*args))
-        return outcome
+    def _call_in_thread(self, attempt: Attempt) -> Outcome:
+        function, kwargs = attempt.function, attempt.claimed.kwargs
+        if attempt.interruption:
+            return self._interrupted(attempt)
+        if function.transactional:
+            return call_in_transaction(function, kwargs, attempt.context, attempt.claimed, self._database)
+        return call(function, kwargs, attempt.context, self._config)
 
     def _finish(self, attempt: Attempt, outcome: Outcome) -> None:
         """The function has ended, in time or not."""
         self.running.pop(attempt, None)
-        if attempt.timer is not None:
-            attempt.timer.cancel()
+        self._slots.running -= 1
+        self._ended += 1
+        self._slots.prefetch.ended(attempt.claimed.name, time.monotonic() - attempt.started_at)
         if attempt.settled:
             self._slots.give_back()  # settled without it long ago; only now is its slot free
         elif attempt.interruption is Interruption.LEASE_LOST:
@@ -130,6 +189,31 @@ class Runner:
             self._settler.put(attempt, Cancelled(outcome.error))
         else:
             self._settler.put(attempt, outcome)
+        if self._waiting:
+            self._start_waiting()
+
+    def _give_back_late(self) -> float | None:
+        """Release what was claimed ahead and has no slot in sight: others may have time for it."""
+        now = time.monotonic()
+        ended, self._ended = self._ended, 0
+        if len(self._waiting) > _LOOKS_AHEAD * ended:
+            while self._waiting and self._waiting[0].started_at <= now - PATIENCE_SECONDS:
+                self._slots.prefetch.was_too_much()
+                self.interrupt(self._waiting.popleft(), Interruption.NO_SLOT)
+        return now + PATIENCE_SECONDS if self._waiting else None
+
+    def _interrupt_overdue(self) -> float | None:
+        """Interrupt what has used up its time; when the next one will have."""
+        now = time.monotonic()
+        left = math.inf
+        for attempt in list(self.running):
+            if attempt.deadline is None or attempt.interruption is not None:
+                continue
+            if attempt.deadline <= now:
+                self.interrupt(attempt, Interruption.TIMEOUT)
+            else:
+                left = min(left, attempt.deadline)
+        return None if left == math.inf else left
 
     def _settle_without_it(self, attempt: Attempt) -> None:
         """The attempt is over though its function goes on. It keeps its slot, which would otherwise be a lie."""
@@ -146,7 +230,7 @@ class Runner:
                 return Failed(f"{type(error).__name__}: {error}", Kind.TIMEOUT)
             case Interruption.LEASE_LOST:
                 return Lost()
-            case Interruption.SHUTDOWN:
+            case Interruption.SHUTDOWN | Interruption.NO_SLOT:
                 return Released()
             case Interruption.CANCELLED:
                 return Cancelled("the task was cancelled while it ran")

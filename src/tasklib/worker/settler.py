@@ -76,10 +76,10 @@ class Settler:
         while True:
             await asyncio.sleep(_PROGRESS_SECONDS)
             reports, self._progress = self._progress, {}
-            current = [(a.lease, text) for a, text in reports.items() if not a.settled]
+            current = sorted((a.claimed, text) for a, text in reports.items() if not a.settled)
             if current:
                 try:
-                    await self._link.run(settle.progress(sorted(current)))
+                    await self._link.run(settle.progress(current))
                 except DatabaseUnavailable:
                     continue  # newer progress will come
 
@@ -91,7 +91,7 @@ class Settler:
         for attempt, outcome in batch:
             match outcome:
                 case Done(result):
-                    completions.append((attempt, Completion(attempt.lease, result)))
+                    completions.append((attempt, Completion(attempt.claimed, result)))
                 case Failed():
                     failures.append((attempt, self._failure(attempt, outcome)))
                 case Released():
@@ -113,19 +113,20 @@ class Settler:
         if not items:
             return
         # One lock order for all who write many rows.
-        items.sort(key=lambda item: item[0].lease.id)
+        items.sort(key=lambda item: item[0].claimed.id)
+        attempts = [attempt for attempt, _ in items]
         try:
-            ours = await self._write(settle.complete([c for _, c in items]), [a for a, _ in items])
+            ours = await self._write(settle.complete([c for _, c in items]), attempts)
         except psycopg.Error as e:
             if not is_bad_data(e):
                 raise
             await self._isolate_completions(items, e)
             return
-        for attempt, _ in items:
-            if attempt.lease.id in ours:
-                self._ended(attempt, "completed")
-            else:
+        for attempt in attempts:
+            if attempt.claimed.id not in ours:
                 self._refused(attempt)
+            elif self._events:
+                self._ended(attempt, "completed")
 
     async def _isolate_completions(self, items: list[tuple[Attempt, Completion]], error: psycopg.Error) -> None:
         """One result the database won't take must not strand the others: store them one by one."""
@@ -141,11 +142,11 @@ class Settler:
     async def _fail(self, items: list[tuple[Attempt, Failure]]) -> None:
         if not items:
             return
-        items.sort(key=lambda item: item[0].lease.id)
+        items.sort(key=lambda item: item[0].claimed.id)
         query = settle.fail([f for _, f in items], self._config.crash_limit)
         states = await self._write_states(query, [a for a, _ in items])
         for attempt, failure in items:
-            state = states.get(attempt.lease.id)
+            state = states.get(attempt.claimed.id)
             if state is None:
                 self._refused(attempt)
             elif state == "failed":
@@ -157,10 +158,10 @@ class Settler:
     async def _release(self, attempts: list[Attempt]) -> None:
         if not attempts:
             return
-        attempts.sort(key=lambda a: a.lease.id)
-        states = await self._write_states(settle.release([a.lease for a in attempts]), attempts)
+        attempts.sort(key=lambda a: a.claimed.id)
+        states = await self._write_states(settle.release([a.claimed for a in attempts]), attempts)
         for attempt in attempts:
-            if state := states.get(attempt.lease.id):
+            if state := states.get(attempt.claimed.id):
                 self._ended(attempt, state)
             else:
                 self._refused(attempt)
@@ -168,10 +169,10 @@ class Settler:
     async def _stop(self, items: list[tuple[Attempt, str]]) -> None:
         if not items:
             return
-        items.sort(key=lambda item: item[0].lease.id)
-        ours = await self._write(settle.stop([(a.lease, error) for a, error in items]), [a for a, _ in items])
+        items.sort(key=lambda item: item[0].claimed.id)
+        ours = await self._write(settle.stop([(a.claimed, error) for a, error in items]), [a for a, _ in items])
         for attempt, error in items:
-            if attempt.lease.id in ours:
+            if attempt.claimed.id in ours:
                 self._ended(attempt, "cancelled", error)
             else:
                 self._refused(attempt)
@@ -183,7 +184,7 @@ class Settler:
             try:
                 ours = await self._link.run(query)
                 if failures and len(ours) < len(attempts):
-                    known: set[str] = await self._link.run(settle.settled([a.lease for a in attempts]))
+                    known: set[str] = await self._link.run(settle.settled([a.claimed for a in attempts]))
                     return ours | known
                 return ours
             except DatabaseUnavailable:
@@ -204,7 +205,7 @@ class Settler:
         policy = attempt.function.retry_policy or self._default_policy
         delay = outcome.delay_seconds
         return Failure(
-            attempt.lease,
+            attempt.claimed,
             storable_text(outcome.error, self._config.max_error_bytes),
             outcome.kind.value,
             policy.delay(attempt.claimed.retry_count) if delay is None else min(delay, 10 * 365 * 86400.0),

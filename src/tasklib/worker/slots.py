@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import asyncio
 
+from tasklib.worker.prefetch import Prefetch
+
 
 class Slots:
-    """A slot is taken from the claim until the result is durable."""
+    """A slot is taken from the claim until the result is durable. Short tasks may wait here for theirs (`prefetch`)."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, most_prefetched: int = 0) -> None:
         self.size = size
         self.taken = 0
+        self.running = 0
+        """Functions that run now; never more than `size`."""
         self.flushing = False
         """Results are being stored: slots are about to become free."""
+        self.prefetch = Prefetch(most_prefetched)
+        self.ahead = 0
+        """How many tasks may be held beyond the slots, just now."""
         self._changed = asyncio.Event()
 
     @property
-    def free(self) -> int:
-        return max(0, self.size - self.taken)
+    def room(self) -> int:
+        """How many more tasks to ask for."""
+        return max(0, self.size + self.ahead - self.taken)
 
     def take(self, count: int) -> None:
         self.taken += count
@@ -36,11 +44,12 @@ class Slots:
 
     @property
     def worth_claiming(self) -> bool:
-        """Half the slots are free, or some are and no flush is about to free more.
+        """Half of all there is room for is free, or some is and no flush is about to free more.
 
         Waiting for the flush turns many small claims into one; it never leaves a slot idle for longer than that.
         """
-        return self.free * 2 >= self.size or (self.free > 0 and not self.flushing)
+        room = self.room
+        return room > 0 and (not self.flushing or room * 2 >= self.size + self.ahead)
 
     async def changed(self) -> None:
         """Wait until something about the slots has changed."""

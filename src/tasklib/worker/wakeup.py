@@ -59,6 +59,16 @@ class Wakeup:
         if self._events:
             self._events.emit(Woken(by))
 
+    async def nap(self, seconds: float) -> None:
+        """Wait for a ring, but not for long."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._rung.wait()
+        except TimeoutError:
+            return
+        if self._events:
+            self._events.emit(Woken("notify"))
+
     def _poll_seconds(self) -> float:
         """Soon after work, then slower and slower up to the poll interval, never in step with other workers."""
         interval = self._longest * min(1.0, _SHORTEST_POLL_FRACTION * 2.0**self._idle_rounds)

@@ -82,7 +82,7 @@ class Worker:
         self._served = Served(self.names or (), self.queues, self.capabilities)
         self._stop_asked = asyncio.Event()
         self._stopping_now = False
-        self._slots = Slots(concurrency)
+        self._slots = Slots(concurrency, given.max_prefetch)
 
     @property
     def id(self) -> str:
@@ -191,6 +191,7 @@ class Worker:
 
     async def _drain(self) -> None:
         """Let running work finish within the grace period; then, or when told to, give it back."""
+        self._runner.release_waiting()
         if self._slots.taken:
             self.events.emit(WorkerDraining(self.id, self._slots.taken, self._stopping_now))
         await self._until(lambda: not self._slots.taken or self._stopping_now, self.config.shutdown_grace_seconds)
@@ -230,16 +231,17 @@ class Worker:
         await self._membership.leave()
 
     def _start(self, claimed: list[Claimed], lease_deadline: float) -> None:
-        now = time.monotonic()
-        draining = self._stop_asked.is_set()
+        now, id_ = time.monotonic(), self.id
+        attempts = []
         for row in claimed:
             function = registry.get(row.name)
             assert function is not None, "a claim only brings names this worker asked for"
-            attempt = Attempt(row, function, self.id, lease_deadline, now)
-            if draining:
+            attempts.append(Attempt(row, function, id_, lease_deadline, now))
+        if self._stop_asked.is_set():
+            for attempt in attempts:
                 self._settler.put(attempt, Released())
-            else:
-                self._runner.start(attempt)
+        else:
+            self._runner.start(attempts)
 
     def _what_we_serve(self) -> Served:
         # Task functions may be registered at any time; there is rarely a new one.

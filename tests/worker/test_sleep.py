@@ -1,0 +1,210 @@
+"""Nobody is notified while nobody sleeps, and whoever falls asleep misses nothing: sessions stepped by hand."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+
+import psycopg
+import pytest
+
+from tasklib import AsyncClient, Config, task
+from tasklib.db.link import Link
+from tasklib.events import Events, TaskStarted
+from tasklib.store import fleet
+from tasklib.store.claim import Served
+from tasklib.worker.sleep import Sleep
+from tasklib.worker.wakeup import Wakeup
+from tests.worker.watching import working
+
+Connect = Callable[[], psycopg.Connection]
+INSERT = "INSERT INTO tasks (name) VALUES ('work')"
+
+
+@pytest.fixture
+def connect(config: Config) -> Iterator[Connect]:
+    opened: list[psycopg.Connection] = []
+
+    def connect() -> psycopg.Connection:
+        opened.append(psycopg.connect(config.database_url, autocommit=True))
+        return opened[-1]
+
+    yield connect
+    for connection in opened:
+        connection.close()
+
+
+@pytest.fixture
+def listener(connect: Connect) -> psycopg.Connection:
+    connection = connect()
+    connection.execute("LISTEN tasklib_public")
+    return connection
+
+
+def _heard(listener: psycopg.Connection, db: psycopg.Connection) -> int:
+    """How often we were notified since the last call: all that comes before a mark of our own."""
+    db.execute("NOTIFY tasklib_public, 'mark'")
+    for count, notification in enumerate(listener.notifies(timeout=20)):
+        if notification.payload == "mark":
+            return count
+    raise AssertionError("the mark never came")
+
+
+def _a_worker(db: psycopg.Connection, *, asleep: bool = False, status: str = "active") -> None:
+    db.execute("INSERT INTO workers (id, asleep, status) VALUES ('w', %s, %s)", (asleep, status))
+
+
+def test_producers_notify_only_while_somebody_sleeps(listener: psycopg.Connection, db: psycopg.Connection) -> None:
+    db.execute(INSERT)
+    _a_worker(db)
+    db.execute(INSERT)
+    assert _heard(listener, db) == 0
+    db.execute("UPDATE workers SET asleep = true")
+    db.execute(INSERT)
+    with db.cursor().copy("COPY tasks (name) FROM STDIN") as copy:
+        copy.write_row(("work",))
+    assert _heard(listener, db) == 2
+    db.execute("UPDATE workers SET asleep = false")
+    db.execute(INSERT)
+    assert _heard(listener, db) == 0
+
+
+@pytest.mark.parametrize("isolation", ["REPEATABLE READ", "SERIALIZABLE"])
+def test_producer_that_can_not_see_who_sleeps_always_notifies(
+    listener: psycopg.Connection, connect: Connect, db: psycopg.Connection, isolation: str
+) -> None:
+    _a_worker(db)
+    producer = connect()
+    producer.execute(f"BEGIN ISOLATION LEVEL {isolation}".encode())
+    producer.execute("SELECT count(*) FROM tasks")
+    db.execute("UPDATE workers SET asleep = true")
+    producer.execute(INSERT)
+    producer.execute("COMMIT")
+    assert _heard(listener, db) == 1
+
+
+def test_producer_needs_no_right_to_see_the_workers(listener: psycopg.Connection, db: psycopg.Connection) -> None:
+    _a_worker(db, asleep=True)
+    db.execute("DROP ROLE IF EXISTS tasklib_test_producer")
+    db.execute("CREATE ROLE tasklib_test_producer")
+    try:
+        db.execute("GRANT INSERT ON tasks TO tasklib_test_producer")
+        db.execute("SET ROLE tasklib_test_producer")
+        # And whatever its search_path is.
+        db.execute("SET search_path = pg_catalog")
+        db.execute("INSERT INTO public.tasks (name) VALUES ('work')")
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            db.execute("SELECT FROM public.workers")
+    finally:
+        db.execute("RESET ROLE")
+        db.execute("RESET search_path")
+        db.execute("DROP OWNED BY tasklib_test_producer")
+        db.execute("DROP ROLE tasklib_test_producer")
+    assert _heard(listener, db) == 1
+
+
+class Sleeper:
+    """A worker's way to sleep, one step at a time."""
+
+    def __init__(self, config: Config) -> None:
+        self.link = Link(config, "claim")
+        self.wakeup = Wakeup(1000.0, Events())
+        self.wakeup.listening.set()
+        self.sleep = Sleep(self.link, self.wakeup, served=lambda: Served(["work"]), worker_id=lambda: "w")
+
+    async def rest(self) -> bool:
+        """Rest once; whether it now relies on being notified."""
+        await self.sleep.rest()
+        return self.sleep.relies_on_notification
+
+
+@pytest.fixture
+def sleeper(config: Config, db: psycopg.Connection) -> Iterator[Sleeper]:
+    _a_worker(db)
+    sleeper = Sleeper(config)
+    yield sleeper
+    sleeper.link.drop()
+
+
+def _is_asleep(db: psycopg.Connection) -> bool:
+    return db.execute("SELECT asleep FROM workers").fetchone() == (True,)
+
+
+@pytest.mark.parametrize("told", ["before", "after"], ids=["producer looked before", "producer looked after"])
+async def test_worker_does_not_rely_on_notification_before_every_writer_knows(
+    sleeper: Sleeper, connect: Connect, listener: psycopg.Connection, db: psycopg.Connection, told: str
+) -> None:
+    producer = connect()
+    producer.execute("BEGIN")
+    if told == "before":
+        producer.execute(INSERT)  # sees nobody asleep, and is not committed when the worker looks
+    else:
+        producer.execute("INSERT INTO pauses (kind, value) VALUES ('queue', 'x')")  # begins to write
+    assert not await sleeper.rest()
+    assert _is_asleep(db)
+    assert not await sleeper.rest()
+    if told == "after":
+        producer.execute(INSERT)
+    producer.execute("COMMIT")
+    assert _heard(listener, db) == (0 if told == "before" else 1)
+    # All who might not know are over: one more look, which finds the task, and then it may sleep.
+    while not await sleeper.rest():
+        pass
+
+
+async def test_announcement_stays_while_there_is_little_to_do_and_is_withdrawn_after_a_while(
+    sleeper: Sleeper, db: psycopg.Connection
+) -> None:
+    while not await sleeper.rest():
+        pass
+    await sleeper.sleep.stay_awake()
+    assert _is_asleep(db)
+    sleeper.sleep._awake_since -= 10
+    await sleeper.sleep.stay_awake()
+    assert not _is_asleep(db)
+
+
+async def test_worker_that_nobody_notifies_announces_nothing(sleeper: Sleeper, db: psycopg.Connection) -> None:
+    sleeper.wakeup.listening.clear()
+    sleeper.wakeup._longest = 0.001
+    assert not await sleeper.rest()
+    assert not _is_asleep(db)
+
+
+async def test_worker_that_was_declared_dead_polls_until_it_is_back(sleeper: Sleeper, db: psycopg.Connection) -> None:
+    db.execute("UPDATE workers SET status = 'dead'")
+    sleeper.wakeup._longest = 0.001
+    assert not await sleeper.rest()
+    assert not _is_asleep(db)
+
+
+async def test_dead_worker_sleeps_no_more(config: Config, db: psycopg.Connection) -> None:
+    _a_worker(db, asleep=True)
+    db.execute("UPDATE workers SET last_heartbeat = now() - interval '1 hour'")
+    link = Link(config, "maintenance")
+    term = await link.run(fleet.lead("leader", 60))
+    assert term is not None
+    assert await link.run(fleet.bury_workers(term, timeout=1, forget_after=1e6)) == ["w"]
+    assert not _is_asleep(db)
+    link.drop()
+
+
+async def test_worker_without_room_is_not_asleep(config: Config, db: psycopg.Connection) -> None:
+    """Nobody needs to notify a worker whose slots are all taken."""
+
+    @task
+    async def long() -> None:
+        await asyncio.sleep(1000)
+
+    changed = config.with_changes(shutdown_grace_seconds=0.0)
+    async with working(changed, poll_interval_seconds=1000.0, concurrency=1) as watched:
+        await _until(lambda: _is_asleep(db))
+        await AsyncClient(config).submit_task(long)
+        await watched.until(TaskStarted)
+        await _until(lambda: not _is_asleep(db))
+
+
+async def _until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110 - the table tells nobody
+            await asyncio.sleep(0.02)
