@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -91,3 +93,12 @@ def test_the_ids_that_the_database_makes_are_of_the_same_kind(db: Any) -> None:
     assert len(set(there)) == 200
     assert all(int(before) - 1 <= milliseconds(i) <= int(after) for i in there)
     assert [i.int >> 64 for i in there] == sorted(i.int >> 64 for i in there)
+
+
+def test_an_id_is_a_uuid_like_any_other() -> None:
+    made = new_id()
+    other = UUID(int=made.int)
+    assert type(made) is UUID
+    assert (made, hash(made), str(made), repr(made)) == (other, hash(other), str(other), repr(other))
+    assert made.is_safe is other.is_safe
+    assert pickle.loads(pickle.dumps(made)) == copy.deepcopy(made) == made

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from tasklib.client import requests
-from tasklib.client.effects import Call, OnConnection, Pause, Together
+from tasklib.client import requests, submissions
+from tasklib.client.effects import Call, Effect, OnConnection, Pause, Together
 from tasklib.client.explaining import ExplainingCalls
 from tasklib.client.operations import OperatorCalls
+from tasklib.client.submissions import Alike, NewTasks
+from tasklib.config import Config
 from tasklib.db.query import Query
 from tasklib.models import Task
 from tasklib.states import TaskState
 from tasklib.store import control, lookup, submit
 from tasklib.store.submit import NewTask
 from tasklib.tasks.function import Submission
-from tasklib.tasks.options import Options, options_of
+from tasklib.tasks.options import NOTHING_SAID, Options, options_of
 
 COPY_FROM = 100
 """From this many plain tasks on, COPY beats one INSERT."""
@@ -25,6 +27,10 @@ COPY_FROM = 100
 
 class Calls(OperatorCalls, ExplainingCalls):
     """The calls, for one configuration."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self.defaults = submissions.Defaults(config)
 
     def submit_task(
         self,
@@ -51,7 +57,7 @@ class Calls(OperatorCalls, ExplainingCalls):
         `connection=` submits inside the caller's transaction. `kwargs={...}` holds the arguments where one of them is
         named like an option. `registered_elsewhere=True` allows a name that only another program knows.
         """
-        options = Options(
+        said = (
             delay_seconds,
             scheduled_at,
             max_retries,
@@ -63,14 +69,14 @@ class Calls(OperatorCalls, ExplainingCalls):
             idempotency_key,
             trace_context,
         )
-        taken = {"connection": connection is not None, "registered_elsewhere": registered_elsewhere}
-        item = requests.submission(
+        also_given = ["connection"] if connection is not None else []
+        item = submissions.submission(
             task,
             args,
-            options,
+            NOTHING_SAID if all(value is None for value in said) else Options(*said),
             kwargs,
             arguments,
-            also_given=[name for name, given in taken.items() if given],
+            also_given=[*also_given, "registered_elsewhere"] if registered_elsewhere else also_given,
             registered_elsewhere=registered_elsewhere,
         )
         return self.submit(item, connection=connection)
@@ -95,7 +101,9 @@ class Calls(OperatorCalls, ExplainingCalls):
         submit_many(resize, [{"path": "a"}, {"path": "b"}], priority="low")
         submit_many([resize.bind(path="a"), send_email.options(delay_seconds=60).bind(to="b")])
         """
-        items = requests.submissions_of(task, arguments, options_of(options), registered_elsewhere=registered_elsewhere)
+        items = submissions.submissions_of(
+            task, arguments, options_of(options), registered_elsewhere=registered_elsewhere
+        )
         return (yield from self._insert(items, connection)) if items else []
 
     def get_task(self, task_id: UUID | str) -> Call[Task | None]:
@@ -163,22 +171,27 @@ class Calls(OperatorCalls, ExplainingCalls):
         if state is None:
             raise requests.not_finished(task_id, (yield lookup.outcome(task_id)))
 
-    def _insert(self, items: Iterable[Submission], connection: Any) -> Call[list[UUID]]:
-        tasks = requests.new_tasks(items, self.config)
-        keyed = requests.without_repeats([t for t in tasks if t.idempotency_key is not None])
-        plain = [t for t in tasks if t.idempotency_key is None]
-        copied: list[NewTask] = []
-        if connection is None and len(plain) >= COPY_FROM:
-            copied, plain = [t for t in plain if t.is_plain], [t for t in plain if not t.is_plain]
+    def _insert(self, items: Alike | Sequence[Submission], connection: Any) -> Call[list[UUID]]:
+        tasks = submissions.new_tasks(items, self.defaults)
+        if len(tasks) == 1:
+            one = submit.submit_one(tasks[0])
+            kept = yield one if connection is None else OnConnection(connection, one)
+        else:
+            kept = yield self._batch(tasks, connection)
+        return submissions.ids_in_order(tasks, kept)
+
+    def _batch(self, tasks: NewTasks, connection: Any) -> Effect:
+        if connection is None and len(tasks) >= COPY_FROM and all(kind.is_plain for kind in tasks.kinds):
+            return Together(tasks, ())
+        keyed = submissions.without_repeats(t for t in tasks if t.terms.idempotency_key is not None)
+        plain = [t for t in tasks if t.terms.idempotency_key is None]
         if connection is not None:
             # One statement, so that it is all or none even on a connection in autocommit mode.
-            kept = yield OnConnection(connection, submit.submit_once(plain + keyed) if keyed else submit.submit(plain))
-            return requests.ids_in_order(tasks, kept or {})
+            return OnConnection(connection, submit.submit_once(plain + keyed) if keyed else submit.submit(plain))
+        copied: list[NewTask] = []
+        if len(plain) >= COPY_FROM:
+            copied, plain = [t for t in plain if t.terms.is_plain], [t for t in plain if not t.terms.is_plain]
         queries: list[Query[Any]] = [submit.submit(plain)] if plain else []
         if keyed:
             queries.append(submit.submit_once(keyed))
-        if copied or len(queries) > 1:
-            kept = yield Together(copied, queries)
-        else:
-            kept = yield queries[0]
-        return requests.ids_in_order(tasks, kept or {})
+        return Together(copied, queries) if copied or len(queries) > 1 else queries[0]

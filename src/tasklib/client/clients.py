@@ -19,7 +19,7 @@ from tasklib.db.database import TRIES, AsyncDatabase, Database, execute, execute
 from tasklib.db.failures import explained
 from tasklib.db.query import Query
 from tasklib.sql import statement
-from tasklib.store.submit import copy_rows
+from tasklib.store.submit import copied
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -128,8 +128,8 @@ class Client:
                 with self._database.connection() as connection, connection.transaction():
                     if work.copied:
                         with connection.cursor() as cursor, cursor.copy(copy_statement(self.config)) as copy:
-                            for row in copy_rows(work.copied):
-                                copy.write_row(row)
+                            for rows in copied(work.copied):
+                                copy.write(rows)
                     for query in work.queries:
                         answer = execute(connection, query, self.config.schema)
                 return answer
@@ -215,8 +215,8 @@ class AsyncClient:
                 async with self._database.connection() as connection, connection.transaction():
                     if work.copied:
                         async with connection.cursor() as cursor, cursor.copy(copy_statement(self.config)) as copy:
-                            for row in copy_rows(work.copied):
-                                await copy.write_row(row)
+                            for rows in copied(work.copied):
+                                await copy.write(rows)
                     for query in work.queries:
                         answer = await execute_async(connection, query, self.config.schema)
                 return answer

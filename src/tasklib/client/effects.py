@@ -14,6 +14,9 @@ from tasklib.db.query import Query
 from tasklib.store import submit
 from tasklib.store.submit import NewTask
 
+MOST_IN_JSON = 10_000
+"""Tasks in one INSERT that repeats a COPY: PostgreSQL takes no JSON of any size."""
+
 
 @dataclass(frozen=True, slots=True)
 class OnConnection:
@@ -32,7 +35,8 @@ class Together:
 
     def again(self) -> Together:
         """The same once more, should the answer to the first time have been lost: it adds only what is missing."""
-        return Together((), [submit.submit(self.copied), *self.queries]) if self.copied else self
+        parts = [self.copied[i : i + MOST_IN_JSON] for i in range(0, len(self.copied), MOST_IN_JSON)]
+        return Together((), [*map(submit.submit, parts), *self.queries]) if parts else self
 
 
 @dataclass(frozen=True, slots=True)

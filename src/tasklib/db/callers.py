@@ -6,8 +6,8 @@ None of them is imported here; a connection is known by its own class.
 
 from __future__ import annotations
 
-import re
 from enum import Enum
+from functools import cache
 from typing import Any, TypeVar
 
 import psycopg
@@ -16,7 +16,7 @@ from tasklib.db.database import execute, execute_async
 from tasklib.db.failures import explained
 from tasklib.db.query import Query
 from tasklib.errors import InvalidOption
-from tasklib.sql import statement
+from tasklib.sql import PARAMETER, numbered, statement
 
 T = TypeVar("T")
 
@@ -104,8 +104,9 @@ async def _run_async(kind: Kind, connection: Any, query: Query[T], schema: str |
         return await execute_async(connection, query, schema)
     text = statement(query.name, schema)
     if kind is Kind.ASYNCPG:
-        numbered, values = _numbered(text, query.parameters)
-        return query.read([tuple(row) for row in await connection.fetch(numbered, *values)])
+        text, names = numbered(query.name, schema)
+        values = [query.parameters[name] for name in names]
+        return query.read([tuple(row) for row in await connection.fetch(text, *values)])
     core = connection if _is_core(connection) else await connection.connection()
     _require_postgresql(core.dialect.name)
     result = await core.execute(_sqlalchemy_text(text), dict(query.parameters))
@@ -122,25 +123,9 @@ def _require_postgresql(database: str) -> None:
         raise InvalidOption(f"connection= is a connection to {database}; TaskLib needs PostgreSQL.")
 
 
-# A doubled percent sign is one that was meant; what follows it is no parameter.
-_PARAMETER = re.compile(r"%(?:%|\((\w+)\)s)")
-
-
-def _numbered(text: str, parameters: Any) -> tuple[str, list[Any]]:
-    names: list[str] = []
-
-    def number(match: re.Match[str]) -> str:
-        if match[1] is None:
-            return "%"
-        if match[1] not in names:
-            names.append(match[1])
-        return f"${names.index(match[1]) + 1}"
-
-    return _PARAMETER.sub(number, text), [parameters[name] for name in names]
-
-
+@cache
 def _sqlalchemy_text(text: str) -> Any:
     from sqlalchemy import text as sqlalchemy_text
 
     escaped = text.replace(":", r"\:")
-    return sqlalchemy_text(_PARAMETER.sub(lambda match: f":{match[1]}" if match[1] else "%", escaped))
+    return sqlalchemy_text(PARAMETER.sub(lambda match: f":{match[1]}" if match[1] else "%", escaped))

@@ -7,7 +7,7 @@ import os
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 import psycopg
 from psycopg.rows import tuple_row
@@ -16,6 +16,7 @@ from tasklib.config import Config
 from tasklib.db.connect import connect, connect_async
 from tasklib.db.failures import TRANSIENT, explained, is_connection_loss
 from tasklib.db.query import Query
+from tasklib.db.wire import exchange, wait
 from tasklib.sql import statement
 
 T = TypeVar("T")
@@ -27,142 +28,154 @@ TRIES = 3
 _inherited: list[object] = []
 
 
-class Database:
-    """A small pool of synchronous connections. Safe between threads and across forks."""
+C = TypeVar("C", psycopg.Connection, psycopg.AsyncConnection)
+
+
+class _Pool(Generic[C]):
+    """The idle connections of either colour."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        self._idle: list[psycopg.Connection] = []
-        self._slots = threading.BoundedSemaphore(config.max_connections)
+        self._idle: list[C] = []
         self._pid = os.getpid()
+
+    def close(self) -> None:
+        """Close the idle connections; the pool can be used again afterwards. Also works after the loop has ended."""
+        self._forget_after_fork()
+        while self._idle:
+            discard(self._idle.pop())
+
+    def _take(self) -> C | None:
+        while self._idle:
+            connection = self._idle.pop()
+            if _is_alive(connection):
+                return connection
+            discard(connection)
+        return None
+
+    def _keep_or_discard(self, connection: C) -> None:
+        # A connection that is closed, or in the middle of something, isn't idle.
+        if connection.pgconn.transaction_status == psycopg.pq.TransactionStatus.IDLE:
+            self._idle.append(connection)
+        else:
+            discard(connection)
+
+    def _drop_if_useless(self, connection: C, error: psycopg.Error) -> None:
+        # A demoted primary still answers: its connections look alive, the idle ones too.
+        if is_connection_loss(error):
+            discard(connection)
+            self.close()
+
+    def _forget_after_fork(self) -> bool:
+        if self._pid == os.getpid():
+            return False
+        _inherited.extend(self._idle)
+        self._idle, self._pid = [], os.getpid()
+        return True
+
+
+class Database(_Pool[psycopg.Connection]):
+    """A small pool of synchronous connections. Safe between threads and across forks."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self._slots = threading.Semaphore(config.max_connections)
 
     def run(self, query: Query[T]) -> T:
         """Run one statement in its own transaction and read its rows."""
         for attempt in range(TRIES):
+            connection = self._borrow()
             try:
-                with self.connection() as connection:
-                    return execute(connection, query, self.config.schema)
+                if query.all_text:
+                    return connection.wait(exchange(connection, query, self.config.schema))
+                return execute(connection, query, self.config.schema)
             except psycopg.Error as e:
+                self._drop_if_useless(connection, e)
                 if not worth_another_try(e, attempt, repeatable=query.repeatable):
                     raise explained(e) from e
+            finally:
+                self._give_back(connection)
         raise AssertionError("unreachable")
 
     @contextmanager
     def connection(self) -> Iterator[psycopg.Connection]:
         """Borrow a connection in autocommit mode."""
-        self._forget_after_fork()
-        with self._slots:
-            connection = self._take() or connect(self.config)
-            try:
-                yield connection
-            except psycopg.Error as e:
-                self._drop_if_useless(connection, e)
-                raise
-            finally:
-                self._give_back(connection)
+        connection = self._borrow()
+        try:
+            yield connection
+        except psycopg.Error as e:
+            self._drop_if_useless(connection, e)
+            raise
+        finally:
+            self._give_back(connection)
 
-    def close(self) -> None:
-        """Close the idle connections; the pool can be used again afterwards."""
-        self._forget_after_fork()
-        while self._idle:
-            self._idle.pop().close()
-
-    def _take(self) -> psycopg.Connection | None:
-        while self._idle:
-            connection = self._idle.pop()
-            if _is_alive(connection):
-                return connection
-            connection.close()
-        return None
+    def _borrow(self) -> psycopg.Connection:
+        if self._forget_after_fork():
+            self._slots = threading.Semaphore(self.config.max_connections)
+        self._slots.acquire()
+        try:
+            return self._take() or connect(self.config)
+        except BaseException:
+            self._slots.release()
+            raise
 
     def _give_back(self, connection: psycopg.Connection) -> None:
-        if connection.closed or connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
-            connection.close()
-        else:
-            self._idle.append(connection)
-
-    def _drop_if_useless(self, connection: psycopg.Connection, error: psycopg.Error) -> None:
-        # A demoted primary still answers: its connections look alive, the idle ones too.
-        if is_connection_loss(error):
-            connection.close()
-            self.close()
-
-    def _forget_after_fork(self) -> None:
-        if self._pid != os.getpid():
-            _inherited.extend(self._idle)
-            self._idle, self._pid = [], os.getpid()
-            self._slots = threading.BoundedSemaphore(self.config.max_connections)
+        self._keep_or_discard(connection)
+        self._slots.release()
 
 
-class AsyncDatabase:
+class AsyncDatabase(_Pool[psycopg.AsyncConnection]):
     """A small pool of asynchronous connections for one event loop."""
 
     def __init__(self, config: Config) -> None:
-        self.config = config
-        self._idle: list[psycopg.AsyncConnection] = []
-        self._slots = asyncio.BoundedSemaphore(config.max_connections)
-        self._pid = os.getpid()
-
-    async def run(self, query: Query[T]) -> T:
-        """Run one statement in its own transaction and read its rows."""
-        for attempt in range(TRIES):
-            try:
-                async with self.connection() as connection:
-                    return await execute_async(connection, query, self.config.schema)
-            except psycopg.Error as e:
-                if not worth_another_try(e, attempt, repeatable=query.repeatable):
-                    raise explained(e) from e
-        raise AssertionError("unreachable")
-
-    @asynccontextmanager
-    async def connection(self) -> AsyncIterator[psycopg.AsyncConnection]:
-        """Borrow a connection in autocommit mode."""
-        self._forget_after_fork()
-        async with self._slots:
-            connection = await self._take() or await connect_async(self.config)
-            try:
-                yield connection
-            except psycopg.Error as e:
-                await self._drop_if_useless(connection, e)
-                raise
-            finally:
-                await self._give_back(connection)
-
-    def close(self) -> None:
-        """Close the idle connections. Synchronous, so that it also works after the loop has ended."""
-        self._forget_after_fork()
-        while self._idle:
-            discard(self._idle.pop())
+        super().__init__(config)
+        self._slots = asyncio.Semaphore(config.max_connections)
 
     def __del__(self) -> None:
         # The pool of a loop that is gone; nobody is left to close it.
         self.close()
 
-    async def _take(self) -> psycopg.AsyncConnection | None:
-        while self._idle:
-            connection = self._idle.pop()
-            if _is_alive(connection):
-                return connection
-            await connection.close()
-        return None
+    async def run(self, query: Query[T]) -> T:
+        """Run one statement in its own transaction and read its rows."""
+        for attempt in range(TRIES):
+            connection = await self._borrow()
+            try:
+                if query.all_text:
+                    return await wait(connection, exchange(connection, query, self.config.schema))
+                return await execute_async(connection, query, self.config.schema)
+            except psycopg.Error as e:
+                self._drop_if_useless(connection, e)
+                if not worth_another_try(e, attempt, repeatable=query.repeatable):
+                    raise explained(e) from e
+            finally:
+                self._give_back(connection)
+        raise AssertionError("unreachable")
 
-    async def _drop_if_useless(self, connection: psycopg.AsyncConnection, error: psycopg.Error) -> None:
-        # A demoted primary still answers: its connections look alive, the idle ones too.
-        if is_connection_loss(error):
-            await connection.close()
-            self.close()
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[psycopg.AsyncConnection]:
+        """Borrow a connection in autocommit mode."""
+        connection = await self._borrow()
+        try:
+            yield connection
+        except psycopg.Error as e:
+            self._drop_if_useless(connection, e)
+            raise
+        finally:
+            self._give_back(connection)
 
-    async def _give_back(self, connection: psycopg.AsyncConnection) -> None:
-        if connection.closed or connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
-            await connection.close()
-        else:
-            self._idle.append(connection)
+    async def _borrow(self) -> psycopg.AsyncConnection:
+        if self._forget_after_fork():
+            self._slots = asyncio.Semaphore(self.config.max_connections)
+        await self._slots.acquire()
+        try:
+            return self._take() or await connect_async(self.config)
+        except BaseException:
+            self._slots.release()
+            raise
 
-    def _forget_after_fork(self) -> None:
-        if self._pid != os.getpid():
-            _inherited.extend(self._idle)
-            self._idle, self._pid = [], os.getpid()
-            self._slots = asyncio.BoundedSemaphore(self.config.max_connections)
+    def _give_back(self, connection: psycopg.AsyncConnection) -> None:
+        self._keep_or_discard(connection)
+        self._slots.release()
 
 
 def execute(connection: psycopg.Connection, query: Query[T], schema: str | None) -> T:
@@ -194,8 +207,6 @@ def _prepare(connection: psycopg.Connection | psycopg.AsyncConnection, query: Qu
 
 def _is_alive(connection: psycopg.Connection | psycopg.AsyncConnection) -> bool:
     """False if the server has hung up while the connection lay idle: then its socket is readable."""
-    if connection.closed:
-        return False
     try:
         connection.pgconn.consume_input()
     except psycopg.Error:
@@ -203,6 +214,6 @@ def _is_alive(connection: psycopg.Connection | psycopg.AsyncConnection) -> bool:
     return connection.pgconn.status == psycopg.pq.ConnStatus.OK
 
 
-def discard(connection: psycopg.AsyncConnection) -> None:
+def discard(connection: psycopg.Connection | psycopg.AsyncConnection) -> None:
     """Close the socket now, without waiting for anybody."""
     connection.pgconn.finish()

@@ -21,6 +21,8 @@ class Query(Generic[T]):
     """True: worth a prepared statement at once. False: plan for these very values each time."""
     repeatable: bool = False
     """True if running it twice does no more than running it once: it is tried again when the connection is lost."""
+    all_text: bool = False
+    """True if each parameter is a string or None and each column of the answer is text: it needs no cursor."""
 
 
 def nothing(_: Rows) -> None:

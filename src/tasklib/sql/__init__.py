@@ -37,3 +37,22 @@ def statement(name: str, schema: str | None) -> str:
         # Last, so that nothing in a name is taken for a mark; and a percent sign would be taken for a parameter.
         .replace("{schema.}", f"{quoted(schema)}.".replace("%", "%%") if schema else "")
     )
+
+
+# A doubled percent sign is one that was meant; what follows it is no parameter.
+PARAMETER = re.compile(r"%(?:%|\((\w+)\)s)")
+
+
+@cache
+def numbered(name: str, schema: str | None) -> tuple[str, tuple[str, ...]]:
+    """The same as PostgreSQL itself reads it, with $1, $2, ..., and the parameters' names in that order."""
+    names: list[str] = []
+
+    def number(match: re.Match[str]) -> str:
+        if match[1] is None:
+            return "%"
+        if match[1] not in names:
+            names.append(match[1])
+        return f"${names.index(match[1]) + 1}"
+
+    return PARAMETER.sub(number, statement(name, schema)), tuple(names)

@@ -1,24 +1,30 @@
-"""Inserting tasks."""
+"""Inserting tasks: one by an INSERT of its own, some by an INSERT of JSON, many by COPY."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from tasklib.db.query import Query, Rows, nothing
 
+COPY_CHUNK = 1000
+"""Rows that are written at a time: the server takes them in while the next ones are made."""
 
-@dataclass(frozen=True, slots=True)
-class NewTask:
-    """A task that is ready to be inserted: all defaults applied, everything checked, JSON already text."""
 
-    id: UUID
+@dataclass(frozen=True, eq=False)
+class Terms:
+    """What a task is submitted with besides its arguments: all defaults applied, everything checked, JSON as text.
+
+    Many tasks share theirs, so what the statements need of them is made once.
+    """
+
     name: str
     queue: str
-    kwargs: str
     max_retries: int
     timeout_seconds: int | None
     priority: int
@@ -30,64 +36,137 @@ class NewTask:
     idempotency_key: str | None = None
     idempotency_window: float | None = None
 
-    @property
+    @cached_property
     def is_plain(self) -> bool:
         """True if COPY can insert it: it starts at once and carries no key."""
         return self.delay_seconds is None and self.scheduled_at is None and self.idempotency_key is None
 
+    @cached_property
+    def as_parameters(self) -> dict[str, str | None]:
+        """For submit_row.sql."""
+        return {
+            "name": self.name,
+            "queue": self.queue,
+            "scheduled_at": self._moment,
+            "delay_seconds": _text(self.delay_seconds),
+            "max_retries": _text(self.max_retries),
+            "timeout_seconds": _text(self.timeout_seconds),
+            "priority": _text(self.priority),
+            "tags": self.tags,
+            "required_capabilities": _array(self.required_capabilities),
+            "trace_context": self.trace_context,
+            "idempotency_key": self.idempotency_key,
+            "idempotency_window": _text(self.idempotency_window),
+        }
+
+    @cached_property
+    def as_json(self) -> str:
+        """For submit.sql and submit_once.sql: the object without its braces."""
+        values = {
+            "name": self.name,
+            "queue": self.queue,
+            "max_retries": self.max_retries,
+            "timeout_seconds": self.timeout_seconds,
+            "priority": self.priority,
+            "required_capabilities": self.required_capabilities,
+            "delay_seconds": self.delay_seconds,
+            "scheduled_at": self._moment,
+            "idempotency_key": self.idempotency_key,
+            "idempotency_window": self.idempotency_window,
+        }
+        given = json.dumps({name: value for name, value in values.items() if value is not None})[1:-1]
+        # These are JSON already: set in, not encoded again.
+        return f'{given},"tags":{self.tags},"trace_context":{self.trace_context or "null"}'
+
+    @cached_property
+    def before_kwargs(self) -> str:
+        """For submit_copy.sql: the columns between the id and the arguments."""
+        return f"\t{_column(self.name)}\t{_column(self.queue)}\t"
+
+    @cached_property
+    def after_kwargs(self) -> str:
+        """For submit_copy.sql: the columns behind the arguments."""
+        behind = (
+            self.max_retries,
+            self.timeout_seconds,
+            self.priority,
+            self.tags,
+            _array(self.required_capabilities),
+            self.trace_context,
+        )
+        return "".join(f"\t{_column(_text(value))}" for value in behind) + "\n"
+
+    @property
+    def _moment(self) -> str | None:
+        return None if self.scheduled_at is None else self.scheduled_at.astimezone(UTC).isoformat()
+
+
+class NewTask(NamedTuple):
+    """A task that is ready to be inserted."""
+
+    id: UUID
+    kwargs: str
+    terms: Terms
+
+
+Kept = dict[tuple[str, str], UUID]
+"""Which task has an idempotency key, by its name and key."""
+
+
+def submit_one(task: NewTask) -> Query[Kept | None]:
+    """Insert one task; if it carries an idempotency key, read which id has it now."""
+    parameters = {"id": task.id.hex, "kwargs": task.kwargs, **task.terms.as_parameters}
+    if task.terms.idempotency_key is None:
+        return Query("submit_one", parameters, nothing, repeatable=True, all_text=True)
+    return Query("submit_one_once", parameters, _ids_by_key, repeatable=True, all_text=True)
+
 
 def submit(tasks: Sequence[NewTask]) -> Query[None]:
     """Insert tasks without idempotency keys, all in one statement."""
-    return Query("submit", {"tasks": _as_json(tasks)}, nothing, repeatable=True)
+    return Query("submit", {"tasks": _as_json(tasks)}, nothing, repeatable=True, all_text=True)
 
 
-def submit_once(tasks: Sequence[NewTask]) -> Query[dict[tuple[str, str], UUID]]:
+def submit_once(tasks: Sequence[NewTask]) -> Query[Kept]:
     """Insert tasks, no two with the same name and idempotency key, and read which id each (name, key) has now."""
-    return Query("submit_once", {"tasks": _as_json(tasks)}, _ids_by_key, repeatable=True)
+    return Query("submit_once", {"tasks": _as_json(tasks)}, _ids_by_key, repeatable=True, all_text=True)
 
 
-def copy_rows(tasks: Iterable[NewTask]) -> Iterable[tuple[object, ...]]:
-    """Rows for `COPY` in the column order of submit_copy.sql."""
-    for t in tasks:
-        yield (
-            t.id,
-            t.name,
-            t.queue,
-            t.kwargs,
-            t.max_retries,
-            t.timeout_seconds,
-            t.priority,
-            t.tags,
-            list(t.required_capabilities),
-            t.trace_context,
+def copied(tasks: Sequence[NewTask]) -> Iterator[str]:
+    """The rows for submit_copy.sql in COPY's text format, some at a time."""
+    for start in range(0, len(tasks), COPY_CHUNK):
+        # In JSON text a backslash is the only character that COPY would take for something else.
+        yield "".join(
+            [
+                f"{id_.int:032x}{terms.before_kwargs}{kwargs.replace(_BACKSLASH, _ESCAPED)}{terms.after_kwargs}"
+                for id_, kwargs, terms in tasks[start : start + COPY_CHUNK]
+            ]
         )
 
 
-def _ids_by_key(rows: Rows) -> dict[tuple[str, str], UUID]:
+_BACKSLASH, _ESCAPED = "\\", "\\\\"
+
+
+def _ids_by_key(rows: Rows) -> Kept:
     return {(name, key): UUID(id_) for id_, name, key in rows if key is not None}
 
 
 def _as_json(tasks: Sequence[NewTask]) -> str:
-    return f"[{','.join(map(_object, tasks))}]"
+    rows = [f'{{"id":"{id_.hex}","kwargs":{kwargs},{terms.as_json}}}' for id_, kwargs, terms in tasks]
+    return f"[{','.join(rows)}]"
 
 
-def _object(t: NewTask) -> str:
-    # kwargs, tags and trace_context are JSON text already: set in, not encoded again.
-    parts = [
-        f'{{"id":"{t.id}","name":{json.dumps(t.name)},"queue":{json.dumps(t.queue)},"kwargs":{t.kwargs}',
-        f',"max_retries":{t.max_retries},"priority":{t.priority},"tags":{t.tags}',
-        f',"required_capabilities":{json.dumps(t.required_capabilities)}',
-    ]
-    if t.timeout_seconds is not None:
-        parts.append(f',"timeout_seconds":{t.timeout_seconds}')
-    if t.trace_context is not None:
-        parts.append(f',"trace_context":{t.trace_context}')
-    if t.delay_seconds is not None:
-        parts.append(f',"delay_seconds":{t.delay_seconds!r}')
-    if t.scheduled_at is not None:
-        parts.append(f',"scheduled_at":"{t.scheduled_at.astimezone(UTC).isoformat()}"')
-    if t.idempotency_key is not None:
-        parts.append(
-            f',"idempotency_key":{json.dumps(t.idempotency_key)},"idempotency_window":{t.idempotency_window!r}'
-        )
-    return "".join(parts) + "}"
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value)
+
+
+def _array(values: Sequence[str]) -> str:
+    """A text[] as PostgreSQL writes it."""
+    quoted = (value.replace(_BACKSLASH, _ESCAPED).replace('"', '\\"') for value in values)
+    return "{" + ",".join(f'"{value}"' for value in quoted) + "}"
+
+
+def _column(value: str | None) -> str:
+    """One column in COPY's text format."""
+    if value is None:
+        return "\\N"
+    return value.replace(_BACKSLASH, _ESCAPED).replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")

@@ -46,7 +46,8 @@ class Arguments:
         if not kwargs and not self.parameters:
             return _EMPTY
         try:
-            values = self._adapter.validate_python(dict(kwargs))
+            # Straight to the core: the adapter's own method only hands on its defaults.
+            values = self._adapter.validator.validate_python(kwargs if type(kwargs) is dict else dict(kwargs))
         except ValidationError as e:
             raise self._refusal(e) from None
         try:

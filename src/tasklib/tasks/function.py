@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 from uuid import UUID
@@ -13,7 +13,7 @@ from uuid import UUID
 from tasklib.errors import InvalidTaskFunction
 from tasklib.tasks import registry
 from tasklib.tasks.arguments import Arguments
-from tasklib.tasks.options import MAX_NAME_BYTES, Options, is_name, options_of
+from tasklib.tasks.options import MAX_NAME_BYTES, NOTHING_SAID, Options, is_name, options_of
 from tasklib.tasks.retry import RetryPolicy
 
 P = ParamSpec("P")
@@ -37,7 +37,7 @@ class Submission:
 
     target: TaskFunction[Any, Any] | str
     kwargs: Mapping[str, Any]
-    options: Options = Options()  # noqa: RUF009 - immutable
+    options: Options = NOTHING_SAID
 
 
 # Set by tasklib.client: the tasks layer knows nothing of databases.
@@ -70,7 +70,7 @@ class TaskFunction(Generic[P, R]):
         transactional: bool = False,
         retry_policy: RetryPolicy | None = None,
         non_retriable: tuple[type[BaseException], ...] = (),
-        defaults: Options = Options(),  # noqa: B008 - immutable
+        defaults: Options = NOTHING_SAID,
     ) -> None:
         self.function = function
         self.name = _checked_name(name, function)
@@ -122,7 +122,7 @@ class WithOptions(Generic[P]):
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> Submission:
         """The arguments of one task, for `submit_many`."""
-        return replace(self.task.bind(*args, **kwargs), options=self.chosen)
+        return Submission(self.task, self.task.arguments.bind(args, kwargs), self.chosen)
 
     async def submit(self, *args: P.args, **kwargs: P.kwargs) -> UUID:
         """Submit a task with these arguments and return its id."""

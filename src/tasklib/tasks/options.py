@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
+from operator import attrgetter
 from typing import Any
 
 from tasklib.config import PRIORITY_MAX, PRIORITY_MIN, Config, Level
@@ -49,19 +50,22 @@ class Options:
 
     def given(self) -> dict[str, Any]:
         """Only what was said."""
-        return {f.name: v for f in fields(self) if (v := getattr(self, f.name)) is not None}
+        return {name: v for name, v in zip(_NAMES, _values(self), strict=True) if v is not None}
 
     def over(self, defaults: Options) -> Options:
         """These options where they say something, else the defaults."""
-        mine = self.given()
-        theirs = defaults.given()
+        mine, theirs = self.given(), defaults.given()
+        if not mine or not theirs:
+            return self if mine else defaults
         if "delay_seconds" in mine or "scheduled_at" in mine:
             theirs.pop("delay_seconds", None)
             theirs.pop("scheduled_at", None)
         return Options(**{**theirs, **mine})
 
 
-OPTION_NAMES = frozenset(f.name for f in fields(Options))
+_NAMES = tuple(f.name for f in fields(Options))
+_values = attrgetter(*_NAMES)
+OPTION_NAMES = frozenset(_NAMES)
 RESERVED_NAMES = OPTION_NAMES | {"connection", "kwargs", "registered_elsewhere"}
 """The keywords that submit_task takes for itself."""
 
@@ -71,7 +75,7 @@ def options_of(given: Mapping[str, Any]) -> Options:
     for name in given:
         if name not in OPTION_NAMES:
             raise InvalidOption(f"there is no option {name!r}; the options are {', '.join(sorted(OPTION_NAMES))}.")
-    return Options(**given)
+    return Options(**given) if given else NOTHING_SAID
 
 
 def priority_of(value: int | str | None, config: Config) -> tuple[int, Level | None]:
@@ -166,3 +170,7 @@ def _checked_capabilities(value: Iterable[str]) -> tuple[str, ...]:
         raise InvalidOption(f"required_capabilities take more than {2 * MAX_NAME_BYTES} bytes together.")
     # One set, one spelling: equal requirements share a lane.
     return tuple(sorted(set(items)))
+
+
+NOTHING_SAID = Options()
+"""One for all calls without options."""

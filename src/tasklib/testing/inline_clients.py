@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
-from tasklib.client import requests
 from tasklib.client.calls import Calls
 from tasklib.client.clients import AsyncClient, Client
 from tasklib.client.effects import Call, Effect
+from tasklib.client.submissions import Alike, new_tasks
 from tasklib.config import Config
 from tasklib.db.query import Query
 from tasklib.errors import TaskLibError, TaskNotFound
@@ -37,10 +37,9 @@ class InlineCalls(Calls):
         taken, self._to_run = self._to_run, []
         return taken
 
-    def _insert(self, items: Iterable[Submission], connection: Any) -> Call[list[UUID]]:
-        items = list(items)
+    def _insert(self, items: Alike | Sequence[Submission], connection: Any) -> Call[list[UUID]]:
         # All are checked before the first is recorded: submit_many takes all or none.
-        tasks = requests.new_tasks(items, self.config)
+        tasks = new_tasks(items, self.defaults)
         for item in items:
             if isinstance(item.target, TaskFunction):
                 self._inline.injected(item.target)

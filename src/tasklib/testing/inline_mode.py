@@ -76,8 +76,8 @@ class Inline:
     def accept(self, new: NewTask, item: Submission) -> tuple[InlineTask, bool]:
         """Record a submission. False beside the task: it was there already, under the same idempotency key."""
         task = InlineTask.of(new, item)
-        if new.idempotency_key is not None:
-            first = self._by_key.setdefault((new.name, new.idempotency_key), task)
+        if new.terms.idempotency_key is not None:
+            first = self._by_key.setdefault((new.terms.name, new.terms.idempotency_key), task)
             if first is not task:
                 return first, False
         self.tasks.append(task)

@@ -47,7 +47,7 @@ class InlineTask:
     def of(cls, new: NewTask, item: Submission) -> InlineTask:
         function = None if isinstance(item.target, str) else item.target
         options = item.options.over(function.defaults) if function else item.options
-        return cls(new.id, new.name, json.loads(new.kwargs), options.given(), new=new, function=function)
+        return cls(new.id, new.terms.name, json.loads(new.kwargs), options.given(), new=new, function=function)
 
     def call(self, config: Config, injected: Mapping[str, Any]) -> str | BaseException:
         """Make the attempt, of a sync function, as a worker does. Returns the result as JSON text, or the error."""
@@ -93,39 +93,39 @@ class InlineTask:
         return Task(
             id=self.id,
             name=self.name,
-            queue=new.queue,
+            queue=new.terms.queue,
             state=self.state.value,
             kwargs=json.loads(new.kwargs),
             result={"value": self.result} if self.state is TaskState.COMPLETED else None,
             error=self.traceback,
-            max_retries=new.max_retries,
-            scheduled_at=new.scheduled_at or self.created_at + timedelta(seconds=new.delay_seconds or 0),
+            max_retries=new.terms.max_retries,
+            scheduled_at=new.terms.scheduled_at or self.created_at + timedelta(seconds=new.terms.delay_seconds or 0),
             started_at=self.started_at,
             completed_at=self.completed_at,
             created_at=self.created_at,
-            timeout_seconds=new.timeout_seconds,
-            priority=new.priority,
-            tags=json.loads(new.tags),
-            required_capabilities=list(new.required_capabilities),
-            idempotency_key=new.idempotency_key,
-            trace_context=json.loads(new.trace_context) if new.trace_context else None,
+            timeout_seconds=new.terms.timeout_seconds,
+            priority=new.terms.priority,
+            tags=json.loads(new.terms.tags),
+            required_capabilities=list(new.terms.required_capabilities),
+            idempotency_key=new.terms.idempotency_key,
+            trace_context=json.loads(new.terms.trace_context) if new.terms.trace_context else None,
             lease_token=int(self.started_at is not None),
             progress=self.progress,
         )
 
     def _begin(self) -> TaskContext:
         self.state, self.started_at = TaskState.RUNNING, datetime.now(UTC)
-        timeout = self.new.timeout_seconds
+        timeout = self.new.terms.timeout_seconds
         return TaskContext(
             id=self.id,
             name=self.name,
             attempt=1,
-            max_attempts=self.new.max_retries + 1,
+            max_attempts=self.new.terms.max_retries + 1,
             token=1,
-            queue=self.new.queue,
+            queue=self.new.terms.queue,
             worker_id="inline",
             deadline=None if timeout is None else time.monotonic() + timeout,
-            trace_context=json.loads(self.new.trace_context) if self.new.trace_context else None,
+            trace_context=json.loads(self.new.terms.trace_context) if self.new.terms.trace_context else None,
             _report=self._report,
         )
 
