@@ -12,9 +12,9 @@ from psycopg import sql
 
 from tasklib import Config
 from tasklib.db.connect import conninfo
-from tasklib.db.prepared import in_text, numbered
 from tasklib.db.query import Query
-from tasklib.sql import statement
+from tasklib.db.wire import in_text
+from tasklib.sql import numbered, statement
 from tasklib.store import claim
 from tasklib.store.claim import Claimed, Served
 
@@ -43,7 +43,7 @@ class Claiming:
         values = [in_text(query.parameters[name]) for name in names]
         given = [sql.Literal(None if value is None else value.decode()) for value in values]
         with self.connection.transaction(force_rollback=True):
-            self.connection.execute(b"PREPARE explained AS " + text)
+            self.connection.execute(f"PREPARE explained AS {text}".encode())
             explain = sql.SQL("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE explained ({})")
             row = self.connection.execute(explain.format(sql.SQL(", ").join(given))).fetchone()
             self.connection.execute("DEALLOCATE explained")

@@ -13,8 +13,8 @@ from tasklib.config import Config
 from tasklib.db.connect import connect_async
 from tasklib.db.database import discard, execute_async
 from tasklib.db.failures import TRANSIENT, explained, is_connection_loss
-from tasklib.db.prepared import Prepared
 from tasklib.db.query import Query
+from tasklib.db.wire import exchange, wait
 from tasklib.errors import DatabaseUnavailable
 
 T = TypeVar("T")
@@ -40,7 +40,6 @@ class Link:
         self._config = config
         self._purpose = purpose
         self._connection: psycopg.AsyncConnection | None = None
-        self._prepared: Prepared | None = None
         self._turn = asyncio.Lock()  # several jobs may share a link
         self._lost = False
         self._on_lost = on_lost
@@ -52,9 +51,13 @@ class Link:
             async with asyncio.timeout(self._config.statement_timeout_seconds):
                 async with self._turn:
                     connection = self._connection or await self._open()
-                    if query.prepare and self._prepared:
-                        return await self._prepared.run(query)
+                    if query.all_text:
+                        return await wait(connection, exchange(connection, query, self._config.schema))
                     return await execute_async(connection, query, self._config.schema)
+        except asyncio.CancelledError:
+            if query.all_text:  # it was given up in the middle of an answer
+                self.drop()
+            raise
         except DatabaseUnavailable as e:
             raise self._report_lost(e) from e
         except (psycopg.Error, TimeoutError, OSError) as e:
@@ -81,12 +84,10 @@ class Link:
         """Close the connection at once; the next query opens a new one."""
         if self._connection is not None:
             discard(self._connection)
-            self._connection = self._prepared = None
+            self._connection = None
 
     async def _open(self) -> psycopg.AsyncConnection:
         self._connection = await connect_async(self._config, role=f"worker {self._purpose}")
-        if self._config.prepared_statements:
-            self._prepared = Prepared(self._connection, self._config.schema)
         if self._lost:
             self._lost = False
             self._on_back(self._purpose)

@@ -22,7 +22,7 @@ class Query(Generic[T]):
     repeatable: bool = False
     """True if running it twice does no more than running it once: it is tried again when the connection is lost."""
     all_text: bool = False
-    """True if each parameter is a string or None and each column of the answer is text: it needs no cursor."""
+    """True if each parameter may travel as text (texts, numbers, arrays of texts): then it needs no cursor."""
 
 
 def nothing(_: Rows) -> None:

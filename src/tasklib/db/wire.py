@@ -1,4 +1,4 @@
-"""A query of nothing but text, straight to libpq and back.
+"""A query whose parameters travel as text, straight to libpq and back.
 
 psycopg's cursor adapts every value, looks after transactions and makes an object for each answer: more work than one
 INSERT. Here are only its steps on the wire, a generator like psycopg's own, for `connection.wait()` or `wait` below.
@@ -8,7 +8,6 @@ For our own connections: in autocommit mode, and nobody else uses them meanwhile
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -17,8 +16,10 @@ from weakref import WeakKeyDictionary
 import psycopg
 from psycopg import generators, pq
 from psycopg.abc import PQGen
+from psycopg.adapt import Transformer
 from psycopg.waiting import Ready, Wait
 
+from tasklib.db.arrays import array
 from tasklib.db.query import Query
 from tasklib.sql import numbered
 
@@ -42,7 +43,7 @@ def exchange(connection: AnyConnection, query: Query[T], schema: str | None) -> 
     session = _sessions.get(connection) or _sessions.setdefault(connection, _Session(connection.info.encoding))
     encoding, pgconn = session.encoding, connection.pgconn
     text, names = numbered(query.name, schema)
-    values = [None if (value := query.parameters[name]) is None else value.encode(encoding) for name in names]
+    values = [in_text(query.parameters[name], encoding) for name in names]
     prepared = session.prepared.get(query.name)
     if prepared is None and connection.prepare_threshold is not None:
         prepared = yield from _prepared(pgconn, session, query.name, text)
@@ -51,7 +52,7 @@ def exchange(connection: AnyConnection, query: Query[T], schema: str | None) -> 
     else:
         pgconn.send_query_params(text.encode(encoding), values)
     result = yield from _result(pgconn, encoding)
-    return query.read(list(_rows(result, encoding)) if result.ntuples else ())
+    return query.read(_rows(connection, result) if result.ntuples else ())
 
 
 def _prepared(pgconn: pq.abc.PGconn, session: _Session, name: str, text: str) -> PQGen[bytes | None]:
@@ -74,11 +75,23 @@ def _result(pgconn: pq.abc.PGconn, encoding: str) -> PQGen[pq.abc.PGresult]:
     return result
 
 
-def _rows(result: pq.abc.PGresult, encoding: str) -> Iterator[tuple[str | None, ...]]:
-    columns = range(result.nfields)
-    for row in range(result.ntuples):
-        values = (result.get_value(row, column) for column in columns)
-        yield tuple(None if value is None else value.decode(encoding) for value in values)
+def _rows(connection: AnyConnection, result: pq.abc.PGresult) -> list[tuple[Any, ...]]:
+    rows = Transformer(connection)
+    rows.set_pgresult(result)
+    return rows.load_rows(0, result.ntuples, tuple)
+
+
+def in_text(value: object, encoding: str = "utf-8") -> bytes | None:
+    """A parameter as it travels; its type is what the statement says."""
+    match value:
+        case None:
+            return None
+        case str():
+            return value.encode(encoding)
+        case list() | tuple():
+            return array(value).encode(encoding)
+        case _:
+            return str(value).encode(encoding)
 
 
 async def wait(connection: psycopg.AsyncConnection[Any], steps: PQGen[T]) -> T:

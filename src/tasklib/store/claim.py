@@ -75,7 +75,7 @@ def claim(
 ) -> Query[list[Claimed]]:
     """Lease up to `limit` due tasks, best first."""
     parameters = {**served.parameters(), **_terms(limit, worker_id, lease_seconds, medium_after, high_after)}
-    return Query("claim", parameters, _in_order, prepare=True)
+    return Query("claim", parameters, _in_order, all_text=True)
 
 
 def claim_on(
@@ -98,7 +98,7 @@ def claim_on(
         "after_id": plain_array([place.id for place in behind]),
         **_terms(limit, worker_id, lease_seconds, medium_after, high_after),
     }
-    return Query("claim_on", parameters, _in_order, prepare=True)
+    return Query("claim_on", parameters, _in_order, all_text=True)
 
 
 class Outlook(NamedTuple):
@@ -114,12 +114,12 @@ class Outlook(NamedTuple):
 
 def outlook(served: Served) -> Query[Outlook]:
     """When the next task is due, and who may be about to commit one."""
-    return Query("outlook", served.parameters(), lambda rows: Outlook._make(rows[0]), prepare=True)
+    return Query("outlook", served.parameters(), lambda rows: Outlook._make(rows[0]), all_text=True)
 
 
 def next_due(served: Served) -> Query[float | None]:
     """Seconds until the next task for this worker is due; None if there is none."""
-    return Query("outlook", served.parameters(), lambda rows: rows[0][0], prepare=True)
+    return Query("outlook", served.parameters(), lambda rows: rows[0][0], all_text=True)
 
 
 def _terms(limit: int, worker_id: str, lease: float, medium_after: float, high_after: float) -> dict[str, object]:

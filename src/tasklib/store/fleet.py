@@ -74,7 +74,7 @@ def heartbeat(id_: str, *, load: int, draining: bool, names: Sequence[str] | Non
 
 def sleeps(id_: str, asleep: bool) -> Query[bool]:
     """Tell producers whether this worker waits for a notification; reads whether it is still one of the fleet."""
-    return Query("worker_sleeps", {"id": id_, "asleep": asleep}, bool, prepare=True)
+    return Query("worker_sleeps", {"id": id_, "asleep": asleep}, bool, all_text=True)
 
 
 def deregister(id_: str) -> Query[None]:

@@ -54,7 +54,7 @@ def complete(completions: Sequence[Completion]) -> Query[set[str]]:
         ((ids,),) = rows
         return {lease.id for lease in leases} if ids is None else set(ids)
 
-    return Query("complete", {**arrays(leases), "results": array([r for _, r in completions])}, ours, prepare=True)
+    return Query("complete", {**arrays(leases), "results": array([r for _, r in completions])}, ours, all_text=True)
 
 
 def fail(failures: Sequence[Failure], crash_limit: int) -> Query[dict[str, str]]:
@@ -69,7 +69,7 @@ def fail(failures: Sequence[Failure], crash_limit: int) -> Query[dict[str, str]]
         "grows": plain_array([f.more_time for f in failures]),
         "crash_limit": crash_limit,
     }
-    return Query("fail", parameters, lambda rows: {id_: state for id_, state in rows}, prepare=True)
+    return Query("fail", parameters, lambda rows: {id_: state for id_, state in rows}, all_text=True)
 
 
 def release(leases: Sequence[Leased]) -> Query[dict[str, str]]:

@@ -117,6 +117,7 @@ async def listen(config: Config, schema: str, wakeup: Wakeup, events: Events) ->
 async def _ring_on_notifications(connection: psycopg.AsyncConnection, wakeup: Wakeup) -> None:
     """Straight from the socket: a generator of notifications would take longer to tell than the server does."""
     pgconn, loop = connection.pgconn, asyncio.get_running_loop()
+    socket = pgconn.socket  # asked now: a connection that is lost doesn't tell
     lost: asyncio.Future[None] = loop.create_future()
 
     def read() -> None:
@@ -130,14 +131,14 @@ async def _ring_on_notifications(connection: psycopg.AsyncConnection, wakeup: Wa
 
     connection.add_notify_handler(lambda notification: wakeup.hear(notification.payload))  # while we ask
     while True:
-        loop.add_reader(pgconn.socket, read)
+        loop.add_reader(socket, read)
         try:
             async with asyncio.timeout(_WATCHDOG_SECONDS):
                 await asyncio.shield(lost)
         except TimeoutError:
             pass
         finally:
-            loop.remove_reader(pgconn.socket)
+            loop.remove_reader(socket)
         # Silence may be peace or a half-open socket: ask.
         async with asyncio.timeout(_WATCHDOG_SECONDS):
             await connection.execute("SELECT 1")
