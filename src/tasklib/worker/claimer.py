@@ -15,11 +15,8 @@ from tasklib.store import claim
 from tasklib.store.claim import Claimed, Served
 from tasklib.worker.places import Places
 from tasklib.worker.sleep import LONG_AWAKE_SECONDS, Sleep
-from tasklib.worker.slots import Slots
+from tasklib.worker.slots import BATCH, Slots
 from tasklib.worker.wakeup import Wakeup
-
-_MOST_PER_CLAIM = 1000
-
 
 class Claimer:
     """Asks for tasks until told to stop; `burst` stops by itself when nothing is due and nothing runs."""
@@ -89,11 +86,11 @@ class Claimer:
         self._wakeup.arm()
         before = time.monotonic()
         if going_on := self._places.worth_going_on:
-            asked = min(self._slots.room, _MOST_PER_CLAIM)
+            asked = min(self._slots.room, BATCH)
             query = claim.claim_on(self._places.behind, asked, self._worker_id(), **self._terms)
         else:
             # Who knows what it will bring: no more than the slots will be free for in a moment.
-            asked = min(self._slots.room, self._slots.size, _MOST_PER_CLAIM)
+            asked = min(self._slots.room, self._slots.size, BATCH)
             query = claim.claim(self._served(), asked, self._worker_id(), **self._terms)
         claimed = await self._link.run(query)
         if going_on:
@@ -110,7 +107,11 @@ class Claimer:
         self._slots.take(len(claimed))
         if self._events.routine:
             self._events.emit_routine(TasksClaimed(asked, len(claimed)))
-        self._start(claimed, lease_deadline)
+        if len(claimed) < asked:
+            self._start(claimed, lease_deadline)
+        else:
+            # There is more: the next claim is sent first, so that the database works on it while these are started.
+            asyncio.get_running_loop().call_soon(self._start, claimed, lease_deadline)
 
     async def _rest(self) -> None:
         if self._burst:

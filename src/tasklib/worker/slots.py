@@ -7,6 +7,10 @@ import asyncio
 from tasklib.worker.prefetch import Prefetch
 
 
+BATCH = 500
+"""The most tasks in one claim. Larger ones gain nothing, and keep the settling of what they bring waiting."""
+
+
 class Slots:
     """A slot is taken from the claim until the result is durable. Short tasks may wait here for theirs (`prefetch`)."""
 
@@ -44,12 +48,12 @@ class Slots:
 
     @property
     def worth_claiming(self) -> bool:
-        """Half of all there is room for is free, or some is and no flush is about to free more.
+        """There is room for a whole batch, or for half of all there can be; or for some, and no flush will free more.
 
         Waiting for the flush turns many small claims into one; it never leaves a slot idle for longer than that.
         """
         room = self.room
-        return room > 0 and (not self.flushing or room * 2 >= self.size + self.ahead)
+        return room > 0 and (not self.flushing or room >= min(BATCH, (self.size + self.ahead + 1) // 2))
 
     async def changed(self) -> None:
         """Wait until something about the slots has changed."""
