@@ -122,7 +122,7 @@ class Config:
     worker_id: str | None = None
     """The readable part of a worker's id; each start adds a fresh suffix. None means host and process id."""
 
-    max_prefetch: int = 2000
+    max_prefetch: int = 1500
     """How many tasks a worker may hold beyond its slots while tasks take only milliseconds; 0: none."""
 
     poll_interval_seconds: float = 1.0
