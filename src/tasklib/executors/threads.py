@@ -80,6 +80,7 @@ class ThreadExecutor:
                     self._loop.call_soon_threadsafe(self._deliver)
                 except RuntimeError:
                     return
+            del job, run, done  # an idle thread keeps nothing alive
 
     def _deliver(self) -> None:
         # Before looking: what is added from now on is announced anew.

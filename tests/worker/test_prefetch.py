@@ -1,0 +1,178 @@
+"""Claiming ahead of free slots: only what is short, never more than allowed, and given back if it has to wait."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+
+import psycopg
+import pytest
+
+from tasklib import AsyncClient, Config, task
+from tasklib.events import TaskEnded, TasksClaimed, TaskStarted
+from tasklib.store.claim import Claimed
+from tasklib.worker.attempt import Attempt
+from tasklib.worker.places import Places
+from tasklib.worker.prefetch import Prefetch
+from tests.worker.watching import burst, working
+
+
+def _claimed(name: str, number: int) -> Claimed:
+    due = "2026-01-01 00:00:00+00"
+    return Claimed(f"{number:032x}", name, "{}", 1, 0, 3, None, 0, 0, 0, "default", "{}", None, due)
+
+
+def _short(prefetch: Prefetch, name: str) -> None:
+    for _ in range(50):
+        prefetch.ended(name, 0.0001)
+
+
+def test_nothing_is_claimed_ahead_before_there_is_evidence() -> None:
+    prefetch = Prefetch(most=1000)
+    assert not prefetch.are_short(["a"])
+    assert prefetch.count == 0
+    prefetch.ended("a", 0.0001)
+    assert not prefetch.are_short(["a"]), "one short task may be chance"
+
+
+def test_functions_are_short_or_not_each_by_itself() -> None:
+    prefetch = Prefetch(most=1000)
+    _short(prefetch, "a")
+    prefetch.ended("b", 2.0)
+    assert prefetch.are_short(["a"])
+    assert not prefetch.are_short(["a", "b"])
+    prefetch.ended("a", 1.0)
+    assert not prefetch.are_short(["a"]), "one long task is enough"
+
+
+def test_as_many_are_allowed_as_end_in_a_moment_and_never_more_than_configured() -> None:
+    prefetch = Prefetch(most=30)
+    prefetch._since -= 10.0
+    for _ in range(2_000):
+        prefetch.ended("a", 0.0001)
+    assert 4 <= prefetch.count <= 5, "half of 200 a second, for 50 ms"
+    prefetch._since -= 10.0
+    for _ in range(1_000_000):
+        prefetch.ended("a", 0.0001)
+    assert prefetch.count == 30
+    prefetch.was_too_much()
+    assert prefetch.count == 0
+    assert not prefetch.are_short(["a"])
+
+
+def test_a_worker_goes_on_only_behind_full_claims_of_short_tasks_or_many() -> None:
+    prefetch = Prefetch(most=1000)
+    places = Places(prefetch)
+    few, many = [_claimed("a", n) for n in range(10)], [_claimed("a", n) for n in range(200)]
+    places.looked(10, few, 0.001)
+    assert not places.worth_going_on, "few, and nobody knows that they are short"
+    places.looked(200, many, 0.001)
+    assert places.worth_going_on
+    assert not places.are_short
+    assert list(places.behind.values()) == [many[-1].place]
+    places.went_on(200, many[:150])
+    assert not places.worth_going_on, "the lane was empty"
+    _short(prefetch, "a")
+    places.looked(10, few, 0.001)
+    assert places.worth_going_on
+    assert places.are_short
+
+
+def test_a_worker_looks_from_the_beginning_now_and_then() -> None:
+    places = Places(Prefetch(most=1000))
+    many = [_claimed("a", n) for n in range(200)]
+    places.looked(200, many, seconds=0.5)
+    left = places._until - time.monotonic()
+    assert 9 < left <= 10, "looks take a twentieth of the time at most"
+    places.looked(200, many, seconds=0.0001)
+    assert places._until - time.monotonic() <= 0.1
+    places._until -= 0.2
+    assert not places.worth_going_on
+
+
+@pytest.mark.parametrize("kind", ["async", "sync"])
+async def test_few_slots_claim_many_short_tasks_at_once_and_hold_no_more_than_allowed(
+    config: Config, db: psycopg.Connection, kind: str
+) -> None:
+    running = most = 0
+
+    async def body() -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0)
+        running -= 1
+
+    if kind == "async":
+        short = task(body, name="short")
+    else:
+
+        @task
+        def short() -> None: ...
+
+    await AsyncClient(config).submit_many(short, [{}] * 6_000)
+    changed = config.with_changes(max_prefetch=200)
+    watched = await burst(changed, concurrency=5)
+    claims = watched.all(TasksClaimed)
+    assert max(c.count for c in claims) > 50
+    assert max(c.count for c in claims) <= 205
+    assert len(claims) < 6_000 / 5 / 2
+    assert most <= 5
+    assert db.execute("SELECT DISTINCT state, retry_count FROM tasks").fetchall() == [("completed", 0)]
+
+
+async def test_claims_are_no_larger_than_the_slots_where_claiming_ahead_is_off(config: Config) -> None:
+    @task
+    async def short() -> None: ...
+
+    await AsyncClient(config).submit_many(short, [{}] * 500)
+    watched = await burst(config.with_changes(max_prefetch=0), concurrency=7)
+    assert max(c.count for c in watched.all(TasksClaimed)) == 7
+
+
+async def test_what_was_claimed_ahead_is_given_back_when_short_tasks_turn_long(
+    config: Config, db: psycopg.Connection
+) -> None:
+    """Other workers may have time for them."""
+    turned = asyncio.Event()
+
+    @task
+    async def mostly_short(n: int) -> None:
+        if n >= 3_000:
+            turned.set()
+            await asyncio.sleep(1000)
+
+    await AsyncClient(config).submit_many(mostly_short, [{"n": n} for n in range(4_000)])
+    changed = config.with_changes(shutdown_grace_seconds=0.0)
+    async with working(changed, concurrency=5) as watched:
+        async with asyncio.timeout(60):
+            await turned.wait()
+            while watched.worker._slots.taken > 5:  # noqa: ASYNC110 - given back a little later
+                await asyncio.sleep(0.02)
+        held = db.execute("SELECT count(*) FROM tasks WHERE state = 'running'").fetchone()
+        assert held == (5,)
+        waiting = db.execute("SELECT count(*), max(retry_count) FROM tasks WHERE state = 'pending'").fetchone()
+        assert waiting == (995, 0)
+
+
+async def test_nothing_is_left_of_an_attempt_when_it_is_over(config: Config) -> None:
+    """So the memory of a worker doesn't grow, however many tasks it has run."""
+
+    @task
+    async def mixed(n: int) -> int:
+        if n % 10 == 0:
+            await asyncio.sleep(0.001)
+        return n
+
+    @task
+    def in_thread(n: int) -> int:
+        return n
+
+    client = AsyncClient(config)
+    await client.submit_many(mixed, [{"n": n} for n in range(1_000)])
+    await client.submit_many(in_thread, [{"n": n} for n in range(1_000)])
+    watched = await burst(config, concurrency=20)
+    assert len(watched.all(TaskStarted)) == len(watched.all(TaskEnded)) == 2_000
+    gc.collect()
+    assert not [o for o in gc.get_objects() if isinstance(o, Attempt)]
