@@ -10,7 +10,7 @@ WITH written AS (
         locked_until = NULL
     FROM unnest(%(ids)s::uuid[], %(tokens)s::bigint[], %(results)s::text[]) AS done (id, token, result)
     WHERE task.id = done.id
-      AND task.state = 'running'
+      AND {still_running}
       AND task.lease_token = done.token
     RETURNING task.id
 )

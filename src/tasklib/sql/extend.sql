@@ -3,7 +3,7 @@ UPDATE {schema.}tasks AS task
 SET locked_until = now() + make_interval(secs => %(lease)s)
 FROM unnest(%(ids)s::uuid[], %(tokens)s::bigint[]) AS held (id, token)
 WHERE task.id = held.id
-  AND task.state = 'running'
+  AND {still_running}
   AND task.lease_token = held.token
   AND task.locked_until > now()
 RETURNING task.id::text

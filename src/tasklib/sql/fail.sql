@@ -3,17 +3,17 @@
 WITH attempt AS (
     -- Locked before it is judged, in the order of ids: a cancel that comes at the same moment is seen or waits.
     SELECT reported.id, token, reported.error, outcome, delay, crashed, grows,
-           known.cancel_requested_at IS NOT NULL AS cancelled,
-           known.cancel_requested_at IS NOT NULL OR NOT retriable OR known.retry_count >= known.max_retries
-               OR (crashed AND known.crash_count + 1 >= %(crash_limit)s) AS ends,
-           known.cancel_requested_at IS NULL AND crashed AND known.crash_count + 1 >= %(crash_limit)s AS poison
+           task.cancel_requested_at IS NOT NULL AS cancelled,
+           task.cancel_requested_at IS NOT NULL OR NOT retriable OR task.retry_count >= task.max_retries
+               OR (crashed AND task.crash_count + 1 >= %(crash_limit)s) AS ends,
+           task.cancel_requested_at IS NULL AND crashed AND task.crash_count + 1 >= %(crash_limit)s AS poison
     FROM unnest(%(ids)s::uuid[], %(tokens)s::bigint[], %(errors)s::text[], %(outcomes)s::text[],
                 %(delays)s::float8[], %(retriable)s::bool[], %(crashed)s::bool[], %(grows)s::bool[])
              AS reported (id, token, error, outcome, delay, retriable, crashed, grows)
-    JOIN {schema.}tasks AS known ON known.id = reported.id
-    WHERE known.state = 'running' AND known.lease_token = reported.token
-    ORDER BY known.id
-    FOR UPDATE OF known
+    JOIN {schema.}tasks AS task ON task.id = reported.id
+    WHERE {still_running} AND task.lease_token = reported.token
+    ORDER BY task.id
+    FOR UPDATE OF task
 )
 UPDATE {schema.}tasks AS task
 SET state = CASE WHEN cancelled THEN 'cancelled' WHEN ends THEN 'dead_letter' ELSE 'failed' END,
@@ -30,6 +30,6 @@ SET state = CASE WHEN cancelled THEN 'cancelled' WHEN ends THEN 'dead_letter' EL
     locked_until = NULL
 FROM attempt
 WHERE task.id = attempt.id
-  AND task.state = 'running'
+  AND {still_running}
   AND task.lease_token = attempt.token
 RETURNING task.id::text, task.state

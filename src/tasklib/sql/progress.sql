@@ -3,5 +3,5 @@ UPDATE {schema.}tasks AS task
 SET progress = report.progress::jsonb
 FROM unnest(%(ids)s::uuid[], %(tokens)s::bigint[], %(reports)s::text[]) AS report (id, token, progress)
 WHERE task.id = report.id
-  AND task.state = 'running'
+  AND {still_running}
   AND task.lease_token = report.token

@@ -8,6 +8,6 @@ SET state = CASE WHEN cancel_requested_at IS NOT NULL THEN 'cancelled'
     locked_until = NULL
 FROM unnest(%(ids)s::uuid[], %(tokens)s::bigint[]) AS given (id, token)
 WHERE task.id = given.id
-  AND task.state = 'running'
+  AND {still_running}
   AND task.lease_token = given.token
 RETURNING task.id::text, task.state, {include wake}

@@ -8,6 +8,6 @@ SET state = 'cancelled',
     locked_until = NULL
 FROM unnest(%(ids)s::uuid[], %(tokens)s::bigint[], %(errors)s::text[]) AS stopped (id, token, error)
 WHERE task.id = stopped.id
-  AND task.state = 'running'
+  AND {still_running}
   AND task.lease_token = stopped.token
 RETURNING task.id::text
