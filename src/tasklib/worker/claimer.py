@@ -18,6 +18,7 @@ from tasklib.worker.sleep import LONG_AWAKE_SECONDS, Sleep
 from tasklib.worker.slots import BATCH, Slots
 from tasklib.worker.wakeup import Wakeup
 
+
 class Claimer:
     """Asks for tasks until told to stop; `burst` stops by itself when nothing is due and nothing runs."""
 

@@ -6,7 +6,6 @@ import asyncio
 
 from tasklib.worker.prefetch import Prefetch
 
-
 BATCH = 500
 """The most tasks in one claim. Larger ones gain nothing, and keep the settling of what they bring waiting."""
 
