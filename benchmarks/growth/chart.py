@@ -19,7 +19,7 @@ Points = Sequence[Mapping[str, Any]]
 ACROSS = 3
 PANEL = (3.3, 2.4)
 """In inches."""
-LINES = {
+LINES: dict[str, tuple[str, str, Any]] = {
     "server_us": ("server CPU per task: claim from the beginning, and completion", OURS, "-"),
     "busy_us": ("the same where the claim goes on behind the last one", "#d98a29", "--"),
     "pages": ("pages read", "#8b98a5", ":"),
@@ -71,8 +71,8 @@ def _write_ends(axes: Axes, known: Sequence[tuple[float, float]], values: Sequen
     """The first and the last figure in microseconds; between them the eye will do."""
     for (place, height), value, side in ((known[0], values[0], "left"), (known[-1], values[-1], "right")):
         if value:
-            place_of_words = {"xytext": (0, 6), "textcoords": "offset points", "ha": side}
-            axes.annotate(f"{value:.1f} µs", (place, height), fontsize=7.5, color=INK, **place_of_words)
+            said, above = f"{value:.1f} µs", (0, 6)
+            axes.annotate(said, (place, height), above, textcoords="offset points", ha=side, fontsize=7.5, color=INK)
 
 
 def _figure(point: Mapping[str, Any], name: str) -> float | None:

@@ -104,7 +104,7 @@ class Pair:
         return claim.claim_on({c.lane: c.place for c in claimed}, limit, "growth", **self.terms)
 
 
-def completion(claimed: Sequence[Claimed]) -> Query[set[str]]:
+def completion(claimed: list[Claimed]) -> Query[set[str]]:
     return settle.complete([Completion(c, RESULT) for c in sorted(claimed)])
 
 
@@ -169,13 +169,22 @@ def _read_and_written(pair: Pair, scene: Scene) -> Figures:
         with pair.claiming.connection.transaction(force_rollback=True):
             claiming = pair.claiming.plan(pair.look(scene.served, BATCH))
         with settling.connection.transaction(force_rollback=True):
-            completing = settling.plan(completion(settling.run(pair.look(scene.served, BATCH))))
+            claimed = settling.run(pair.look(scene.served, BATCH))
+            table_pages = _pages_of_running(settling.connection)
+            completing = settling.plan(completion(claimed))
     return {
         "claim_pages": _pages(claiming),
         "complete_pages": _pages(completing),
+        "table_pages": table_pages,
         "wal_bytes": (claiming["WAL Bytes"] + completing["WAL Bytes"]) / BATCH,
         "wal_page_images": claiming.get("WAL FPI", 0) + completing.get("WAL FPI", 0),
     }
+
+
+def _pages_of_running(connection: psycopg.Connection) -> int:
+    """On how many pages of the table the claimed rows lie."""
+    row = connection.execute("SELECT count(DISTINCT (ctid::text::point)[0]) FROM tasks WHERE state = 'running'")
+    return int(row.fetchall()[0][0])
 
 
 def _pages(plan: dict[str, Any]) -> int:

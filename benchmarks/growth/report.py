@@ -15,6 +15,7 @@ COLUMNS = {
     "claim_ms": ("claim ms", "{:.2f}"),
     "claim_pages": ("claim pages", "{:,.0f}"),
     "complete_pages": ("compl. pages", "{:,.0f}"),
+    "table_pages": ("rows' pages", "{:,.0f}"),
     "wal_bytes": ("WAL bytes", "{:,.0f}"),
 }
 OF_A_CROWD = {
@@ -26,7 +27,8 @@ LEGEND = """\
 Medians. µs: CPU time of the server's processes per task. server: claim and completion of 500 tasks together; claim:
 from the beginning of all lanes; goes on: behind the last claim, as a busy worker does between two looks (-: there the
 lanes are empty after one claim). claim ms: one claim of 500, as its caller sees it. Pages: of one claim and one
-completion of 500. WAL bytes: per task, without the images of whole pages that follow a checkpoint."""
+completion of 500, each as often as it was looked at; rows' pages: on how many of the table's the 500 rows lie. WAL
+bytes: per task, without the images of whole pages that follow a checkpoint."""
 
 
 def head(dimension: str) -> str:

@@ -13,6 +13,9 @@ Columns = Mapping[str, str]
 ALL = Served([NAME])
 """A worker that takes everything."""
 
+ENOUGH = 2_000
+"""Rows for a round and to spare, where the worker serves few of those that wait."""
+
 FINISHED: Columns = {
     "state": "'completed'",
     "started_at": "now()",
@@ -51,6 +54,8 @@ class Scene:
         # History is older than what waits.
         ground.insert(max(0, self.finished - finished), FINISHED)
         ground.insert(max(0, self.pending - pending), self.columns, self.parameters)
+        if self.claimed is not None:
+            self.refill(ground, ENOUGH)
         ground.calm()
 
     def refill(self, ground: Ground, count: int) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Coroutine
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from benchmarks.ground import Ground
 from benchmarks.profile.stages import Marks, Stages
@@ -18,7 +20,7 @@ from tasklib.worker.worker import Worker
 
 CONCURRENCY = 500
 INSTRUMENTS = "these instruments"
-Noop = TaskFunction[..., int]
+Noop = TaskFunction[[int], Coroutine[Any, Any, int]]
 
 
 def noop_task() -> Noop:

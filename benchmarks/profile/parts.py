@@ -31,11 +31,12 @@ RUNS_AT_ONCE = sys.version_info >= (3, 12)
 def parts_of(rows: Sequence[Claimed], function: Noop, config: Config) -> dict[str, float]:
     """Seconds per task, at best: what disturbs them is no part of them."""
     texts = [row.kwargs for row in rows]
+    body: Callable[..., Any] = function.function
     arguments = [function.arguments.from_json(text) for text in texts]
     numbers = range(len(rows))
     return {
         ARGUMENTS: _each(function.arguments.from_json, texts),
-        BODY: _each(lambda given: _finished(function.function(**given)), arguments),
+        BODY: _each(lambda given: _finished(body(**given)), arguments),
         RESULT: _each(lambda value: done(value, config), numbers),
         TASK: asyncio.Runner(loop_factory=_loop_factory()).run(_an_asyncio_task(len(rows))),
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from statistics import median
 from typing import Any
 
@@ -78,5 +78,5 @@ def _server(drains: list[Drain]) -> dict[str, float]:
     return {**found, "all other processes": max(0.0, total - sum(found.values()))}
 
 
-def _median(drains: list[Drain], seconds: Any) -> float:
+def _median(drains: list[Drain], seconds: Callable[..., float]) -> float:
     return median(1e6 * seconds(drain) / drain.tasks for drain in drains)

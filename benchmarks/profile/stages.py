@@ -50,7 +50,7 @@ class Stages:
                 (claim, "claim", self._query(ASKING, ROWS, claim.claim)),
                 (claim, "claim_on", self._query(ASKING, ROWS, claim.claim_on)),
                 (settle, "complete", self._query(COMPLETING, COLLECTING, settle.complete)),
-                (link, "exchange", self._exchange(link.exchange)),
+                (link, "exchange", self._exchange(wire.exchange)),
                 (wire, "_rows", self._rows_read(wire._rows)),
                 (link.Link, "run", watch.coroutine(LINK, link.Link.run)),
                 (Claimer, "_claim", watch.coroutine(ASKING, Claimer._claim)),
@@ -118,7 +118,7 @@ class Marks:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        exchange, flush = link.exchange, Settler._flush
+        exchange, flush = vars(link)["exchange"], Settler._flush  # wrapped by now, or not
 
         def first(connection: Any, query: Query[Any], schema: str | None) -> Any:
             stage = ON_THE_WIRE.get(query.name)

@@ -65,7 +65,8 @@ class Stopwatch:
 
         @wraps(function)
         async def counted(*args: P.args, **kwargs: P.kwargs) -> T:
-            return await _Awaited(self.steps(stage, function(*args, **kwargs)))
+            value: T = await _Awaited(self.steps(stage, function(*args, **kwargs)))
+            return value
 
         return counted
 
