@@ -26,9 +26,7 @@ def main(words: Sequence[str] | None = None) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     arguments = _parser().parse_args(words)
     if arguments.draw:
-        records = [record for record in read(arguments.draw) if record["kind"] == "growth"]
-        last = records[-1]["run"]
-        _draw([record for record in records if record["run"] == last], arguments.charts or Path())
+        _draw(_last_of_each(read(arguments.draw)), arguments.charts or Path())
         return
     with chosen_ground(arguments, "growth") as ground:
         run(ground, arguments)
@@ -83,6 +81,13 @@ def _chosen(only: str) -> list[str]:
     return names
 
 
+def _last_of_each(records: list[Record]) -> list[Record]:
+    """Each dimension from the last run that has it."""
+    points = [record for record in records if record["kind"] == "growth"]
+    last = {point["dimension"]: point["run"] for point in points}
+    return [point for point in points if point["run"] == last[point["dimension"]]]
+
+
 def _draw(records: list[Record], directory: Path) -> None:
     from benchmarks.growth.chart import draw  # matplotlib takes a while, and not everybody has it
 
@@ -100,7 +105,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--only", default="", help=f"separated by commas, of {', '.join(TITLES)}")
     parser.add_argument("--out", type=Path, help="JSON lines, appended")
     parser.add_argument("--charts", type=Path, help="a directory for growth.svg")
-    parser.add_argument("--draw", type=Path, metavar="FILE", help="only draw the last run in this file")
+    parser.add_argument(
+        "--draw", type=Path, metavar="FILE", help="only draw: each dimension from the last run in this file"
+    )
     return parser
 
 

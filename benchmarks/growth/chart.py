@@ -10,6 +10,7 @@ from typing import Any
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 
 from benchmarks.growth.dimensions import TITLES
@@ -34,7 +35,8 @@ def draw(records: Points, path: Path) -> None:
     panels = {name: points for name, points in panels.items() if points}
     down = max(1, math.ceil(len(panels) / ACROSS))
     with matplotlib.rc_context({**STYLE, "svg.hashsalt": "growth"}):
-        picture = Figure(figsize=(ACROSS * PANEL[0], down * PANEL[1] + 0.5), layout="constrained")
+        room = ConstrainedLayoutEngine(h_pad=0.1, w_pad=0.08)
+        picture = Figure(figsize=(ACROSS * PANEL[0], down * PANEL[1] + 0.5), layout=room)
         grid = picture.add_gridspec(down, ACROSS)
         for place, (name, points) in enumerate(panels.items()):
             _draw_panel(picture.add_subplot(grid[place // ACROSS, place % ACROSS]), name, points)
@@ -61,6 +63,7 @@ def _draw_panel(axes: Axes, name: str, points: Points) -> None:
     axes.set_title(TITLES[name], fontsize=9)
     axes.set_xticks(places, [_short(point["at"]) for point in points])
     axes.set_ylim(0, top)
+    axes.locator_params(axis="y", nbins=4)
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}x")
     axes.grid(axis="y", color="#e3e8ec", linewidth=0.6)
     axes.spines[["top", "right", "left"]].set_visible(False)

@@ -10,7 +10,7 @@ from benchmarks.ground import NAME
 from benchmarks.growth.scene import ALL, Scene
 from tasklib.store.claim import Served
 
-LARGEST_PAYLOAD = 64 * 1024
+LARGEST_PAYLOAD = 64_000
 TITLES = {
     "backlog": "pending tasks",
     "history": "finished tasks in the table",
