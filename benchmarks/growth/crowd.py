@@ -10,7 +10,7 @@ from itertools import pairwise
 from statistics import median
 
 from benchmarks.ground import Ground
-from benchmarks.growth.measuring import Figures, Pair, completion, medians
+from benchmarks.growth.measuring import WARM_UP, Figures, Pair, completion, medians
 from benchmarks.growth.scene import ALL
 from tasklib.store import claim
 from tasklib.store.claim import Claimed
@@ -33,6 +33,13 @@ class Member:
 
     def server_ns(self) -> int:
         return self.pair.claiming.server_ns() + self.pair.settling.server_ns()
+
+    def warm_up(self) -> None:
+        """Have both statements prepared and planned."""
+        for _ in range(WARM_UP):
+            claimed = self.pair.claiming.run(self.pair.look(ALL, 1))
+            more = self.pair.claiming.run(self.pair.on(claimed, 1))
+            self.pair.settling.run(completion(claimed + more))
 
     def work(self, begin: threading.Barrier) -> None:
         begin.wait()
@@ -67,12 +74,13 @@ def measure(ground: Ground, members: int, tasks: int, rounds: int) -> Figures:
 
 def _drain(ground: Ground, members: int, tasks: int) -> Figures:
     ground.clear()
-    ground.insert(tasks, {})
-    ground.calm()
+    ground.insert(2 * WARM_UP * members + tasks, {})
     with ExitStack() as stack:
         crowd = [Member(ground) for _ in range(members)]
         for member in crowd:
             stack.callback(member.pair.close)
+            member.warm_up()
+        ground.calm()
         moments: list[tuple[float, int]] = []
         begin = threading.Barrier(members, lambda: moments.append(_moment(crowd)))
         pool = stack.enter_context(ThreadPoolExecutor(members))
