@@ -42,7 +42,8 @@ class Places:
 
     def went_on(self, asked: int, claimed: Sequence[Claimed]) -> None:
         """A claim that went on from here brought these, in order."""
-        behind = {c.lane: c.place for c in claimed}
+        last = {(c.queue, c.name, c.required_capabilities, c.priority): c for c in claimed}
+        behind = {c.lane: c.place for c in last.values()}
         self.are_short = self._prefetch.are_short({lane.name for lane in behind})
         if len(claimed) == asked and (self.are_short or asked >= _MANY):
             self.behind.update(behind)
