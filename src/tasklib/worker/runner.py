@@ -112,7 +112,7 @@ class Runner:
         child dies there is no doubt whose fault it was.
         """
         crashes = attempt.claimed.crash_count
-        return crashes > 0 and crashes + 1 >= self._config.crash_limit and attempt.function.can_run_in_a_process
+        return crashes + 1 >= self._config.crash_limit and attempt.function.can_run_in_a_process
 
     def _start_waiting(self) -> None:
         """Start what waits while there are slots; a long row of short tasks lets the loop breathe in between."""
@@ -132,11 +132,11 @@ class Runner:
         self._starting = False
 
     def _begin(self, attempt: Attempt, now: float) -> None:
-        if self._is_suspect(attempt):
+        if attempt.claimed.crash_count and self._is_suspect(attempt):
             attempt.executor = Executor.PROCESS
         attempt.report = self._settler.report_progress
         attempt.begin(now)
-        if attempt.deadline is not None:
+        if attempt.deadline is not None and attempt.deadline < self._deadlines.next:
             self._deadlines.at(attempt.deadline)
         self._slots.running += 1
         if self._events.routine:

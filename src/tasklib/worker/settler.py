@@ -47,8 +47,9 @@ class Settler:
     def put(self, attempt: Attempt, outcome: Outcome) -> None:
         """Hand over how an attempt ended."""
         attempt.settled = True
+        if not self._waiting:
+            self._work.set()
         self._waiting.append((attempt, outcome))
-        self._work.set()
 
     def report_progress(self, attempt: Attempt, text: str) -> None:
         """Hand over an attempt's newest progress. May be called from any thread of the loop's process."""
@@ -122,11 +123,13 @@ class Settler:
                 raise
             await self._isolate_completions(items, e)
             return
+        if len(ours) == len(attempts) and not self._events.routine:
+            return  # all is well, and nobody wants to hear of it
         for attempt in attempts:
-            if attempt.claimed.id not in ours:
-                self._refused(attempt)
-            elif self._events.routine:
+            if attempt.claimed.id in ours:
                 self._ended(attempt, "completed")
+            else:
+                self._refused(attempt)
 
     async def _isolate_completions(self, items: list[tuple[Attempt, Completion]], error: psycopg.Error) -> None:
         """One result the database won't take must not strand the others: store them one by one."""

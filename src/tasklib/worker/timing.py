@@ -17,23 +17,24 @@ class RepeatedLook:
 
     def __init__(self, look: Callable[[], float | None]) -> None:
         self._look = look
-        self._next = math.inf
+        self.next = math.inf
+        """When it will look, unless it is told to look earlier."""
         self._timer: asyncio.TimerHandle | None = None
 
     def at(self, moment: float) -> None:
         """Look at this time (monotonic) at the latest."""
-        if moment < self._next:
+        if moment < self.next:
             self.stop()
-            self._next = moment
+            self.next = moment
             self._timer = asyncio.get_running_loop().call_at(moment, self._now)
 
     def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._next, self._timer = math.inf, None
+        self.next, self._timer = math.inf, None
 
     def _now(self) -> None:
-        self._next, self._timer = math.inf, None
+        self.next, self._timer = math.inf, None
         if (moment := self._look()) is not None:
             self.at(moment)
 
