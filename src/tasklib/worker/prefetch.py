@@ -17,6 +17,7 @@ _SHORT_SECONDS = 0.005
 _MEMORY = 16
 """How long a function takes is an average over about this many tasks."""
 _WINDOW_SECONDS = 0.02
+_LATELY_SECONDS = 1.0
 
 
 class Prefetch:
@@ -43,7 +44,9 @@ class Prefetch:
         """How many tasks of short functions to hold beyond the slots."""
         elapsed = (now := time.monotonic()) - self._since
         if elapsed >= _WINDOW_SECONDS:
-            self._per_second = (self._per_second + self._ended / elapsed) / 2
+            per_second = self._ended / elapsed
+            # After a pause, what was before it is no evidence.
+            self._per_second = per_second if elapsed > _LATELY_SECONDS else (self._per_second + per_second) / 2
             self._ended, self._since = 0, now
         return min(self._most, int(self._per_second * _MOMENT_SECONDS))
 
