@@ -50,7 +50,7 @@ _SECTIONS = {
         WHERE relnamespace = %(schema)s::regnamespace AND NOT tgisinternal ORDER BY tgname""",
     "functions": """
         SELECT proname, pg_get_functiondef(oid) FROM pg_proc
-        WHERE pronamespace = %(schema)s::regnamespace ORDER BY proname""",
+        WHERE pronamespace = %(schema)s::regnamespace ORDER BY proname, pg_get_function_arguments(oid)""",
     "other relations": """
         SELECT relkind::text, relname FROM pg_class
         WHERE relnamespace = %(schema)s::regnamespace AND relkind NOT IN ('r', 'p', 'i') ORDER BY relname""",
