@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 import threading
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ class Gathered:
     """What came back, and when all of it has."""
 
     def __init__(self, expected: int) -> None:
-        self.values: list[object] = []
+        self.values: list[Any] = []
         self._expected = expected
         self._all = asyncio.Event()
 
@@ -27,7 +28,7 @@ class Gathered:
         if len(self.values) == self._expected:
             self._all.set()
 
-    async def all(self) -> list[object]:
+    async def all(self) -> list[Any]:
         async with asyncio.timeout(30):
             await self._all.wait()
         return self.values
@@ -45,7 +46,7 @@ async def test_jobs_that_wait_for_each_other_all_get_a_thread(threads: ThreadExe
     gathered = Gathered(40)
     for _ in range(40):
         threads.submit(lambda: barrier.wait(timeout=30), gathered)
-    assert sorted(await gathered.all()) == list(range(40))  # type: ignore[type-var]
+    assert sorted(await gathered.all()) == list(range(40))
 
 
 async def test_never_more_threads_than_allowed() -> None:
@@ -78,7 +79,7 @@ async def test_short_jobs_share_few_threads(threads: ThreadExecutor) -> None:
 async def test_results_arrive_on_the_loop(threads: ThreadExecutor) -> None:
     here, gathered = threading.get_ident(), Gathered(1)
     threads.submit(threading.get_ident, lambda there: gathered((there, threading.get_ident())))
-    [(there, arrived)] = await gathered.all()  # type: ignore[misc]
+    [(there, arrived)] = await gathered.all()
     assert there != here
     assert arrived == here
 
