@@ -40,6 +40,7 @@ def compute(n: int) -> int:
 
 @task(max_retries=3)
 async def hold() -> str:
+    print("holding")
     while not pathlib.Path("let-go").exists():
         await asyncio.sleep(0.01)
     return "let go"
@@ -231,8 +232,7 @@ def test_in_a_terminal_it_speaks_to_a_person_and_ctrl_c_works_twice(
     submit("fail")
     submit("hold")
     process.until("✓", "greet", "✗", "dead letter after 1 attempt", r"ValueError: no \x1b[31m")
-    while rows(db)["hold"][0] != "running":
-        process.until("✓")
+    process.until("holding")
     process.press("\x03")
     process.until("stopping: 1 running task may finish, no new ones. Press Ctrl-C again to stop at once.")
     process.press("\x03")
