@@ -62,6 +62,7 @@ class Task(_Base, table=True):  # type: ignore[no-redef]  # the plugin takes the
     cancel_requested_at: datetime | None = Field(default=None, sa_column=_time())
     progress: Any | None = Field(default=None, sa_column=Column(JSONB))
     history: list[dict[str, Any]] | None = Field(default=None, sa_column=Column(JSONB))
+    submitted_by: str | None = Field(default=None, sa_column=Column(Text))
 
 
 TASK_COLUMNS: tuple[str, ...] = tuple(Task.model_fields)

@@ -1,0 +1,3 @@
+SELECT {include token_columns}
+FROM {schema.}api_tokens
+ORDER BY id

@@ -1,0 +1,8 @@
+WITH changed AS (
+    UPDATE {schema.}api_tokens
+    SET revoked_at = now()
+    WHERE id = %(id)s::text::uuid AND revoked_at IS NULL
+    RETURNING {include token_columns}
+),
+{include audited}
+SELECT * FROM changed

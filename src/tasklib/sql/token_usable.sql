@@ -1,0 +1,1 @@
+revoked_at IS NULL AND COALESCE(expires_at > now(), true)

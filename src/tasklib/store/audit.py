@@ -1,0 +1,83 @@
+"""The audit: who changed what. Only ever added to, by the very statements that change something."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from tasklib.db.query import Query, Rows
+
+T = TypeVar("T")
+
+
+class Action(StrEnum):
+    """What is recorded. A statement that does one of these includes audited.sql or audited_batch.sql."""
+
+    CANCEL_TASK = "task.cancel"
+    REPLAY_TASK = "task.replay"
+    CANCEL_TASKS = "tasks.cancel"
+    REPLAY_DEAD_LETTERS = "dead_letters.replay"
+    PURGE_DEAD_LETTERS = "dead_letters.purge"
+    PAUSE = "pause"
+    RESUME = "resume"
+    DRAIN_WORKER = "worker.drain"
+    CHANGE_SETTINGS = "settings.change"
+    CREATE_TOKEN = "token.create"
+    REVOKE_TOKEN = "token.revoke"
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRecord:
+    """A row of `audit`: who did what to what, and when."""
+
+    id: int
+    at: datetime
+    actor: str
+    action: str
+    target: str | None
+    """A task's, worker's or token's id, `queue:mail`, `name:send_email`; None if it was many tasks at once."""
+    details: dict[str, Any]
+    """What was asked for; of many tasks at once also the `count`."""
+
+
+def audited(
+    statement: str,
+    parameters: Mapping[str, Any],
+    read: Callable[[Rows], T],
+    *,
+    by: str,
+    action: Action,
+    target: str | None = None,
+    details: Mapping[str, Any] | None = None,
+    prepare: bool | None = None,
+    repeatable: bool = False,
+) -> Query[T]:
+    """A query that records what it changes, and that it was `by` this actor."""
+    record = {
+        "actor": by,
+        "action": action.value,
+        "target": target,
+        "details": json.dumps({name: value for name, value in (details or {}).items() if value is not None}),
+    }
+    return Query(statement, {**parameters, **record}, read, prepare=prepare, repeatable=repeatable)
+
+
+def page(
+    *,
+    limit: int,
+    before: int | None = None,
+    action: str | None = None,
+    actor: str | None = None,
+    target: str | None = None,
+) -> Query[list[AuditRecord]]:
+    """The latest first."""
+    parameters = {"limit": limit, "before": before, "action": action, "actor": actor, "target": target}
+    return Query("audit_list", parameters, _records, prepare=False, repeatable=True)
+
+
+def _records(rows: Rows) -> list[AuditRecord]:
+    return [AuditRecord(*row) for row in rows]
