@@ -170,6 +170,9 @@ class Config:
     promote_to_high_after_seconds: float = 1200.0
     """Any task counts as high after waiting this much longer."""
 
+    actor: str | None = None
+    """Who the audit says made a change through this program; None means the system's user and machine: `ann@web1`."""
+
     levels: Mapping[str, Level] = field(default_factory=_default_levels)
     """The named priority levels."""
 
@@ -181,6 +184,8 @@ class Config:
         _check_types(self)
         _check_ranges(self)
         _check_schema(self.schema)
+        if self.actor is not None and not is_actor(self.actor):
+            raise ConfigError(f"actor must be a name of 1 to 200 printable characters, not {self.actor!r}.")
         _check_levels(self.levels)
 
     @classmethod
@@ -350,6 +355,11 @@ def _check_schema(schema: str | None) -> None:
     size = len(schema.encode(errors="replace"))
     if not 1 <= size <= MAX_SCHEMA_BYTES or "\x00" in schema or not _is_unicode(schema):
         raise ConfigError(f"schema must be a name of 1 to {MAX_SCHEMA_BYTES} bytes, not {schema!r}.")
+
+
+def is_actor(name: object) -> bool:
+    """True for a name that the audit can hold and a terminal can show."""
+    return isinstance(name, str) and bool(name.strip()) and name.isprintable() and len(name) <= 200
 
 
 def _is_unicode(text: str) -> bool:

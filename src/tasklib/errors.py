@@ -7,6 +7,8 @@ TaskLibError
 ├── InvalidOption (ValueError)           a submission option is wrong: priority, delay, datetime, ...
 ├── TaskNotFound (LookupError)           no such task function, or no such task
 ├── WorkerNotFound (LookupError)         no live worker has this id
+├── TokenNotFound (LookupError)          no API token has this id or prefix
+├── IdempotencyKeyTaken                  the key belongs to a task that this caller may not see
 ├── TaskExecutionError                   the arguments don't fit the task function or can't be stored
 ├── ResultNotStorable                    a return value can't be stored; the attempt fails with it
 ├── TaskTimeout                          an attempt ran past its timeout
@@ -89,6 +91,27 @@ class WorkerNotFound(TaskLibError, LookupError):
         hint = f" Did you mean {near[0]}?" if near else ""
         message = f"no live worker has the id {worker_id}; a worker has a new id at every start.{hint}"
         return cls(message, worker_id=worker_id)
+
+
+class TokenNotFound(TaskLibError, LookupError):
+    """No API token has this id or prefix."""
+
+    def __init__(self, id_or_prefix: UUID | str) -> None:
+        # Not repeated, for it may be a whole token.
+        super().__init__("no token has this id or prefix. See which there are: tasklib token list")
+        self.id_or_prefix = id_or_prefix
+
+
+class IdempotencyKeyTaken(TaskLibError):
+    """A task that belongs to somebody else has this idempotency key, and whose it is is not for this caller to know."""
+
+    def __init__(self, name: str, key: str) -> None:
+        super().__init__(
+            f"the idempotency key {key!r} of {name} is taken, by a task that is not yours. "
+            "Choose keys that nobody else does, such as your program's name and a number."
+        )
+        self.name = name
+        self.key = key
 
 
 class TaskExecutionError(TaskLibError):

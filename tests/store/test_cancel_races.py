@@ -94,7 +94,7 @@ def test_cancel_first_then_the_attempt_ends(
     sessions: tuple[Session, Session], running: Lease, db: psycopg.Connection, ending: Ending, expected: TaskState
 ) -> None:
     canceller, worker = sessions
-    assert canceller.run(control.cancel(UUID(running.id))).result(30) == S.RUNNING
+    assert canceller.run(control.cancel(UUID(running.id), by="test")).result(30) == S.RUNNING
     ended = worker.run(ending(running))
     wait_for_a_waiter(db, ended)
     canceller.commit()
@@ -109,7 +109,7 @@ def test_the_attempt_ends_first_then_cancel(
 ) -> None:
     canceller, worker = sessions
     worker.run(ending(running)).result(30)
-    asked = canceller.run(control.cancel(UUID(running.id)))
+    asked = canceller.run(control.cancel(UUID(running.id), by="test"))
     wait_for_a_waiter(db, asked)
     worker.commit()
     answer = asked.result(30)
@@ -123,7 +123,7 @@ def test_the_attempt_ends_first_then_cancel(
 def test_cancel_first_then_claim_gets_nothing(sessions: tuple[Session, Session], db: psycopg.Connection) -> None:
     canceller, worker = sessions
     row = db.execute("INSERT INTO tasks (name) VALUES ('work') RETURNING id").fetchall()[0]
-    assert canceller.run(control.cancel(row[0])).result(30) == S.CANCELLED
+    assert canceller.run(control.cancel(row[0], by="test")).result(30) == S.CANCELLED
     assert worker.run(claim.claim(Served(["work"]), 1, "w", **TERMS)).result(30) == [], "locked rows are passed over"
     canceller.commit()
     worker.commit()
@@ -134,7 +134,7 @@ def test_claim_first_then_cancel_asks_the_worker(sessions: tuple[Session, Sessio
     canceller, worker = sessions
     row = db.execute("INSERT INTO tasks (name) VALUES ('work') RETURNING id").fetchall()[0]
     [task] = worker.run(claim.claim(Served(["work"]), 1, "w", **TERMS)).result(30)
-    asked = canceller.run(control.cancel(row[0]))
+    asked = canceller.run(control.cancel(row[0], by="test"))
     wait_for_a_waiter(db, asked)
     worker.commit()
     assert asked.result(30) == S.RUNNING

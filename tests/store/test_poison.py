@@ -84,7 +84,7 @@ def test_replay_is_among_the_earlier_attempts_of_a_task_that_is_poison_again(
 ) -> None:
     db.execute("INSERT INTO tasks (name, crash_count) VALUES ('bomb', 2)")
     crash_child(database, db)
-    database.run(control.replay(db.execute("SELECT id FROM tasks").fetchall()[0][0]))
+    database.run(control.replay(db.execute("SELECT id FROM tasks").fetchall()[0][0], by="test"))
     db.execute("UPDATE tasks SET crash_count = 2")
     crash_child(database, db)
     _, _, error, history = row(db)

@@ -63,7 +63,7 @@ class Row:
         self.database.run(settle.release([self.lease]))
 
     def cancel(self) -> None:
-        self.database.run(control.cancel(self.id))
+        self.database.run(control.cancel(self.id, by="test"))
 
     def stop(self) -> None:
         self.database.run(settle.stop([(self.lease, "cancelled")]))
@@ -75,7 +75,7 @@ class Row:
         self.database.run(upkeep.rescue(term, 3, 10))
 
     def replay(self) -> None:
-        self.database.run(control.replay(self.id))
+        self.database.run(control.replay(self.id, by="test"))
 
 
 Move = Callable[[Row], None]

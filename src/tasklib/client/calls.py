@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple, Self
 from uuid import UUID
 
 from tasklib.client import requests, submissions
 from tasklib.client.effects import Call, Effect, OnConnection, Pause, Together
 from tasklib.client.explaining import ExplainingCalls
+from tasklib.client.identity import Identity
 from tasklib.client.operations import OperatorCalls
 from tasklib.client.submissions import Alike, NewTasks
+from tasklib.client.tokens import TokenCalls
 from tasklib.config import Config
 from tasklib.db.query import Query
 from tasklib.models import Task
@@ -25,12 +28,27 @@ COPY_FROM = 100
 """From this many plain tasks on, COPY beats one INSERT."""
 
 
-class Calls(OperatorCalls, ExplainingCalls):
-    """The calls, for one configuration."""
+class Submitted(NamedTuple):
+    """What became of one submission."""
 
-    def __init__(self, config: Config) -> None:
-        super().__init__(config)
-        self.defaults = submissions.Defaults(config)
+    id: UUID
+    is_new: bool
+    """False: its idempotency key belongs to a task that was there before."""
+
+
+class Calls(OperatorCalls, ExplainingCalls, TokenCalls):
+    """The calls, for one configuration, on behalf of one identity."""
+
+    def __init__(self, config: Config, identity: Identity | None = None) -> None:
+        super().__init__(config, identity)
+        self.defaults = submissions.Defaults(config, self.identity.submitted_by)
+
+    def on_behalf_of(self, identity: Identity) -> Self:
+        """The same calls for somebody else."""
+        calls = copy(self)
+        calls.identity = identity
+        calls.defaults = submissions.Defaults(self.config, identity.submitted_by)
+        return calls
 
     def submit_task(
         self,
@@ -106,9 +124,15 @@ class Calls(OperatorCalls, ExplainingCalls):
         )
         return (yield from self._insert(items, connection)) if items else []
 
+    def submit_each(self, items: Sequence[Submission]) -> Call[list[Submitted]]:
+        """Submit what `task_function.bind(...)` returned, all or none, and say of each whether it is new."""
+        tasks = submissions.new_tasks(items, self.defaults)
+        ids = yield from self._store(tasks, None)
+        return [Submitted(id_, id_ == made) for id_, made in zip(ids, tasks.ids, strict=True)]
+
     def get_task(self, task_id: UUID | str) -> Call[Task | None]:
         """The task with this id, or None."""
-        found: Task | None = yield lookup.get(requests.as_id(task_id))
+        found: Task | None = yield lookup.get(requests.as_id(task_id), owner=self.identity.owner)
         return found
 
     def list_tasks(
@@ -134,6 +158,7 @@ class Calls(OperatorCalls, ExplainingCalls):
             created_before=created_before,
             after=after,
             limit=limit,
+            owner=self.identity.owner,
         )
         return page
 
@@ -144,7 +169,7 @@ class Calls(OperatorCalls, ExplainingCalls):
         """
         task_id = requests.as_id(task_id)
         for pause in requests.pauses(timeout):
-            outcome: lookup.Outcome | None = yield lookup.outcome(task_id)
+            outcome: lookup.Outcome | None = yield self._outcome(task_id)
             done, value = requests.result_of(task_id, outcome)
             if done:
                 return value
@@ -159,22 +184,27 @@ class Calls(OperatorCalls, ExplainingCalls):
         A task that is finished already stays as it is, and its state is returned.
         """
         task_id = requests.as_id(task_id)
-        state: str | None = yield control.cancel(task_id)
+        state: str | None = yield control.cancel(task_id, by=self.identity.actor, owner=self.identity.owner)
         if state is None:
-            state = requests.known(task_id, (yield lookup.outcome(task_id))).state
+            state = requests.known(task_id, (yield self._outcome(task_id))).state
         return TaskState(state)
 
     def replay_task(self, task_id: UUID | str) -> Call[None]:
         """Run a finished task again from the start: all retries anew, the same arguments, the lease token not reset."""
         task_id = requests.as_id(task_id)
-        state: str | None = yield control.replay(task_id)
+        state: str | None = yield control.replay(task_id, by=self.identity.actor, owner=self.identity.owner)
         if state is None:
-            raise requests.not_finished(task_id, (yield lookup.outcome(task_id)))
+            raise requests.not_finished(task_id, (yield self._outcome(task_id)))
+
+    def _outcome(self, task_id: UUID) -> Query[lookup.Outcome | None]:
+        return lookup.outcome(task_id, owner=self.identity.owner)
 
     def _insert(self, items: Alike | Sequence[Submission], connection: Any) -> Call[list[UUID]]:
-        tasks = submissions.new_tasks(items, self.defaults)
+        return (yield from self._store(submissions.new_tasks(items, self.defaults), connection))
+
+    def _store(self, tasks: NewTasks, connection: Any) -> Call[list[UUID]]:
         if len(tasks) == 1:
-            one = submit.submit_one(tasks[0])
+            one = submit.submit_one(tasks[0], self.identity.owner)
             kept = yield one if connection is None else OnConnection(connection, one)
         else:
             kept = yield self._batch(tasks, connection)
@@ -183,15 +213,19 @@ class Calls(OperatorCalls, ExplainingCalls):
     def _batch(self, tasks: NewTasks, connection: Any) -> Effect:
         if connection is None and len(tasks) >= COPY_FROM and all(kind.is_plain for kind in tasks.kinds):
             return Together(tasks, ())
+        owner = self.identity.owner
         keyed = submissions.without_repeats(t for t in tasks if t.terms.idempotency_key is not None)
         plain = [t for t in tasks if t.terms.idempotency_key is None]
         if connection is not None:
             # One statement, so that it is all or none even on a connection in autocommit mode.
-            return OnConnection(connection, submit.submit_once(plain + keyed) if keyed else submit.submit(plain))
+            both = submit.submit_once(plain + keyed, owner) if keyed else submit.submit(plain)
+            return OnConnection(connection, both)
         copied: list[NewTask] = []
         if len(plain) >= COPY_FROM:
             copied, plain = [t for t in plain if t.terms.is_plain], [t for t in plain if not t.terms.is_plain]
         queries: list[Query[Any]] = [submit.submit(plain)] if plain else []
         if keyed:
-            queries.append(submit.submit_once(keyed))
-        return Together(copied, queries) if copied or len(queries) > 1 else queries[0]
+            queries.append(submit.submit_once(keyed, owner))
+        # Where a key may turn out to be somebody else's, all of it has to go back.
+        is_one_statement = not copied and len(queries) == 1 and (owner is None or not keyed)
+        return queries[0] if is_one_statement else Together(copied, queries)

@@ -7,12 +7,14 @@ import functools
 import inspect
 import time
 from collections.abc import Callable, Coroutine
+from copy import copy
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, assert_never
 
 import psycopg
 
 from tasklib.client.calls import Calls
 from tasklib.client.effects import Call, Effect, OnConnection, Pause, Together
+from tasklib.client.identity import Identity
 from tasklib.config import Config
 from tasklib.db.callers import run_on, run_on_async
 from tasklib.db.database import TRIES, AsyncDatabase, Database, execute, execute_async, worth_another_try
@@ -68,6 +70,7 @@ class Client:
     submit_task = _blocking(Calls.submit_task)
     submit = _blocking(Calls.submit)
     submit_many = _blocking(Calls.submit_many)
+    submit_each = _blocking(Calls.submit_each)
     get_task = _blocking(Calls.get_task)
     list_tasks = _blocking(Calls.list_tasks)
     wait_for = _blocking(Calls.wait_for)
@@ -87,6 +90,20 @@ class Client:
     dead_letter_groups = _blocking(Calls.dead_letter_groups)
     replay_dead_letters = _blocking(Calls.replay_dead_letters)
     purge_dead_letters = _blocking(Calls.purge_dead_letters)
+    create_token = _blocking(Calls.create_token)
+    tokens = _blocking(Calls.tokens)
+    revoke_token = _blocking(Calls.revoke_token)
+    audit = _blocking(Calls.audit)
+
+    def on_behalf_of(self, actor: str, *, submitted_by: str | None = None, only_own: bool = False) -> Self:
+        """This client as somebody else uses it, on the same connections: for servers, which act for many.
+
+        The audit names the `actor`, and tasks are submitted as `submitted_by`. With `only_own=True` the tasks of
+        others are unknown to it.
+        """
+        client = copy(self)
+        client.calls = self.calls.on_behalf_of(Identity(actor, submitted_by, only_own))
+        return client
 
     def perform(self, call: Call[T]) -> T:
         """Carry out a call step by step."""
@@ -155,6 +172,7 @@ class AsyncClient:
     submit_task = _awaitable(Calls.submit_task)
     submit = _awaitable(Calls.submit)
     submit_many = _awaitable(Calls.submit_many)
+    submit_each = _awaitable(Calls.submit_each)
     get_task = _awaitable(Calls.get_task)
     list_tasks = _awaitable(Calls.list_tasks)
     wait_for = _awaitable(Calls.wait_for)
@@ -174,6 +192,20 @@ class AsyncClient:
     dead_letter_groups = _awaitable(Calls.dead_letter_groups)
     replay_dead_letters = _awaitable(Calls.replay_dead_letters)
     purge_dead_letters = _awaitable(Calls.purge_dead_letters)
+    create_token = _awaitable(Calls.create_token)
+    tokens = _awaitable(Calls.tokens)
+    revoke_token = _awaitable(Calls.revoke_token)
+    audit = _awaitable(Calls.audit)
+
+    def on_behalf_of(self, actor: str, *, submitted_by: str | None = None, only_own: bool = False) -> Self:
+        """This client as somebody else uses it, on the same connections: for servers, which act for many.
+
+        The audit names the `actor`, and tasks are submitted as `submitted_by`. With `only_own=True` the tasks of
+        others are unknown to it.
+        """
+        client = copy(self)
+        client.calls = self.calls.on_behalf_of(Identity(actor, submitted_by, only_own))
+        return client
 
     async def perform(self, call: Call[T]) -> T:
         """Carry out a call step by step."""

@@ -6,18 +6,19 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from uuid import UUID
 
 from tasklib.client import requests
 from tasklib.client.effects import Call, Pause
-from tasklib.config import Config
+from tasklib.client.identity import OnBehalf
 from tasklib.db.query import Query
 from tasklib.errors import InvalidOption, TaskNotFound
 from tasklib.models import Task, is_dead_letter
 from tasklib.store import dead_letters as store
 from tasklib.store import lookup
 from tasklib.store.dead_letters import Batch, Chosen, DeadLetterGroup, Place
-from tasklib.tasks.options import MAX_NAME_BYTES, Options, is_name, require_aware
+from tasklib.tasks.options import MAX_NAME_BYTES, Options, is_name, is_storable, require_aware
 
 BATCH = 500
 RAMP_SECONDS = 0.2
@@ -27,11 +28,8 @@ _FINGERPRINT = re.compile(r"[0-9a-f]{6,32}")
 _Take = Callable[[Chosen, Place | None, int], Query[Batch]]
 
 
-class DeadLetterCalls:
-    """The calls for the dead letter queue, for one configuration."""
-
-    def __init__(self, config: Config) -> None:
-        self.config = config
+class DeadLetterCalls(OnBehalf):
+    """The calls for the dead letter queue."""
 
     def dead_letters(
         self,
@@ -49,9 +47,9 @@ class DeadLetterCalls:
 
         `error` is a piece of the traceback, in any case; `since` and `until` speak of when the task was given up.
         """
-        chosen = _chosen(name=name, queue=queue, error=error, fingerprint=fingerprint, since=since, until=until)
-        _check_limit(limit, requests.MAX_PAGE)
-        place = None if after is None else (yield from _place(after))
+        chosen = self._chosen(name=name, queue=queue, error=error, fingerprint=fingerprint, since=since, until=until)
+        requests.check_limit(limit, requests.MAX_PAGE)
+        place = None if after is None else (yield from self._place(after))
         page: list[Task] = yield store.page(chosen, place, limit)
         return page
 
@@ -66,8 +64,8 @@ class DeadLetterCalls:
         limit: int = 20,
     ) -> Call[list[DeadLetterGroup]]:
         """Dead letters by cause, the most frequent first: one name and, but for ids and numbers, one error."""
-        chosen = _chosen(name=name, queue=queue, error=error, since=since, until=until)
-        _check_limit(limit, requests.MAX_PAGE)
+        chosen = self._chosen(name=name, queue=queue, error=error, since=since, until=until)
+        requests.check_limit(limit, requests.MAX_PAGE)
         groups: list[DeadLetterGroup] = yield store.groups(chosen, limit)
         return groups
 
@@ -91,13 +89,14 @@ class DeadLetterCalls:
         `per_second` lets them in slowly. What fails again meanwhile is not taken a second time. `dry_run=True` changes
         nothing and returns what would be replayed. Without any condition, `everything=True` has to say so.
         """
-        chosen = _chosen(
+        chosen = self._chosen(
             ids=ids, fingerprint=fingerprint, name=name, queue=queue, error=error, since=since, until=until
         )
         _refuse_everything(chosen, everything, "replay")
         if per_second is not None and (isinstance(per_second, bool) or not 0 < per_second < float("inf")):
             raise InvalidOption(f"per_second must be more than 0, not {per_second!r}.")
-        return (yield from _take(store.replay, chosen, limit, per_second, dry_run))
+        take = partial(store.replay, by=self.identity.actor)
+        return (yield from _take(take, chosen, limit, per_second, dry_run))
 
     def purge_dead_letters(
         self,
@@ -114,16 +113,60 @@ class DeadLetterCalls:
         dry_run: bool = False,
     ) -> Call[list[UUID]]:
         """Delete dead letters for good, the oldest first, and return their ids; chosen as for a replay."""
-        chosen = _chosen(
+        chosen = self._chosen(
             ids=ids, fingerprint=fingerprint, name=name, queue=queue, error=error, since=since, until=until
         )
         _refuse_everything(chosen, everything, "purge")
-        return (yield from _take(store.purge, chosen, limit, None, dry_run))
+        take = partial(store.purge, by=self.identity.actor)
+        return (yield from _take(take, chosen, limit, None, dry_run))
+
+    def _place(self, after: UUID | str | Task) -> Call[Place]:
+        if isinstance(after, Task):
+            task: Task | None = after
+        else:
+            task_id = requests.as_id(after)
+            task = yield lookup.get(task_id, owner=self.identity.owner)
+            if task is None:
+                raise TaskNotFound.with_id(task_id)
+        if task is None or not is_dead_letter(task) or task.completed_at is None:
+            raise InvalidOption(
+                f"after= is a dead letter of the page before, and this task is {task.state if task else 'gone'}. "
+                "Pass the task as you got it, not its id, if it may have been replayed."
+            )
+        return Place(task.completed_at, str(task.id))
+
+    def _chosen(
+        self,
+        *,
+        ids: Iterable[UUID | str] | None = None,
+        fingerprint: str | None = None,
+        name: str | None = None,
+        queue: str | None = None,
+        error: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+    ) -> Chosen:
+        if isinstance(ids, str | UUID):
+            ids = [ids]
+        if fingerprint is not None and not (isinstance(fingerprint, str) and _FINGERPRINT.fullmatch(fingerprint)):
+            raise InvalidOption(
+                f"a fingerprint is 6 to 32 of 0-9 and a-f, as dead_letter_groups() says, not {fingerprint!r}."
+            )
+        if name is not None and not is_name(name):
+            raise InvalidOption(f"name must be a string of 1 to {MAX_NAME_BYTES} bytes, not {name!r}.")
+        Options(queue=queue)  # checks it
+        if error is not None and (not isinstance(error, str) or not error or not is_storable(error)):
+            raise InvalidOption(f"error must be a piece of the error's text, not {error!r}.")
+        for option, moment in (("since", since), ("until", until)):
+            if moment is not None:
+                require_aware(option, moment)
+        chosen_ids = None if ids is None else tuple(requests.as_id(i) for i in ids)
+        return Chosen(chosen_ids, fingerprint, name, queue, error, since, until, self.identity.owner)
 
 
 def _take(take: _Take, chosen: Chosen, limit: int | None, per_second: float | None, dry_run: bool) -> Call[list[UUID]]:
     if limit is not None:
-        _check_limit(limit, None)
+        requests.check_limit(limit, None)
     if dry_run:
         seen: Batch = yield store.look(chosen, limit)
         return seen.ids
@@ -145,58 +188,9 @@ def _take(take: _Take, chosen: Chosen, limit: int | None, per_second: float | No
     return taken
 
 
-def _place(after: UUID | str | Task) -> Call[Place]:
-    if isinstance(after, Task):
-        task: Task | None = after
-    else:
-        task_id = requests.as_id(after)
-        task = yield lookup.get(task_id)
-        if task is None:
-            raise TaskNotFound.with_id(task_id)
-    if task is None or not is_dead_letter(task) or task.completed_at is None:
-        raise InvalidOption(
-            f"after= is a dead letter of the page before, and this task is {task.state if task else 'gone'}. "
-            "Pass the task as you got it, not its id, if it may have been replayed."
-        )
-    return Place(task.completed_at, str(task.id))
-
-
-def _chosen(
-    *,
-    ids: Iterable[UUID | str] | None = None,
-    fingerprint: str | None = None,
-    name: str | None = None,
-    queue: str | None = None,
-    error: str | None = None,
-    since: datetime | None = None,
-    until: datetime | None = None,
-) -> Chosen:
-    if isinstance(ids, str | UUID):
-        ids = [ids]
-    if fingerprint is not None and not (isinstance(fingerprint, str) and _FINGERPRINT.fullmatch(fingerprint)):
-        raise InvalidOption(
-            f"a fingerprint is 6 to 32 of 0-9 and a-f, as dead_letter_groups() says, not {fingerprint!r}."
-        )
-    if name is not None and not is_name(name):
-        raise InvalidOption(f"name must be a string of 1 to {MAX_NAME_BYTES} bytes, not {name!r}.")
-    Options(queue=queue)  # checks it
-    if error is not None and (not isinstance(error, str) or not error or "\x00" in error):
-        raise InvalidOption(f"error must be a piece of the error's text, not {error!r}.")
-    for option, moment in (("since", since), ("until", until)):
-        if moment is not None:
-            require_aware(option, moment)
-    chosen_ids = None if ids is None else tuple(requests.as_id(i) for i in ids)
-    return Chosen(chosen_ids, fingerprint, name, queue, error, since, until)
-
-
 def _refuse_everything(chosen: Chosen, everything: bool, verb: str) -> None:
     if chosen.is_everything and not everything:
         raise InvalidOption(
             f"{verb}_dead_letters() without a condition would {verb} every dead letter. "
             "Give ids=, fingerprint=, name=, queue=, error=, since= or until=; or everything=True."
         )
-
-
-def _check_limit(limit: object, most: int | None) -> None:
-    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1 or (most is not None and limit > most):
-        raise InvalidOption(f"limit must be {f'from 1 to {most}' if most else 'at least 1'}, not {limit!r}.")

@@ -8,8 +8,8 @@ from uuid import UUID
 
 from tasklib.client import requests
 from tasklib.client.effects import Call
+from tasklib.client.identity import OnBehalf
 from tasklib.client.reasons import Reason, reasons_of
-from tasklib.config import Config
 from tasklib.db.query import Query
 from tasklib.errors import TaskNotFound
 from tasklib.states import TaskState
@@ -46,15 +46,13 @@ class Explanation:
         return "\n".join(f"{r.sentence} {r.hint}".rstrip() for r in self.reasons)
 
 
-class ExplainingCalls:
-    """Explanations and positions, for one configuration."""
-
-    config: Config
+class ExplainingCalls(OnBehalf):
+    """Explanations and positions."""
 
     def explain_task(self, task_id: UUID | str) -> Call[Explanation]:
         """Why a task is not running: every reason that holds, the most decisive first, and what to do about it."""
         task_id = requests.as_id(task_id)
-        task: Situation | None = yield explain.situation(task_id, **self._thresholds())
+        task: Situation | None = yield explain.situation(task_id, owner=self.identity.owner, **self._thresholds())
         if task is None:
             raise TaskNotFound.with_id(task_id)
         workers: list[WorkerInfo] = yield fleet.workers()
@@ -67,11 +65,16 @@ class ExplainingCalls:
         task_id = requests.as_id(task_id)
         position: Position | None = yield self._position(task_id)
         if position is None:
-            requests.known(task_id, (yield lookup.outcome(task_id)))
+            requests.known(task_id, (yield lookup.outcome(task_id, owner=self.identity.owner)))
         return position
 
     def _position(self, task_id: UUID) -> Query[Position | None]:
-        return explain.position(task_id, heartbeat_timeout=self.config.heartbeat_timeout_seconds, **self._thresholds())
+        return explain.position(
+            task_id,
+            owner=self.identity.owner,
+            heartbeat_timeout=self.config.heartbeat_timeout_seconds,
+            **self._thresholds(),
+        )
 
     def _thresholds(self) -> dict[str, float]:
         return {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum
 from typing import Any, Final
@@ -20,7 +20,7 @@ from tasklib.store.control import Cancelled, Unwanted
 from tasklib.store.fleet import WorkerInfo
 from tasklib.store.pauses import Kind, Paused
 from tasklib.store.settings import Stored
-from tasklib.tasks.options import MAX_NAME_BYTES, Options, is_name
+from tasklib.tasks.options import MAX_NAME_BYTES, Options, is_name, is_storable
 
 CANCEL_BATCH = 1000
 _CANCELLABLE = frozenset({*CLAIMABLE, TaskState.RUNNING})
@@ -45,7 +45,7 @@ class Settings:
 
 
 class OperatorCalls(DeadLetterCalls):
-    """Workers, pauses, settings, mass cancel and dead letters, for one configuration."""
+    """Workers, pauses, settings, mass cancel and dead letters."""
 
     def workers(self) -> Call[list[WorkerInfo]]:
         """Every worker that is known, the dead ones of the last day too, in the order of their starts."""
@@ -54,23 +54,27 @@ class OperatorCalls(DeadLetterCalls):
 
     def drain_worker(self, worker_id: str) -> Call[None]:
         """Ask a worker to take no more tasks, finish what it has, and end. Asking again changes nothing."""
-        status: str | None = yield fleet.drain(worker_id)
-        if status is None:
-            known: list[WorkerInfo] = yield fleet.workers()
-            dead = "dead" if any(w.id == worker_id for w in known) else None
-            raise WorkerNotFound.with_id(worker_id, dead, [w.id for w in known if w.status != "dead"])
+        if not isinstance(worker_id, str) or not is_storable(worker_id):
+            raise InvalidOption(f"a worker's id is text, as workers() gives it, not {worker_id!r}.")
+        changed: bool = yield fleet.drain(worker_id, by=self.identity.actor)
+        if changed:
+            return
+        known: list[WorkerInfo] = yield fleet.workers()
+        live = [w.id for w in known if w.status != "dead"]
+        if worker_id not in live:
+            raise WorkerNotFound.with_id(worker_id, "dead" if any(w.id == worker_id for w in known) else None, live)
 
     def pause(self, *, queue: str | None = None, name: str | None = None) -> Call[bool]:
         """Let no worker begin tasks of this queue, or of this name, until `resume`; what runs goes on.
 
         Returns False if it was paused already.
         """
-        changed: bool = yield pauses.pause(*_what(queue, name))
+        changed: bool = yield pauses.pause(*_what(queue, name), by=self.identity.actor)
         return changed
 
     def resume(self, *, queue: str | None = None, name: str | None = None) -> Call[bool]:
         """End a pause; idle workers look again at once. Returns False if there was none."""
-        changed: bool = yield pauses.resume(*_what(queue, name))
+        changed: bool = yield pauses.resume(*_what(queue, name), by=self.identity.actor)
         return changed
 
     def pauses(self) -> Call[list[Paused]]:
@@ -96,7 +100,8 @@ class OperatorCalls(DeadLetterCalls):
         changes = {name: value for name, value in given.items() if not isinstance(value, _Unset)}
         # The configuration has the same fields, and knows what they may be.
         self.config.with_changes(**{name: value for name, value in changes.items() if value is not None})
-        return self._in_force((yield settings.change(changes)))
+        stored: Stored | None = yield settings.change(changes, by=self.identity.actor)
+        return self._in_force(stored or (yield settings.settings()))
 
     def cancel_tasks(
         self,
@@ -121,11 +126,11 @@ class OperatorCalls(DeadLetterCalls):
                 "cancel_tasks() without a condition would cancel every task. Give state=, name=, queue=, tags=, "
                 "created_after= or created_before=; or everything=True."
             )
-        unwanted = _unwanted(self.config, *given)
+        unwanted = replace(_unwanted(self.config, *given), owner=self.identity.owner)
         look: control.Look = yield control.cancel_look(unwanted)
         if dry_run:
             return Cancelled(look.waiting, look.running)
-        return (yield from _cancel(unwanted.not_after(look.moment)))
+        return (yield from _cancel(unwanted.not_after(look.moment), self.identity.actor))
 
     def _in_force(self, stored: Stored) -> Settings:
         values = {
@@ -135,17 +140,17 @@ class OperatorCalls(DeadLetterCalls):
         return Settings(**values, changed=changed)
 
 
-def _cancel(unwanted: Unwanted) -> Call[Cancelled]:
+def _cancel(unwanted: Unwanted, actor: str) -> Call[Cancelled]:
     cancelled = asked = 0
     full = True
     while full:
-        batch: Cancelled = yield control.cancel_batch(unwanted, CANCEL_BATCH)
+        batch: Cancelled = yield control.cancel_batch(unwanted, CANCEL_BATCH, by=actor)
         cancelled, asked = cancelled + batch.cancelled, asked + batch.asked
         full = CANCEL_BATCH in (batch.cancelled, batch.asked)
     # What somebody had locked at that moment: one by one, each waits for its own row and for no other.
     rest: list[str] = yield control.cancel_rest(unwanted)
     for task_id in rest:
-        state: str | None = yield control.cancel(UUID(task_id))
+        state: str | None = yield control.cancel(UUID(task_id), by=actor)
         cancelled += state == TaskState.CANCELLED
         asked += state == TaskState.RUNNING
     return Cancelled(cancelled, asked)

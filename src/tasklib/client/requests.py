@@ -31,10 +31,10 @@ def listing(
     created_before: datetime | None,
     after: UUID | str | Task | None,
     limit: int,
+    owner: str | None = None,
 ) -> Query[list[Task]]:
     """One page of tasks, newest first."""
-    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MAX_PAGE:
-        raise InvalidOption(f"limit must be from 1 to {MAX_PAGE}, not {limit!r}.")
+    check_limit(limit, MAX_PAGE)
     Options(queue=queue, tags=tags)  # checks them
     if name is not None and not is_name(name):
         raise InvalidOption(f"name must be a string of 1 to {MAX_NAME_BYTES} bytes, not {name!r}.")
@@ -50,7 +50,14 @@ def listing(
         created_before=created_before,
         after=None if after is None else after.id if isinstance(after, Task) else as_id(after),
         limit=limit,
+        owner=owner,
     )
+
+
+def check_limit(limit: object, most: int | None) -> None:
+    """Refuse what can't be the size of a page, or of a batch."""
+    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1 or (most is not None and limit > most):
+        raise InvalidOption(f"limit must be {f'from 1 to {most}' if most else 'at least 1'}, not {limit!r}.")
 
 
 def _states(state: str | Iterable[str]) -> list[str]:

@@ -43,8 +43,9 @@ class Defaults:
     Remembers what came out, as most calls of a program say the same.
     """
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, submitted_by: str | None = None) -> None:
         self.config = config
+        self.submitted_by = submitted_by
         self._known: dict[tuple[Target, Options], Terms] = {}
 
     def terms(self, target: Target, options: Options) -> Terms:
@@ -84,6 +85,7 @@ class Defaults:
             scheduled_at=options.scheduled_at,
             idempotency_key=options.idempotency_key,
             idempotency_window=config.idempotency_window_seconds if options.idempotency_key else None,
+            submitted_by=self.submitted_by,
         )
 
 

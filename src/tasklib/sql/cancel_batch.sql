@@ -11,8 +11,12 @@ running AS (
     WHERE task.state = 'running' AND task.cancel_requested_at IS NULL AND {include cancel_chosen}
     LIMIT %(limit)s
     FOR UPDATE SKIP LOCKED
-)
-UPDATE {schema.}tasks AS task
-SET {include cancelled}
-WHERE id = ANY (ARRAY(SELECT id FROM waiting UNION ALL SELECT id FROM running))
-RETURNING state, CASE WHEN state = 'running' THEN {include wake} END
+),
+changed AS (
+    UPDATE {schema.}tasks AS task
+    SET {include cancelled}
+    WHERE id = ANY (ARRAY(SELECT id FROM waiting UNION ALL SELECT id FROM running))
+    RETURNING state, CASE WHEN state = 'running' THEN {include wake} END
+),
+{include audited_batch}
+SELECT * FROM changed

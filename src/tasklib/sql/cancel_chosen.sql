@@ -4,3 +4,4 @@ task.state = ANY (%(states)s::text[])
       AND (%(tags)s::text IS NULL OR task.tags @> %(tags)s::text::jsonb)
       AND (%(created_after)s::timestamptz IS NULL OR task.created_at >= %(created_after)s::timestamptz)
       AND (%(created_before)s::timestamptz IS NULL OR task.created_at < %(created_before)s::timestamptz)
+      AND {include owned}

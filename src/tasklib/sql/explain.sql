@@ -9,4 +9,4 @@ SELECT id, name, queue, state, required_capabilities, priority,
        (SELECT paused_at FROM {schema.}pauses WHERE kind = 'name' AND value = name)
 FROM {schema.}tasks
 CROSS JOIN {include thresholds}
-WHERE id = %(id)s::text::uuid
+WHERE id = %(id)s::text::uuid AND {include owned}

@@ -1,1 +1,1 @@
-SELECT {task_columns} FROM {schema.}tasks WHERE id = %(id)s::uuid
+SELECT {task_columns} FROM {schema.}tasks WHERE id = %(id)s::uuid AND {include owned}

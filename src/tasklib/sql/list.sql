@@ -7,6 +7,7 @@ WHERE (%(states)s::text[] IS NULL OR state = ANY (%(states)s::text[]))
   AND (%(tags)s::text IS NULL OR tags @> %(tags)s::text::jsonb)
   AND (%(created_after)s::timestamptz IS NULL OR created_at >= %(created_after)s::timestamptz)
   AND (%(created_before)s::timestamptz IS NULL OR created_at < %(created_before)s::timestamptz)
+  AND {include owned}
   AND (%(after)s::text IS NULL OR id < %(after)s::text::uuid)
 ORDER BY id DESC
 LIMIT %(limit)s

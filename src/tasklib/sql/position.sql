@@ -6,7 +6,7 @@ WITH RECURSIVE asked AS (
            {schema.}tasklib_effective_priority(priority, {due}, medium_after, high_after, now()) AS effective_priority
     FROM {schema.}tasks
     CROSS JOIN {include thresholds}
-    WHERE id = %(id)s::text::uuid AND state IN ('pending', 'failed') AND {due} <= now()
+    WHERE id = %(id)s::text::uuid AND state IN ('pending', 'failed') AND {due} <= now() AND {include owned}
       AND NOT EXISTS (
           SELECT FROM {schema.}pauses WHERE (kind, value) IN (('queue', tasks.queue), ('name', tasks.name)))
 ),

@@ -1,5 +1,9 @@
-WITH {include dead_letter_batch}
-DELETE FROM {schema.}tasks AS task
-USING batch
-WHERE task.id = batch.id
-RETURNING task.id::text, batch.completed_at
+WITH {include dead_letter_batch},
+changed AS (
+    DELETE FROM {schema.}tasks AS task
+    USING batch
+    WHERE task.id = batch.id
+    RETURNING task.id::text, batch.completed_at
+),
+{include audited_batch}
+SELECT * FROM changed

@@ -1,5 +1,9 @@
 -- The only way out of a terminal state, and recorded: a fresh start with all retries, under the same growing token.
-UPDATE {schema.}tasks AS task
-SET {include replayed}
-WHERE id = %(id)s::text::uuid AND state IN ('completed', 'cancelled', 'dead_letter')
-RETURNING state, {include wake}
+WITH changed AS (
+    UPDATE {schema.}tasks AS task
+    SET {include replayed}
+    WHERE id = %(id)s::text::uuid AND state IN ('completed', 'cancelled', 'dead_letter') AND {include owned}
+    RETURNING state, {include wake}
+),
+{include audited}
+SELECT * FROM changed

@@ -1,7 +1,11 @@
 -- Many dead letters start afresh, each as replay.sql would have it.
-WITH {include dead_letter_batch}
-UPDATE {schema.}tasks AS task
-SET {include replayed}
-FROM batch
-WHERE task.id = batch.id
-RETURNING task.id::text, batch.completed_at, {include wake}
+WITH {include dead_letter_batch},
+changed AS (
+    UPDATE {schema.}tasks AS task
+    SET {include replayed}
+    FROM batch
+    WHERE task.id = batch.id
+    RETURNING task.id::text, batch.completed_at, {include wake}
+),
+{include audited_batch}
+SELECT * FROM changed

@@ -1,2 +1,6 @@
 -- Idle workers look again at once.
-DELETE FROM {schema.}pauses AS task WHERE kind = %(kind)s AND value = %(value)s RETURNING 1, {include wake}
+WITH changed AS (
+    DELETE FROM {schema.}pauses AS task WHERE kind = %(kind)s AND value = %(value)s RETURNING 1, {include wake}
+),
+{include audited}
+SELECT * FROM changed

@@ -1,3 +1,4 @@
 COPY {schema.}tasks (
-    id, name, queue, kwargs, max_retries, timeout_seconds, priority, tags, required_capabilities, trace_context)
+    id, name, queue, kwargs, max_retries, timeout_seconds, priority, tags, required_capabilities, trace_context,
+    submitted_by)
 FROM STDIN

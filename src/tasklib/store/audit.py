@@ -57,12 +57,8 @@ def audited(
     repeatable: bool = False,
 ) -> Query[T]:
     """A query that records what it changes, and that it was `by` this actor."""
-    record = {
-        "actor": by,
-        "action": action.value,
-        "target": target,
-        "details": json.dumps({name: value for name, value in (details or {}).items() if value is not None}),
-    }
+    said = {name: value for name, value in (details or {}).items() if value is not None}
+    record = {"actor": by, "action": action.value, "target": target, "details": json.dumps(said, default=str)}
     return Query(statement, {**parameters, **record}, read, prepare=prepare, repeatable=repeatable)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
@@ -9,6 +10,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from tasklib.db.query import Query, Rows
+from tasklib.store.audit import Action, audited
 from tasklib.store.settle import Leased, arrays
 
 CANCEL = "cancel"
@@ -17,7 +19,7 @@ CANCEL = "cancel"
 
 @dataclass(frozen=True)
 class Unwanted:
-    """Which tasks to cancel; None means any. `tags` is JSON text."""
+    """Which tasks to cancel; None means any. `tags` is JSON text, `owner` whose tasks they have to be."""
 
     states: list[str]
     name: str | None = None
@@ -25,6 +27,7 @@ class Unwanted:
     tags: str | None = None
     created_after: datetime | None = None
     created_before: datetime | None = None
+    owner: str | None = None
 
     def not_after(self, moment: datetime) -> Unwanted:
         """The same without what is created later than this."""
@@ -47,19 +50,26 @@ class Cancelled:
     asked: int = 0
 
 
-def cancel(task_id: UUID) -> Query[str | None]:
-    """Cancel what waits, ask what runs; reads the new state, or None if the task is finished or unknown."""
-    return Query("cancel", {"id": str(task_id), "message": CANCEL}, _state)
+def cancel(task_id: UUID, *, by: str, owner: str | None = None) -> Query[str | None]:
+    """Cancel what waits, ask what runs; reads the new state, or None if there was nothing to change.
+
+    That is: the task is finished or unknown, was asked before, or is not the owner's.
+    """
+    parameters = {"id": str(task_id), "owner": owner, "message": CANCEL}
+    return audited("cancel", parameters, _state, by=by, action=Action.CANCEL_TASK, target=str(task_id))
 
 
 def cancel_look(unwanted: Unwanted) -> Query[Look]:
     return Query("cancel_look", asdict(unwanted), lambda rows: Look(*rows[0]), prepare=False, repeatable=True)
 
 
-def cancel_batch(unwanted: Unwanted, limit: int) -> Query[Cancelled]:
+def cancel_batch(unwanted: Unwanted, limit: int, *, by: str) -> Query[Cancelled]:
     """Cancel up to `limit` that wait and ask up to `limit` that run, but for those that somebody has locked."""
     parameters = {**asdict(unwanted), "limit": limit, "message": CANCEL}
-    return Query("cancel_batch", parameters, _counts, prepare=False)
+    details = {**asdict(unwanted), "tags": unwanted.tags and json.loads(unwanted.tags)}
+    return audited(
+        "cancel_batch", parameters, _counts, by=by, action=Action.CANCEL_TASKS, details=details, prepare=False
+    )
 
 
 def cancel_rest(unwanted: Unwanted) -> Query[list[str]]:
@@ -72,9 +82,10 @@ def cancel_requests(leases: Sequence[Leased]) -> Query[set[str]]:
     return Query("cancel_requests", arrays(leases), lambda rows: {row[0] for row in rows})
 
 
-def replay(task_id: UUID) -> Query[str | None]:
-    """Start a finished task anew; reads its new state, or None if it is not finished or unknown."""
-    return Query("replay", {"id": str(task_id), "message": ""}, _state)
+def replay(task_id: UUID, *, by: str, owner: str | None = None) -> Query[str | None]:
+    """Start a finished task anew; reads its new state, or None if it is not finished, unknown or not the owner's."""
+    parameters = {"id": str(task_id), "owner": owner, "message": ""}
+    return audited("replay", parameters, _state, by=by, action=Action.REPLAY_TASK, target=str(task_id))
 
 
 def _state(rows: Rows) -> str | None:

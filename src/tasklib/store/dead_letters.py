@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from tasklib.db.query import Query, Rows
 from tasklib.models import Task
+from tasklib.store.audit import Action, audited
 from tasklib.store.lookup import tasks_of
+
+_MOST_IDS = 100
+"""How many ids a record of the audit names; `count` says how many there were."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A selection of dead letters; None means any."""
+    """A selection of dead letters; None means any. `owner` is whose tasks they have to be."""
 
     ids: Sequence[UUID] | None = None
     fingerprint: str | None = None
@@ -24,10 +28,11 @@ class Chosen:
     error: str | None = None
     since: datetime | None = None
     until: datetime | None = None
+    owner: str | None = None
 
     @property
     def is_everything(self) -> bool:
-        return self == Chosen()
+        return replace(self, owner=None) == Chosen()
 
     def parameters(self) -> dict[str, Any]:
         return {
@@ -38,6 +43,7 @@ class Chosen:
             "error": self.error,
             "since": self.since,
             "until": self.until,
+            "owner": self.owner,
         }
 
 
@@ -85,14 +91,16 @@ def look(chosen: Chosen, limit: int | None) -> Query[Batch]:
     return Query("dead_letter_look", {**chosen.parameters(), "limit": limit}, _batch, prepare=False, repeatable=True)
 
 
-def replay(chosen: Chosen, after: Place | None, limit: int) -> Query[Batch]:
+def replay(chosen: Chosen, after: Place | None, limit: int, *, by: str) -> Query[Batch]:
     """Start the next ones afresh."""
-    return Query("replay_dead_letters", {**_parameters(chosen, after, limit), "message": ""}, _batch, prepare=False)
+    parameters = {**_parameters(chosen, after, limit), "message": ""}
+    return _recorded("replay_dead_letters", parameters, chosen, by, Action.REPLAY_DEAD_LETTERS)
 
 
-def purge(chosen: Chosen, after: Place | None, limit: int) -> Query[Batch]:
+def purge(chosen: Chosen, after: Place | None, limit: int, *, by: str) -> Query[Batch]:
     """Delete the next ones."""
-    return Query("purge_dead_letters", _parameters(chosen, after, limit), _batch, prepare=False)
+    parameters = _parameters(chosen, after, limit)
+    return _recorded("purge_dead_letters", parameters, chosen, by, Action.PURGE_DEAD_LETTERS)
 
 
 def now() -> Query[datetime]:
@@ -107,6 +115,13 @@ def _parameters(chosen: Chosen, after: Place | None, limit: int) -> dict[str, An
         "after_id": after.id if after else None,
         "limit": limit,
     }
+
+
+def _recorded(statement: str, parameters: dict[str, Any], chosen: Chosen, by: str, action: Action) -> Query[Batch]:
+    details = chosen.parameters()
+    if details["ids"] is not None:
+        details["ids"] = details["ids"][:_MOST_IDS]
+    return audited(statement, parameters, _batch, by=by, action=action, details=details, prepare=False)
 
 
 def _batch(rows: Rows) -> Batch:

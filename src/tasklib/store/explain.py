@@ -81,17 +81,25 @@ class Position:
         return self.number * self.average_seconds / self.slots
 
 
-def situation(task_id: UUID, *, medium_after: float, high_after: float) -> Query[Situation | None]:
-    parameters = {"id": str(task_id), "medium_after": float(medium_after), "high_after": float(high_after)}
+def situation(
+    task_id: UUID, *, medium_after: float, high_after: float, owner: str | None = None
+) -> Query[Situation | None]:
+    parameters = {
+        "id": str(task_id),
+        "owner": owner,
+        "medium_after": float(medium_after),
+        "high_after": float(high_after),
+    }
     return Query("explain", parameters, lambda rows: Situation(*rows[0]) if rows else None, repeatable=True)
 
 
 def position(
-    task_id: UUID, *, heartbeat_timeout: float, medium_after: float, high_after: float
+    task_id: UUID, *, heartbeat_timeout: float, medium_after: float, high_after: float, owner: str | None = None
 ) -> Query[Position | None]:
     """Where a task stands in line; reads None if it isn't in one: not due, paused, running, finished, unknown."""
     parameters = {
         "id": str(task_id),
+        "owner": owner,
         "heartbeat_timeout": float(heartbeat_timeout),
         "medium_after": float(medium_after),
         "high_after": float(high_after),

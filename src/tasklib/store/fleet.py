@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from tasklib.db.query import Query, Rows, nothing
+from tasklib.store.audit import Action, audited
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +86,9 @@ def workers() -> Query[list[WorkerInfo]]:
     return Query("worker_list", {}, lambda rows: [WorkerInfo(*row) for row in rows], repeatable=True)
 
 
-def drain(id_: str) -> Query[str | None]:
-    """Ask a worker to drain; reads its status, or None if there is no such live worker."""
-    return Query("worker_drain", {"id": id_, "message": DRAIN}, lambda rows: rows[0][0] if rows else None)
+def drain(id_: str, *, by: str) -> Query[bool]:
+    """Ask a worker to drain; reads False if it was asked before, or there is no such live worker."""
+    return audited("worker_drain", {"id": id_, "message": DRAIN}, bool, by=by, action=Action.DRAIN_WORKER, target=id_)
 
 
 DRAIN = "drain"

@@ -22,12 +22,15 @@ class Outcome:
     error: str | None
 
 
-def get(task_id: UUID) -> Query[Task | None]:
-    return Query("get", {"id": str(task_id)}, _first_task, repeatable=True)
+def get(task_id: UUID, *, owner: str | None = None) -> Query[Task | None]:
+    """One task; reads None if there is none, or it is not the owner's."""
+    return Query("get", {"id": str(task_id), "owner": owner}, _first_task, repeatable=True)
 
 
-def outcome(task_id: UUID) -> Query[Outcome | None]:
-    return Query("outcome", {"id": str(task_id)}, lambda rows: Outcome(*rows[0]) if rows else None, repeatable=True)
+def outcome(task_id: UUID, *, owner: str | None = None) -> Query[Outcome | None]:
+    """The same of what a waiting caller needs to know."""
+    parameters = {"id": str(task_id), "owner": owner}
+    return Query("outcome", parameters, lambda rows: Outcome(*rows[0]) if rows else None, repeatable=True)
 
 
 def list_(
@@ -40,6 +43,7 @@ def list_(
     created_before: datetime | None,
     after: UUID | None,
     limit: int,
+    owner: str | None = None,
 ) -> Query[list[Task]]:
     parameters: Mapping[str, Any] = {
         "states": list(states) if states is not None else None,
@@ -50,6 +54,7 @@ def list_(
         "created_before": created_before,
         "after": str(after) if after else None,
         "limit": limit,
+        "owner": owner,
     }
     return Query("list", parameters, tasks_of, prepare=False, repeatable=True)
 

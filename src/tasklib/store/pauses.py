@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Literal
 
 from tasklib.db.query import Query
+from tasklib.store.audit import Action, audited
 
 Kind = Literal["queue", "name"]
 
@@ -24,14 +25,15 @@ class Paused:
         return self.value == (queue if self.kind == "queue" else name)
 
 
-def pause(kind: Kind, value: str) -> Query[bool]:
+def pause(kind: Kind, value: str, *, by: str) -> Query[bool]:
     """Reads whether it was not paused before."""
-    return Query("pause", {"kind": kind, "value": value}, bool)
+    return audited("pause", {"kind": kind, "value": value}, bool, by=by, action=Action.PAUSE, target=f"{kind}:{value}")
 
 
-def resume(kind: Kind, value: str) -> Query[bool]:
+def resume(kind: Kind, value: str, *, by: str) -> Query[bool]:
     """Reads whether it was paused."""
-    return Query("resume", {"kind": kind, "value": value, "message": ""}, bool)
+    parameters = {"kind": kind, "value": value, "message": ""}
+    return audited("resume", parameters, bool, by=by, action=Action.RESUME, target=f"{kind}:{value}")
 
 
 def pauses() -> Query[list[Paused]]:

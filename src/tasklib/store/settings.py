@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from tasklib.db.query import Query, Rows
+from tasklib.store.audit import Action, audited
 
 
 class Stored(NamedTuple):
@@ -19,8 +20,8 @@ def settings() -> Query[Stored]:
     return Query("settings", {}, _stored, repeatable=True)
 
 
-def change(changes: Mapping[str, float | None]) -> Query[Stored]:
-    """Store some settings by their names; None gives one back to the configuration."""
+def change(changes: Mapping[str, float | None], *, by: str) -> Query[Stored | None]:
+    """Store some settings by their names; None gives one back to the configuration. Reads None if nothing changed."""
     medium, high = Stored._fields
     parameters = {
         "medium_after": changes.get(medium),
@@ -28,7 +29,15 @@ def change(changes: Mapping[str, float | None]) -> Query[Stored]:
         "change_medium": medium in changes,
         "change_high": high in changes,
     }
-    return Query("change_settings", parameters, _stored, repeatable=True)
+    return audited(
+        "change_settings",
+        parameters,
+        lambda rows: Stored(*rows[0]) if rows else None,
+        by=by,
+        action=Action.CHANGE_SETTINGS,
+        details=changes,
+        repeatable=True,
+    )
 
 
 def _stored(rows: Rows) -> Stored:

@@ -6,11 +6,12 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from tasklib.db.query import Query, Rows, nothing
+from tasklib.errors import IdempotencyKeyTaken
 
 COPY_CHUNK = 1000
 """Rows that are written at a time: the server takes them in while the next ones are made."""
@@ -35,6 +36,7 @@ class Terms:
     scheduled_at: datetime | None = None
     idempotency_key: str | None = None
     idempotency_window: float | None = None
+    submitted_by: str | None = None
 
     @cached_property
     def is_plain(self) -> bool:
@@ -55,6 +57,7 @@ class Terms:
             "tags": self.tags,
             "required_capabilities": _array(self.required_capabilities),
             "trace_context": self.trace_context,
+            "submitted_by": self.submitted_by,
             "idempotency_key": self.idempotency_key,
             "idempotency_window": _text(self.idempotency_window),
         }
@@ -71,6 +74,7 @@ class Terms:
             "required_capabilities": self.required_capabilities,
             "delay_seconds": self.delay_seconds,
             "scheduled_at": self._moment,
+            "submitted_by": self.submitted_by,
             "idempotency_key": self.idempotency_key,
             "idempotency_window": self.idempotency_window,
         }
@@ -93,6 +97,7 @@ class Terms:
             self.tags,
             _array(self.required_capabilities),
             self.trace_context,
+            self.submitted_by,
         )
         return "".join(f"\t{_column(_text(value))}" for value in behind) + "\n"
 
@@ -113,12 +118,12 @@ Kept = dict[tuple[str, str], UUID]
 """Which task has an idempotency key, by its name and key."""
 
 
-def submit_one(task: NewTask) -> Query[Kept | None]:
+def submit_one(task: NewTask, owner: str | None = None) -> Query[Kept | None]:
     """Insert one task; if it carries an idempotency key, read which id has it now."""
     parameters = {"id": task.id.hex, "kwargs": task.kwargs, **task.terms.as_parameters}
     if task.terms.idempotency_key is None:
         return Query("submit_one", parameters, nothing, repeatable=True, all_text=True)
-    return Query("submit_one_once", parameters, _ids_by_key, repeatable=True, all_text=True)
+    return Query("submit_one_once", parameters, partial(_ids_by_key, owner), repeatable=True, all_text=True)
 
 
 def submit(tasks: Sequence[NewTask]) -> Query[None]:
@@ -126,9 +131,13 @@ def submit(tasks: Sequence[NewTask]) -> Query[None]:
     return Query("submit", {"tasks": _as_json(tasks)}, nothing, repeatable=True, all_text=True)
 
 
-def submit_once(tasks: Sequence[NewTask]) -> Query[Kept]:
-    """Insert tasks, no two with the same name and idempotency key, and read which id each (name, key) has now."""
-    return Query("submit_once", {"tasks": _as_json(tasks)}, _ids_by_key, repeatable=True, all_text=True)
+def submit_once(tasks: Sequence[NewTask], owner: str | None = None) -> Query[Kept]:
+    """Insert tasks, no two with the same name and idempotency key, and read which id each (name, key) has now.
+
+    With an owner, IdempotencyKeyTaken if one is somebody else's. The others are inserted by then: roll back.
+    """
+    parameters = {"tasks": _as_json(tasks)}
+    return Query("submit_once", parameters, partial(_ids_by_key, owner), repeatable=True, all_text=True)
 
 
 def copied(tasks: Sequence[NewTask]) -> Iterator[str]:
@@ -146,8 +155,15 @@ def copied(tasks: Sequence[NewTask]) -> Iterator[str]:
 _BACKSLASH, _ESCAPED = "\\", "\\\\"
 
 
-def _ids_by_key(rows: Rows) -> Kept:
-    return {(name, key): UUID(id_) for id_, name, key in rows if key is not None}
+def _ids_by_key(owner: str | None, rows: Rows) -> Kept:
+    kept: Kept = {}
+    for id_, name, key, submitted_by in rows:
+        if key is None:
+            continue
+        if owner is not None and submitted_by != owner:
+            raise IdempotencyKeyTaken(name, key)
+        kept[name, key] = UUID(id_)
+    return kept
 
 
 def _as_json(tasks: Sequence[NewTask]) -> str:

@@ -20,6 +20,7 @@ from tasklib.db.query import Query, Rows, nothing
 from tasklib.store.audit import Action, audited
 
 _TEXT = re.compile(r"tasklib_([0-9a-f]{12})_[A-Za-z0-9_-]{43}")
+_PREFIX = re.compile(r"[0-9a-f]{12}")
 _PREFIX_BYTES, _SECRET_BYTES = 6, 32
 
 
@@ -43,6 +44,11 @@ def prefix_of(text: str) -> str | None:
     """The prefix by which a token is found; None if this can't be a token."""
     match = _TEXT.fullmatch(text)
     return match[1] if match else None
+
+
+def prefix_in(text: str) -> str | None:
+    """The prefix that people name a token by: alone, or in a whole token that they found lying about."""
+    return text if _PREFIX.fullmatch(text) else prefix_of(text)
 
 
 def hash_of(text: str) -> bytes:

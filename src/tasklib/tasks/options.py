@@ -151,8 +151,13 @@ def _check_name(option: str, value: str | None) -> None:
 
 def is_name(value: object) -> bool:
     """True for a string that can name a task, a queue or a key: stored as it is, and short enough for an index."""
+    return isinstance(value, str) and is_storable(value) and 1 <= len(value.encode()) <= MAX_NAME_BYTES
+
+
+def is_storable(text: str) -> bool:
+    """True for what PostgreSQL takes as text: no NUL, no half of a surrogate pair."""
     try:
-        return isinstance(value, str) and "\x00" not in value and 1 <= len(value.encode()) <= MAX_NAME_BYTES
+        return b"\x00" not in text.encode()
     except UnicodeEncodeError:
         return False
 

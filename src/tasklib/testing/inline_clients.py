@@ -34,7 +34,9 @@ class InlineCalls(Calls):
 
     def take(self) -> list[InlineTask]:
         """The tasks submitted since the last time."""
-        taken, self._to_run = self._to_run, []
+        # One list, which those who act on somebody's behalf share.
+        taken = self._to_run.copy()
+        self._to_run.clear()
         return taken
 
     def _insert(self, items: Alike | Sequence[Submission], connection: Any) -> Call[list[UUID]]:
@@ -94,6 +96,9 @@ class InlineAsyncClient(AsyncClient):
 def _answer(inline: Inline, query: Query[Any]) -> Any:
     """Answer what a list can answer. The rest needs PostgreSQL; an imitation of it would only pretend to test."""
     task = inline.find(UUID(query.parameters["id"])) if "id" in query.parameters else None
+    owner = query.parameters.get("owner")
+    if task is not None and owner is not None and owner != task.new.terms.submitted_by:
+        task = None
     match query.name:
         case "get":
             return task and task.as_row()

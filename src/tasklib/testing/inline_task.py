@@ -111,6 +111,7 @@ class InlineTask:
             trace_context=json.loads(new.terms.trace_context) if new.terms.trace_context else None,
             lease_token=int(self.started_at is not None),
             progress=self.progress,
+            submitted_by=new.terms.submitted_by,
         )
 
     def _begin(self) -> TaskContext:

@@ -1,0 +1,1 @@
+(%(owner)s::text IS NULL OR submitted_by = %(owner)s::text)
