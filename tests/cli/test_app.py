@@ -25,6 +25,7 @@ COMMANDS = (
     "pauses",
     "workers",
     "settings",
+    "audit",
 )
 NOWHERE = "postgresql://app:hunter2@127.0.0.1:1/app"
 

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from tasklib.cli import dlq, settings, workers
+from tasklib.cli import dlq, settings, token, workers
+from tasklib.cli.audit import audit
 from tasklib.cli.bench import bench
 from tasklib.cli.cancel import cancel, replay
 from tasklib.cli.dev import dev
@@ -88,8 +89,8 @@ app.command()(pause)
 app.command()(resume)
 app.command()(pauses)
 app.add_typer(settings.app, name="settings")
-
-
+app.add_typer(token.app, name="token")
+app.command()(audit)
 app.command()(bench)
 
 

@@ -39,6 +39,19 @@ def future_moment(option: str, text: str | None) -> datetime | None:
     return moment
 
 
+def span(option: str, text: str | None) -> timedelta | None:
+    """A length of time: `90d`, `12h`, `30m`."""
+    if text is None:
+        return None
+    match = _RELATIVE.fullmatch(text.strip().lower())
+    if match is None:
+        raise typer.BadParameter(f"{text!r} is not a length of time such as 30m, 12h or 90d.", param_hint=option)
+    try:
+        return timedelta(seconds=float(match[1]) * _UNITS[match[2]])
+    except OverflowError:
+        raise typer.BadParameter(f"{text} is longer than anything lasts.", param_hint=option) from None
+
+
 def _iso(option: str, text: str, examples: str) -> datetime:
     try:
         return datetime.fromisoformat(text.strip())

@@ -1,4 +1,4 @@
-"""What the user is told on stderr: one clear line for an error, without a traceback and without a password."""
+"""What the user is told on stderr: one clear line for an error, without a traceback and without a secret."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from tasklib.observe.wording import printable
 _SECRETS = (
     (re.compile(r"(\b[a-z][a-z0-9+]*://[^\s:/@]*):[^\s/]*@"), r"\1:***@"),
     (re.compile(r"(\bpassword\s*=\s*)('(?:[^'\\]|\\.)*'|[^\s'&]+)", re.IGNORECASE), r"\1***"),
+    (re.compile(r"\b(tasklib_[0-9a-f]{12})_[A-Za-z0-9_-]{43}"), r"\1_***"),
 )
 
 
@@ -37,7 +38,7 @@ def note(text: str, style: str = "") -> None:
 
 
 def without_secrets(text: str) -> str:
-    """The text with the password of any connection string in it left out."""
+    """The text without the password of any connection string in it, and without the secret of any token."""
     for pattern, replacement in _SECRETS:
         text = pattern.sub(replacement, text)
     return text

@@ -110,7 +110,7 @@ def _queues(queues: str | Iterable[str] | None, roles: list[Role]) -> list[str] 
     if queues is None:
         return None
     if Role.WORKER not in roles:
-        raise InvalidOption("queues= limits what a worker takes; this token has not the role worker.")
+        raise InvalidOption("queues= limits what a worker takes; this token doesn't have the role worker.")
     given = _listed("queues", queues)
     for queue in given:
         if not is_name(queue):

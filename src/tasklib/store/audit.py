@@ -58,7 +58,7 @@ def audited(
 ) -> Query[T]:
     """A query that records what it changes, and that it was `by` this actor."""
     said = {name: value for name, value in (details or {}).items() if value is not None}
-    record = {"actor": by, "action": action.value, "target": target, "details": json.dumps(said, default=str)}
+    record = {"actor": by, "action": action.value, "target": target, "details": json.dumps(said, default=_text)}
     return Query(statement, {**parameters, **record}, read, prepare=prepare, repeatable=repeatable)
 
 
@@ -73,6 +73,10 @@ def page(
     """The latest first."""
     parameters = {"limit": limit, "before": before, "action": action, "actor": actor, "target": target}
     return Query("audit_list", parameters, _records, prepare=False, repeatable=True)
+
+
+def _text(value: object) -> str:
+    return value.isoformat() if isinstance(value, datetime) else str(value)
 
 
 def _records(rows: Rows) -> list[AuditRecord]:

@@ -1,0 +1,352 @@
+"""Every change an operator makes is recorded with it, once, and only if there was something to change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+import pytest
+
+from tasklib import AsyncClient, Client, Config
+from tasklib.client import identity
+from tasklib.errors import InvalidOption, TaskNotFound, WorkerNotFound
+from tasklib.store.audit import Action, AuditRecord
+from tests.client.conftest import Either
+
+READING = {
+    *("get_task", "list_tasks", "wait_for", "explain_task", "queue_position"),
+    *("workers", "pauses", "settings", "dead_letters", "dead_letter_groups", "tokens", "audit"),
+}
+SUBMITTING = {"submit_task", "submit", "submit_many", "submit_each"}
+NO_CALLS = {"perform", "close", "on_behalf_of"}
+
+
+class Ground:
+    """A database with something to change in it."""
+
+    def __init__(self, client: Client, db: psycopg.Connection) -> None:
+        self.client = client
+        self.db = db
+
+    def task(self, **columns: str) -> str:
+        names, values = ", ".join(["name", *columns]), ", ".join(["'work'", *columns.values()])
+        row = self.db.execute(f"INSERT INTO tasks ({names}) VALUES ({values}) RETURNING id".encode()).fetchone()
+        assert row is not None
+        return str(row[0])
+
+    def dead_letter(self) -> str:
+        return self.task(state="'dead_letter'", completed_at="now() - interval '1 s'", error="'ValueError: 1'")
+
+    def picture(self) -> list[Any]:
+        """Everything an operator could have changed."""
+        tables = ("tasks", "workers", "pauses", "settings", "api_tokens")
+        return [self.db.execute(f"SELECT t::text FROM {t} AS t ORDER BY 1".encode()).fetchall() for t in tables]
+
+
+@pytest.fixture
+def ground(client: Client, db: psycopg.Connection) -> Ground:
+    db.execute("DELETE FROM pauses")
+    db.execute("UPDATE settings SET promote_to_medium_after_seconds = NULL, promote_to_high_after_seconds = NULL")
+    return Ground(client, db)
+
+
+@dataclass
+class Change:
+    """A call that changes something, and the record it leaves."""
+
+    call: str
+    args: tuple[Any, ...] = ()
+    options: dict[str, Any] = field(default_factory=dict)
+    target: str | None = None
+    details: dict[str, Any] = field(default_factory=dict)
+    """Among others."""
+
+    def on(self, client: Any) -> Any:
+        return getattr(client, self.call)(*self.args, **self.options)
+
+
+def cancel_task(ground: Ground) -> Change:
+    task = ground.task()
+    return Change("cancel_task", (task,), target=task)
+
+
+def replay_task(ground: Ground) -> Change:
+    task = ground.dead_letter()
+    return Change("replay_task", (task,), target=task)
+
+
+def cancel_tasks(ground: Ground) -> Change:
+    for _ in range(2):
+        ground.task(queue="'q'", tags="""'{"a": 1, "b": 2}'""")
+    filters = {"queue": "q", "tags": {"a": 1}}
+    return Change("cancel_tasks", options=filters, details={**filters, "count": 2})
+
+
+def replay_dead_letters(ground: Ground) -> Change:
+    ids = [ground.dead_letter(), ground.dead_letter()]
+    return Change("replay_dead_letters", options={"ids": ids}, details={"ids": ids, "count": 2})
+
+
+def purge_dead_letters(ground: Ground) -> Change:
+    ground.dead_letter()
+    return Change("purge_dead_letters", options={"error": "valueerror"}, details={"error": "valueerror", "count": 1})
+
+
+def pause(_: Ground) -> Change:
+    return Change("pause", options={"queue": "mail"}, target="queue:mail")
+
+
+def resume(ground: Ground) -> Change:
+    ground.client.pause(name="send")
+    return Change("resume", options={"name": "send"}, target="name:send")
+
+
+def drain_worker(ground: Ground) -> Change:
+    worker = f"w-{uuid4()}"
+    ground.db.execute("INSERT INTO workers (id) VALUES (%s)", [worker])
+    return Change("drain_worker", (worker,), target=worker)
+
+
+def change_settings(_: Ground) -> Change:
+    changes = {"promote_to_high_after_seconds": 300}
+    return Change("change_settings", options=changes, details=changes)
+
+
+def create_token(_: Ground) -> Change:
+    granted = {"roles": ["worker"], "queues": ["mail"]}
+    return Change("create_token", ("ci",), granted, details={"name": "ci", **granted})
+
+
+def revoke_token(ground: Ground) -> Change:
+    token = ground.client.create_token("old", roles="viewer").info
+    details = {"name": "old", "prefix": token.prefix}
+    return Change("revoke_token", (token.prefix,), target=str(token.id), details=details)
+
+
+CHANGES: dict[Action, Callable[[Ground], Change]] = {
+    Action.CANCEL_TASK: cancel_task,
+    Action.REPLAY_TASK: replay_task,
+    Action.CANCEL_TASKS: cancel_tasks,
+    Action.REPLAY_DEAD_LETTERS: replay_dead_letters,
+    Action.PURGE_DEAD_LETTERS: purge_dead_letters,
+    Action.PAUSE: pause,
+    Action.RESUME: resume,
+    Action.DRAIN_WORKER: drain_worker,
+    Action.CHANGE_SETTINGS: change_settings,
+    Action.CREATE_TOKEN: create_token,
+    Action.REVOKE_TOKEN: revoke_token,
+}
+every_change = pytest.mark.parametrize("action", CHANGES)
+
+
+def records(client: Client, after: int) -> list[AuditRecord]:
+    return [r for r in client.audit() if r.id > after]
+
+
+def last_id(client: Client) -> int:
+    return max((r.id for r in client.audit(limit=1)), default=0)
+
+
+# ---- none is forgotten ----
+
+
+def test_every_call_is_known_to_read_to_submit_or_to_be_recorded() -> None:
+    calls = {name for name, value in vars(Client).items() if not name.startswith("_") and callable(value)}
+    assert calls - READING - SUBMITTING - NO_CALLS == {change.__name__ for change in CHANGES.values()}
+    assert CHANGES.keys() == set(Action)
+
+
+@every_change
+async def test_a_change_is_recorded_with_its_actor(
+    action: Action, ground: Ground, config: Config, client: Client, either: Either
+) -> None:
+    change = CHANGES[action](ground)
+    before = last_id(client)
+    answer = await getattr(either, change.call)(*change.args, **change.options)
+    [record] = records(client, before)
+    assert (record.actor, record.action) == (identity.this_user(), action)
+    assert record.target == (str(answer.info.id) if action is Action.CREATE_TOKEN else change.target)
+    assert record.details.items() >= change.details.items()
+
+
+@pytest.mark.parametrize("action", sorted(CHANGES.keys() - {Action.REPLAY_TASK, Action.CREATE_TOKEN}))
+def test_what_was_done_before_changes_nothing_and_is_not_recorded(
+    action: Action, ground: Ground, client: Client
+) -> None:
+    change = CHANGES[action](ground)
+    change.on(client)
+    before, picture = last_id(client), ground.picture()
+    change.on(client)
+    assert ground.picture() == picture
+    assert records(client, before) == []
+
+
+@every_change
+def test_a_change_that_cannot_be_recorded_is_not_made(action: Action, ground: Ground, client: Client) -> None:
+    """They are one statement: there is no moment between them in which anything could break."""
+    change = CHANGES[action](ground)
+    before, picture = last_id(client), ground.picture()
+    ground.db.execute("ALTER TABLE audit ADD CONSTRAINT disk_full CHECK (false) NOT VALID")
+    try:
+        with pytest.raises(psycopg.errors.CheckViolation):
+            change.on(client)
+    finally:
+        ground.db.execute("ALTER TABLE audit DROP CONSTRAINT disk_full")
+    assert ground.picture() == picture
+    assert records(client, before) == []
+
+
+def test_what_is_refused_or_only_looked_at_is_not_recorded(client: Client, ground: Ground) -> None:
+    finished, waiting = ground.dead_letter(), ground.task()
+    before = last_id(client)
+    client.cancel_task(finished)
+    with pytest.raises(InvalidOption):
+        client.replay_task(waiting)
+    for call in (client.cancel_task, client.replay_task):
+        with pytest.raises(TaskNotFound):
+            call(uuid4())
+    with pytest.raises(WorkerNotFound):
+        client.drain_worker("nobody")
+    client.cancel_tasks(name="work", dry_run=True)
+    client.replay_dead_letters(everything=True, dry_run=True)
+    client.purge_dead_letters(everything=True, dry_run=True)
+    client.cancel_tasks(name="nothing like it")
+    client.change_settings()
+    client.change_settings(promote_to_high_after_seconds=None)
+    assert records(client, before) == []
+
+
+# ---- what a record says ----
+
+
+def test_a_running_task_is_asked_once(client: Client, ground: Ground) -> None:
+    running = ground.task(state="'running'", worker_id="'w'", locked_until="now() + interval '1 h'")
+    before = last_id(client)
+    assert client.cancel_task(running) == client.cancel_task(running) == "running"
+    assert len(records(client, before)) == 1
+
+
+def test_many_leave_a_record_for_each_batch_with_its_count(
+    client: Client, ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tasklib.client.operations.CANCEL_BATCH", 2)
+    monkeypatch.setattr("tasklib.client.dead_letters.BATCH", 2)
+    for _ in range(3):
+        ground.task(), ground.dead_letter()
+    before = last_id(client)
+    client.cancel_tasks(name="work")
+    client.purge_dead_letters(name="work", limit=3)
+    counts = [(r.action, r.details["count"]) for r in reversed(records(client, before))]
+    assert counts == [("tasks.cancel", n) for n in (2, 1)] + [("dead_letters.purge", n) for n in (2, 1)]
+
+
+def test_a_record_names_the_first_hundred_ids_of_many(client: Client, ground: Ground) -> None:
+    wanted = [ground.dead_letter(), *(str(uuid4()) for _ in range(500))]
+    client.purge_dead_letters(ids=wanted)
+    details = client.audit(limit=1)[0].details
+    assert (details["ids"], details["count"]) == (wanted[:100], 1)
+
+
+def test_a_moment_is_recorded_as_such(client: Client, ground: Ground, db: psycopg.Connection) -> None:
+    ground.task()
+    moment = db.execute("SELECT now() - interval '1 h'").fetchall()[0][0]
+    client.cancel_tasks(created_after=moment)
+    assert client.audit(limit=1)[0].details["created_after"] == moment.isoformat()
+
+
+# ---- who it was ----
+
+
+def test_the_actor_is_the_systems_user_and_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    identity.this_user.cache_clear()
+    monkeypatch.setattr("getpass.getuser", lambda: "ann")
+    monkeypatch.setattr("socket.gethostname", lambda: "web1\n")
+    assert identity.this_user() == "ann@web1?"
+    identity.this_user.cache_clear()
+
+
+def test_a_user_without_a_name_has_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown() -> str:
+        raise KeyError("getpwuid(): uid not found: 4711")
+
+    identity.this_user.cache_clear()
+    monkeypatch.setattr("getpass.getuser", unknown)
+    monkeypatch.setattr("os.getuid", lambda: 4711)
+    assert identity.this_user().startswith("uid 4711@")
+    identity.this_user.cache_clear()
+
+
+async def test_the_configuration_may_name_another_actor(either: Either, config: Config, client: Client) -> None:
+    named = Either(type(either.client)(config.with_changes(actor="deploy script")))
+    await named.create_token("x", roles="viewer")
+    named.client.close()
+    assert client.audit(limit=1)[0].actor == "deploy script"
+    assert client.tokens()[-1].created_by == "deploy script"
+
+
+async def test_a_client_acts_on_behalf_of_others_on_the_same_connections(either: Either, client: Client) -> None:
+    ann, bob = (Either(either.client.on_behalf_of(name)) for name in ("ann@example.com", "bob@example.com"))
+    for somebody in (ann, either, bob):
+        assert await somebody.create_token("x", roles="viewer")
+    assert [r.actor for r in client.audit(limit=3)] == ["bob@example.com", identity.this_user(), "ann@example.com"]
+    assert len(either.client._database._idle) == 1
+    assert type(ann.client) is type(either.client)
+
+
+@pytest.mark.parametrize("actor", ["", "  ", "a\nb", "a\x00", "x" * 201, "\ud800", None, 5])
+def test_an_actor_is_a_name_that_can_be_shown(client: Client, actor: Any) -> None:
+    with pytest.raises(InvalidOption, match="an actor is a name"):
+        client.on_behalf_of(actor)
+
+
+# ---- reading it ----
+
+
+def test_pages_follow_each_other(client: Client) -> None:
+    before = last_id(client)
+    for n in range(5):
+        client.pause(name=f"page{before}-{n}")
+    first = client.audit(limit=2)
+    second = client.audit(limit=2, before=first[-1])
+    assert client.audit(limit=4) == first + second
+    assert client.audit(limit=2, before=first[-1].id) == second
+
+
+async def test_records_are_found_by_action_actor_and_target(either: Either, client: Client) -> None:
+    who = f"ann-{uuid4()}"
+    ann = client.on_behalf_of(who)
+    ann.pause(queue=who)
+    ann.resume(queue=who)
+    assert [r.action for r in await either.audit(actor=who)] == ["resume", "pause"]
+    assert [r.action for r in await either.audit(target=f"queue:{who}")] == ["resume", "pause"]
+    assert [r.action for r in await either.audit(actor=who, action="pause")] == ["pause"]
+    assert await either.audit(actor=who, action="task.cancel") == []
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"limit": 0},
+        {"limit": 10_001},
+        {"limit": True},
+        {"action": "task.explode"},
+        {"actor": "\x00"},
+        {"target": "\ud800"},
+        {"target": 5},
+        {"before": -1},
+        {"before": 2**63},
+        {"before": "1"},
+        {"before": True},
+    ],
+)
+def test_bad_filters_are_refused(client: Client, options: dict[str, Any]) -> None:
+    with pytest.raises(InvalidOption):
+        client.audit(**options)
+
+
+async def test_it_is_there_in_both_colours(config: Config) -> None:
+    async with AsyncClient(config) as client:
+        assert await client.audit(limit=1) is not None
