@@ -123,6 +123,9 @@ def test_a_text_is_text(name: str, wrong: Any) -> None:
         ({"schema": "é" * 28}, f"schema must be a name of 1 to 55 bytes, not '{'é' * 28}'."),
         ({"schema": "a\x00"}, "schema must be a name of 1 to 55 bytes, not 'a\\x00'."),
         ({"schema": "\ud800"}, "schema must be a name of 1 to 55 bytes, not '\\ud800'."),
+        ({"actor": " "}, "actor must be a name of 1 to 200 printable characters, not ' '."),
+        ({"actor": "a\nb"}, "actor must be a name of 1 to 200 printable characters, not 'a\\nb'."),
+        ({"actor": "x" * 201}, f"actor must be a name of 1 to 200 printable characters, not '{'x' * 201}'."),
         ({"levels": ["high"]}, "levels must map names to Level(priority, max_retries, timeout_seconds), not ['high']."),
         (
             {"levels": {"high": 100}},

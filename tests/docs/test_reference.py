@@ -17,7 +17,7 @@ from tasklib.embedded import EmbeddedPostgresError
 from tests.docs.pages import ROOT
 
 REFERENCE = ROOT / "docs/reference"
-ATTRIBUTES = {"task_id", "name", "field", "task", "state", "remote_traceback"}
+ATTRIBUTES = {"task_id", "name", "key", "field", "task", "state", "remote_traceback", "id_or_prefix"}
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_every_error_is_in_the_reference_with_its_attributes() -> None:
 _COLUMNS = """
 SELECT attname, format_type(atttypid, atttypmod), attnotnull, pg_get_expr(adbin, adrelid)
 FROM pg_attribute LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
-WHERE attrelid = 'tasks'::regclass AND attnum > 0
+WHERE attrelid = %s::regclass AND attnum > 0
 ORDER BY attnum
 """
 
@@ -91,14 +91,17 @@ ORDER BY attnum
 def _rows(heading: str) -> list[list[str]]:
     """The first table below a heading of table.md, without its head."""
     below = (REFERENCE / "table.md").read_text().partition(f"## {heading}\n")[2]
-    lines = below.strip().partition("\n\n")[0].splitlines()
+    lines = below[below.index("\n|") :].strip().partition("\n\n")[0].splitlines()
     return [[cell.strip() for cell in line[1:-1].split("|")] for line in lines[2:]]
 
 
-def test_every_column_is_in_the_reference_with_its_type_and_default(db: psycopg.Connection) -> None:
-    documented = [(name.strip("`"), kind.strip("`"), default) for name, kind, default, _ in _rows("Columns")]
+@pytest.mark.parametrize(("table", "heading"), [("tasks", "Columns"), ("api_tokens", "API tokens"), ("audit", "Audit")])
+def test_every_column_is_in_the_reference_with_its_type_and_default(
+    table: str, heading: str, db: psycopg.Connection
+) -> None:
+    documented = [(name.strip("`"), kind.strip("`"), default) for name, kind, default, _ in _rows(heading)]
     actual = []
-    for name, kind, required, default in db.execute(_COLUMNS):
+    for name, kind, required, default in db.execute(_COLUMNS, [table]):
         short = kind.replace("timestamp with time zone", "timestamptz")
         plain = re.sub(r"::[\w\[\]]+(?: COLLATE \"C\")?", "", default) if default else None
         actual.append((name, short, f"`{plain}`" if plain else "required" if required else "null"))

@@ -15,6 +15,7 @@ from pydantic import BaseModel
 
 import tasklib
 from tasklib import current_task, task
+from tasklib.client.default import default_client
 from tasklib.testing import Inline, inline
 
 
@@ -226,3 +227,19 @@ def test_context_variables_reach_the_task_and_changes_end_with_it(ran: Inline) -
     user.set("test")
     change.submit_sync()
     assert (ran.tasks[0].result, user.get()) == ("test", "test")
+
+
+def test_who_acts_on_behalf_of_others_runs_tasks_and_sees_only_its_own(ran: Inline) -> None:
+    @task
+    def double(n: int) -> int:
+        return 2 * n
+
+    client = default_client()
+    ann = client.on_behalf_of("ann", submitted_by="user-17", only_own=True)
+    hers, mine = ann.submit_task(double, n=1), client.submit_task(double, n=2)
+    assert [t.result for t in ran.tasks] == [2, 4]
+    found = ann.get_task(hers)
+    assert found is not None
+    assert found.submitted_by == "user-17"
+    assert ann.wait_for(hers) == client.wait_for(hers) == 2
+    assert ann.get_task(mine) is None
