@@ -25,6 +25,8 @@ class Places:
 
     def __init__(self, prefetch: Prefetch) -> None:
         self.behind: dict[Lane, Place] = {}
+        self.last: Lane | None = None
+        """The lane of the last task that was claimed."""
         self.are_short = False
         """The tasks of these lanes are short: they may be claimed ahead."""
         self._prefetch = prefetch
@@ -44,6 +46,7 @@ class Places:
         """A claim that went on from here brought these, in order."""
         last = {(c.queue, c.name, c.required_capabilities, c.priority): c for c in claimed}
         behind = {c.lane: c.place for c in last.values()}
+        self.last = next(reversed(behind), self.last)
         self.are_short = self._prefetch.are_short({lane.name for lane in behind})
         if len(claimed) == asked and (self.are_short or asked >= _MANY):
             self.behind.update(behind)
