@@ -16,7 +16,8 @@ import pytest
 
 from tasklib import AsyncClient, Client, Config, task
 from tests.client.conftest import Either
-from tests.client.test_doors import ASYNC_DOORS, DOORS, Address, done
+from tests.client.doors.conftest import done
+from tests.client.doors.opening import ASYNC_DOORS, DOORS, Address
 
 PLAIN_SQL = """
 INSERT INTO tasks (name, kwargs, idempotency_key) VALUES ('greet', '{"name": "sql"}', %s) ON CONFLICT DO NOTHING

@@ -20,7 +20,7 @@ from tests.worker.watching import burst, working
 
 def _claimed(name: str, number: int) -> Claimed:
     due = "2026-01-01 00:00:00+00"
-    return Claimed(f"{number:032x}", name, "{}", 1, 0, 3, None, 0, 0, 0, "default", "{}", None, due)
+    return Claimed(f"{number:032x}", name, "{}", 1, 0, 3, None, 0, 0, "default", "{}", None, due, 0)
 
 
 def _short(prefetch: Prefetch, name: str) -> None:

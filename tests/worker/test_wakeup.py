@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 import tasklib
 from tasklib import AsyncClient, Client, Config, task
 from tasklib.events import TaskEnded, TaskStarted, Woken
-from tests.worker.watching import Watched, working
+from tests.worker.watching import working
 
 NEVER = 1000.0
 
@@ -95,23 +95,13 @@ DOORS = [
 ]
 
 
-async def _asleep(watched: Watched) -> None:
-    """Wait until the worker relies on being notified."""
-    await watched.worker._wakeup.listening.wait()
-    sleep = watched.worker._claimer._sleep
-    async with asyncio.timeout(20):
-        # Nobody tells that it has gone to sleep.
-        while not (sleep.relies_on_notification and watched.worker._wakeup._rung._waiters):  # noqa: ASYNC110
-            await asyncio.sleep(0)
-
-
 @pytest.mark.parametrize("door", DOORS, ids=lambda door: door.__name__.strip("_"))
 async def test_idle_worker_is_woken_by_the_door(
     config: Config, database_url: str, door: Callable[[str], Awaitable[None]]
 ) -> None:
     tasklib.tasks.registry.register(_ping)
     async with working(config, poll_interval_seconds=NEVER, concurrency=200) as watched:
-        await _asleep(watched)
+        await watched.asleep()
         await door(database_url)
         await watched.until(TaskEnded)
         assert {e.by for e in watched.all(Woken)} == {"notify"}
@@ -121,7 +111,7 @@ async def test_delayed_task_starts_when_it_is_due_without_a_poll(config: Config)
     tasklib.tasks.registry.register(_ping)
     client = AsyncClient(config)
     async with working(config, poll_interval_seconds=NEVER) as watched:
-        await _asleep(watched)
+        await watched.asleep()
         task_id = await client.submit_task("ping", n=1, delay_seconds=0.7)
         await watched.ended(task_id, "completed")
         assert "due" in {e.by for e in watched.all(Woken)}
@@ -136,7 +126,7 @@ async def test_sooner_task_is_not_kept_waiting_by_a_later_one(config: Config) ->
     client = AsyncClient(config)
     async with working(config, poll_interval_seconds=NEVER) as watched:
         await client.submit_task("ping", n=1, delay_seconds=500)
-        await _asleep(watched)
+        await watched.asleep()
         soon = await client.submit_task("ping", n=2, delay_seconds=0.3)
         await watched.ended(soon, "completed")
 
@@ -150,7 +140,7 @@ async def test_retry_starts_when_it_is_due_without_a_poll(config: Config) -> Non
 
     client = AsyncClient(config)
     async with working(config.with_changes(base_retry_delay_seconds=0.3), poll_interval_seconds=NEVER) as watched:
-        await _asleep(watched)
+        await watched.asleep()
         task_id = await client.submit_task(once_more)
         await watched.ended(task_id, "completed")
 
@@ -169,7 +159,7 @@ async def test_listener_comes_back_and_looks_at_once(config: Config, db: psycopg
     tasklib.tasks.registry.register(_ping)
     client = AsyncClient(config)
     async with working(config, poll_interval_seconds=NEVER) as watched:
-        await _asleep(watched)
+        await watched.asleep()
         db.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
             "WHERE application_name = 'tasklib listener' AND datname = current_database()"

@@ -51,6 +51,15 @@ class Watched:
         for attempt in list(self.worker._runner.running):
             self.worker._runner.interrupt(attempt, Interruption.SHUTDOWN)
 
+    async def asleep(self) -> None:
+        """Wait until the worker relies on being notified."""
+        worker = self.worker
+        await worker._wakeup.listening.wait()
+        async with asyncio.timeout(PATIENCE):
+            # Nobody tells that it has gone to sleep.
+            while not (worker._claimer._sleep.relies_on_notification and worker._wakeup._sleeper):  # noqa: ASYNC110
+                await asyncio.sleep(0)
+
     async def ended(self, task_id: object, state: str | None = None) -> TaskEnded:
         """Wait until an attempt of this task is over (and the task in this state)."""
         return await self.until(TaskEnded, lambda e: e.id == str(task_id) and state in (None, e.state))

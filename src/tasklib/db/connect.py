@@ -32,7 +32,7 @@ _CLAIM_OPTIONS = (
 
 
 def conninfo(config: Config, url: str | None = None, *, role: str = "client") -> str:
-    """The libpq connection string for one of our connections; what the user's URL sets wins."""
+    """The libpq connection string for one of our connections; what the user's URL sets wins, but for the encoding."""
     given = conninfo_to_dict(url or config.database_url)
     defaults: dict[str, str | int] = {
         **_KEEPALIVE,
@@ -44,7 +44,7 @@ def conninfo(config: Config, url: str | None = None, *, role: str = "client") ->
     if role.startswith("worker") and config.prepared_statements:
         options = _WORKER_OPTIONS + (_CLAIM_OPTIONS if role == "worker claim" else "")
         given["options"] = f"{given.get('options', '')} {options}".strip()
-    return make_conninfo("", **{**defaults, **given})
+    return make_conninfo("", **{**defaults, **given, "client_encoding": "utf-8"})
 
 
 def connect(config: Config, *, role: str = "client", autocommit: bool = True) -> psycopg.Connection:

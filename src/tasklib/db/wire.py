@@ -2,7 +2,7 @@
 
 psycopg's cursor adapts every value, looks after transactions and makes an object for each answer: more work than one
 INSERT. Here are only its steps on the wire, a generator like psycopg's own, for `connection.wait()` or `wait` below.
-For our own connections: in autocommit mode, and nobody else uses them meanwhile.
+For our own connections: in autocommit mode, in UTF-8, and nobody else uses them meanwhile.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import psycopg
-from psycopg import generators, pq
+from psycopg import abc, generators, pq
 from psycopg.abc import PQGen
 from psycopg.adapt import Transformer
 from psycopg.waiting import Ready, Wait
@@ -30,9 +30,10 @@ AnyConnection = psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
 
 @dataclass(slots=True)
 class _Session:
-    encoding: str
     prepared: dict[str, bytes | None] = field(default_factory=dict)
     """The statements it has seen, and what they are prepared as."""
+    rows: abc.Transformer = field(default_factory=Transformer)
+    """Reads answers; it remembers how each type is read."""
 
 
 _sessions: WeakKeyDictionary[AnyConnection, _Session] = WeakKeyDictionary()
@@ -40,19 +41,22 @@ _sessions: WeakKeyDictionary[AnyConnection, _Session] = WeakKeyDictionary()
 
 def exchange(connection: AnyConnection, query: Query[T], schema: str | None) -> PQGen[T]:
     """The steps of a query with `all_text`: `connection.wait(exchange(...))`."""
-    session = _sessions.get(connection) or _sessions.setdefault(connection, _Session(connection.info.encoding))
-    encoding, pgconn = session.encoding, connection.pgconn
+    session = _sessions.get(connection) or _sessions.setdefault(connection, _Session())
+    pgconn = connection.pgconn
     text, names = numbered(query.name, schema)
-    values = [in_text(query.parameters[name], encoding) for name in names]
+    values = [in_text(query.parameters[name]) for name in names]
     prepared = session.prepared.get(query.name)
     if prepared is None and connection.prepare_threshold is not None:
         prepared = yield from _prepared(pgconn, session, query.name, text)
     if prepared is not None:
         pgconn.send_query_prepared(prepared, values)
     else:
-        pgconn.send_query_params(text.encode(encoding), values)
-    result = yield from _result(pgconn, encoding)
-    return query.read(_rows(connection, result) if result.ntuples else ())
+        pgconn.send_query_params(text.encode(), values)
+    result = yield from _result(pgconn)
+    if not result.ntuples:
+        return query.read(())
+    session.rows.set_pgresult(result)
+    return query.read(session.rows.load_rows(0, result.ntuples, tuple))
 
 
 def _prepared(pgconn: pq.abc.PGconn, session: _Session, name: str, text: str) -> PQGen[bytes | None]:
@@ -61,37 +65,31 @@ def _prepared(pgconn: pq.abc.PGconn, session: _Session, name: str, text: str) ->
         session.prepared[name] = None
         return None
     prepared = f"tasklib_{name}".encode()
-    pgconn.send_prepare(prepared, text.encode(session.encoding))
-    yield from _result(pgconn, session.encoding)
+    pgconn.send_prepare(prepared, text.encode())
+    yield from _result(pgconn)
     session.prepared[name] = prepared
     return prepared
 
 
-def _result(pgconn: pq.abc.PGconn, encoding: str) -> PQGen[pq.abc.PGresult]:
+def _result(pgconn: pq.abc.PGconn) -> PQGen[pq.abc.PGresult]:
     results = yield from generators.execute(pgconn)
     result: pq.abc.PGresult = results[-1]
     if result.status not in (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK):
-        raise psycopg.errors.error_from_result(result, encoding=encoding)
+        raise psycopg.errors.error_from_result(result, encoding="utf-8")
     return result
 
 
-def _rows(connection: AnyConnection, result: pq.abc.PGresult) -> list[tuple[Any, ...]]:
-    rows = Transformer(connection)
-    rows.set_pgresult(result)
-    return rows.load_rows(0, result.ntuples, tuple)
-
-
-def in_text(value: object, encoding: str = "utf-8") -> bytes | None:
+def in_text(value: object) -> bytes | None:
     """A parameter as it travels; its type is what the statement says."""
     match value:
         case None:
             return None
         case str():
-            return value.encode(encoding)
+            return value.encode()
         case list() | tuple():
-            return array(value).encode(encoding)
+            return array(value).encode()
         case _:
-            return str(value).encode(encoding)
+            return str(value).encode()
 
 
 async def wait(connection: psycopg.AsyncConnection[Any], steps: PQGen[T]) -> T:

@@ -61,13 +61,7 @@ taken AS (
     LIMIT %(limit)s
 )
 UPDATE {schema.}tasks AS task
-SET state = 'running',
-    worker_id = %(worker)s,
-    started_at = now(),
-    locked_until = now() + make_interval(secs => %(lease)s),
-    lease_token = lease_token + 1
+{include lease}
 FROM taken
 WHERE task.id = taken.id
-RETURNING task.id::text, task.name, task.kwargs::text, task.lease_token, task.retry_count, task.max_retries,
-          task.timeout_seconds, task.crash_count, task.priority, taken.effective_priority, task.queue,
-          task.required_capabilities::text, task.trace_context::text, ({due})::text
+RETURNING {include leased}, taken.effective_priority

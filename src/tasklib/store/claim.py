@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -39,11 +40,11 @@ class Claimed(NamedTuple):
     timeout_seconds: int | None
     crash_count: int
     priority: int
-    effective_priority: int
     queue: str
     required_capabilities: str
     trace_context: str | None
     due: str
+    effective_priority: int
 
     @property
     def lane(self) -> Lane:
@@ -74,7 +75,7 @@ def claim(
     served: Served, limit: int, worker_id: str, *, lease_seconds: float, medium_after: float, high_after: float
 ) -> Query[list[Claimed]]:
     """Lease up to `limit` due tasks, best first."""
-    parameters = {**served.parameters(), **_terms(limit, worker_id, lease_seconds, medium_after, high_after)}
+    parameters = {**served.parameters(), **_terms(worker_id, lease_seconds, medium_after, high_after), "limit": limit}
     return Query("claim", parameters, _in_order, all_text=True)
 
 
@@ -96,9 +97,19 @@ def claim_on(
         "priorities": plain_array([lane.priority for lane in lanes]),
         "after_due": array([place.due for place in behind]),
         "after_id": plain_array([place.id for place in behind]),
-        **_terms(limit, worker_id, lease_seconds, medium_after, high_after),
+        **_terms(worker_id, lease_seconds, medium_after, high_after),
+        "limit": limit,
     }
     return Query("claim_on", parameters, _in_order, all_text=True)
+
+
+@lru_cache(maxsize=1)  # an idle worker asks for the same again and again
+def claim_next(
+    lane: Lane, worker_id: str, *, lease_seconds: float, medium_after: float, high_after: float
+) -> Query[list[Claimed]]:
+    """Lease the next due task of one lane."""
+    parameters = {**lane._asdict(), **_terms(worker_id, lease_seconds, medium_after, high_after)}
+    return Query("claim_next", parameters, _in_order, all_text=True)
 
 
 class Outlook(NamedTuple):
@@ -122,9 +133,8 @@ def next_due(served: Served) -> Query[float | None]:
     return Query("outlook", served.parameters(), lambda rows: rows[0][0], all_text=True)
 
 
-def _terms(limit: int, worker_id: str, lease: float, medium_after: float, high_after: float) -> dict[str, object]:
+def _terms(worker_id: str, lease: float, medium_after: float, high_after: float) -> dict[str, object]:
     return {
-        "limit": limit,
         "worker": worker_id,
         "lease": float(lease),
         "medium_after": float(medium_after),

@@ -12,10 +12,11 @@ from tasklib.db.link import Link, backoff
 from tasklib.errors import DatabaseUnavailable
 from tasklib.events import Events, TasksClaimed
 from tasklib.store import claim
-from tasklib.store.claim import Claimed, Served
+from tasklib.store.claim import Claimed, Lane, Served
 from tasklib.worker.places import Places
 from tasklib.worker.sleep import LONG_AWAKE_SECONDS, Sleep
 from tasklib.worker.slots import BATCH, Slots
+from tasklib.worker.timing import eager_task
 from tasklib.worker.wakeup import Wakeup
 
 
@@ -47,6 +48,8 @@ class Claimer:
         self._stopped = False
         self._sleep = Sleep(link, wakeup, served=served, worker_id=worker_id)
         self._places = Places(slots.prefetch)
+        self._guessing: asyncio.Task[None] | None = None
+        wakeup.on_waking = self._guess
         self._terms = {
             "lease_seconds": config.lock_timeout_seconds,
             "medium_after": config.promote_to_medium_after_seconds,
@@ -100,19 +103,31 @@ class Claimer:
             self._places.looked(asked, claimed, time.monotonic() - before)
         if claimed:
             # Counted from before the statement was sent, so that our idea of the lease ends before the database's.
-            self._hand_on(asked, claimed, before + self._config.lock_timeout_seconds)
+            self._hand_on(asked, claimed, before + self._config.lock_timeout_seconds, more=len(claimed) == asked)
         return bool(claimed) or (going_on and await self._claim())
 
-    def _hand_on(self, asked: int, claimed: list[Claimed], lease_deadline: float) -> None:
+    def _guess(self) -> None:
+        """A ring wakes us, most likely for the lane served last: ask for its next task at once, then look at all."""
+        # Only with another slot to spare for whatever is better.
+        if self._places.last is not None and self._slots.room > 1 and not self._stopped:
+            self._guessing = eager_task(self._claim_next(self._places.last), asyncio.get_running_loop())
+
+    async def _claim_next(self, lane: Lane) -> None:
+        before = time.monotonic()
+        claimed = await self._link.run(claim.claim_next(lane, self._worker_id(), **self._terms))
+        if claimed:
+            self._hand_on(1, claimed, before + self._config.lock_timeout_seconds, more=False)
+
+    def _hand_on(self, asked: int, claimed: list[Claimed], lease_deadline: float, *, more: bool) -> None:
         self._wakeup.busy()
         self._slots.take(len(claimed))
         if self._events.routine:
             self._events.emit_routine(TasksClaimed(asked, len(claimed)))
-        if len(claimed) < asked:
-            self._start(claimed, lease_deadline)
-        else:
-            # There is more: the next claim is sent first, so that the database works on it while these are started.
+        if more:
+            # The next claim is sent first, so that the database works on it while these are started.
             asyncio.get_running_loop().call_soon(self._start, claimed, lease_deadline)
+        else:
+            self._start(claimed, lease_deadline)
 
     async def _rest(self) -> None:
         if self._burst:
@@ -122,3 +137,6 @@ class Claimer:
                 await self._slots.changed()
             return
         await self._sleep.rest()
+        guessing, self._guessing = self._guessing, None
+        if guessing is not None:
+            await guessing

@@ -25,10 +25,16 @@ class Places:
 
     def __init__(self, prefetch: Prefetch) -> None:
         self.behind: dict[Lane, Place] = {}
-        self.are_short = False
-        """The tasks of these lanes are short: they may be claimed ahead."""
+        self.last: Lane | None = None
+        """The lane of the last task that was claimed."""
+        self._names = frozenset[str]()
         self._prefetch = prefetch
         self._until = 0.0
+
+    @property
+    def are_short(self) -> bool:
+        """What was claimed last is short as far as is known now: more of it may be claimed ahead."""
+        return bool(self._names) and self._prefetch.are_short(self._names)
 
     @property
     def worth_going_on(self) -> bool:
@@ -44,7 +50,8 @@ class Places:
         """A claim that went on from here brought these, in order."""
         last = {(c.queue, c.name, c.required_capabilities, c.priority): c for c in claimed}
         behind = {c.lane: c.place for c in last.values()}
-        self.are_short = self._prefetch.are_short({lane.name for lane in behind})
+        self.last = next(reversed(behind), self.last)
+        self._names = frozenset(lane.name for lane in behind)
         if len(claimed) == asked and (self.are_short or asked >= _MANY):
             self.behind.update(behind)
         else:

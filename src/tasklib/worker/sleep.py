@@ -47,6 +47,8 @@ class Sleep:
 
     async def rest(self) -> None:
         """Nothing was found: sleep, or return at once if it is worth another look."""
+        if self._wakeup.is_rung:
+            return  # while it looked
         if self._wakeup.listening.is_set() and not self.is_announced:
             await self._announce()
             return

@@ -26,20 +26,27 @@ class Wakeup:
     def __init__(self, poll_interval_seconds: float, events: Events) -> None:
         self._longest = poll_interval_seconds
         self._events = events
-        self._rung = asyncio.Event()
+        self.is_rung = False
+        """Something was announced since `arm()`."""
+        self._sleeper: asyncio.Future[bool] | None = None
         self._idle_rounds = 0
         self.listening = asyncio.Event()
         self.cancel_requested = asyncio.Event()
         """Somebody cancelled a running task, perhaps one of ours."""
+        self.on_waking: Callable[[], None] = lambda: None
+        """A sleeper is about to be woken by a ring: what can be done at once."""
         self.on_fleet_news: Callable[[], None] = lambda: None
         """Somebody asked a worker to drain, perhaps us."""
 
     def arm(self) -> None:
-        self._rung.clear()
+        self.is_rung = False
 
     def ring(self) -> None:
         """Wake the worker."""
-        self._rung.set()
+        self.is_rung = True
+        if self._sleeper is not None and not self._sleeper.done():
+            self.on_waking()  # before the sleeper has rubbed its eyes
+            self._sleeper.set_result(True)
 
     def hear(self, message: str) -> None:
         """A notification has come."""
@@ -60,30 +67,40 @@ class Wakeup:
         poll = self._poll_seconds()
         due_first = next_due_seconds is not None and next_due_seconds < poll
         pause = max(0.0, next_due_seconds) if next_due_seconds is not None and due_first else poll
-        try:
-            async with asyncio.timeout(pause):
-                await self._rung.wait()
-            by = "notify"
-        except TimeoutError:
-            by = "due" if due_first else "poll"
+        rung = await self._ring_within(pause)
         if self._events.routine:
-            self._events.emit_routine(Woken(by))
+            self._events.emit_routine(Woken("notify" if rung else "due" if due_first else "poll"))
 
     async def nap(self, seconds: float) -> None:
         """Wait for a ring, but not for long."""
-        try:
-            async with asyncio.timeout(seconds):
-                await self._rung.wait()
-        except TimeoutError:
-            return
-        if self._events.routine:
+        if await self._ring_within(seconds) and self._events.routine:
             self._events.emit_routine(Woken("notify"))
 
+    async def _ring_within(self, seconds: float) -> bool:
+        """Whether there was a ring; by a bare future, which wakes a little sooner than an event and a timeout."""
+        if self.is_rung:
+            return True
+        loop = asyncio.get_running_loop()
+        self._sleeper = loop.create_future()
+        timer = loop.call_later(seconds, _let_sleep, self._sleeper)
+        try:
+            return await self._sleeper
+        finally:
+            timer.cancel()
+            self._sleeper = None
+
     def _poll_seconds(self) -> float:
-        """Soon after work, then slower and slower up to the poll interval, never in step with other workers."""
-        interval = self._longest * min(1.0, _SHORTEST_POLL_FRACTION * 2.0**self._idle_rounds)
-        self._idle_rounds = min(self._idle_rounds + 1, 8)
+        """Never in step with other workers. Without notifications soon after work, then slower and slower."""
+        interval = self._longest
+        if not self.listening.is_set():
+            interval *= min(1.0, _SHORTEST_POLL_FRACTION * 2.0**self._idle_rounds)
+            self._idle_rounds = min(self._idle_rounds + 1, 8)
         return interval * random.uniform(0.75, 1.0)
+
+
+def _let_sleep(sleeper: asyncio.Future[bool]) -> None:
+    if not sleeper.done():
+        sleeper.set_result(False)
 
 
 async def listen(config: Config, schema: str, wakeup: Wakeup, events: Events) -> None:

@@ -1,0 +1,26 @@
+-- Lease the next task of one lane, for a worker that was idle and is told of news: it guesses that they are of the lane
+-- it served last. That takes little more than half as long as a look at all lanes, which follows in any case.
+UPDATE {schema.}tasks AS task
+{include lease}
+FROM {include thresholds}
+WHERE task.id = (
+    SELECT id
+    FROM {schema.}tasks AS task
+    WHERE task.state IN ('pending', 'failed')
+      AND task.queue = %(queue)s
+      AND task.name = %(name)s
+      AND task.required_capabilities = %(required_capabilities)s::text[]
+      AND task.priority = %(priority)s
+      AND {due} <= now()
+      AND NOT EXISTS (SELECT FROM {schema.}pauses
+                      WHERE (kind, value) IN (('queue', %(queue)s), ('name', %(name)s)))
+    ORDER BY {due}, id
+    LIMIT 1
+    FOR UPDATE SKIP LOCKED
+)
+RETURNING {include leased},
+    CASE WHEN {due} <= now() - make_interval(
+                  secs => high_after + CASE WHEN task.priority < 0 THEN medium_after ELSE 0 END)
+             THEN greatest(task.priority, 100)
+         WHEN {due} <= now() - make_interval(secs => medium_after) THEN greatest(task.priority, 0)
+         ELSE task.priority END

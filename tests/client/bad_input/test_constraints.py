@@ -1,0 +1,65 @@
+"""What the database itself refuses, whoever writes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+
+
+@pytest.mark.parametrize(
+    ("columns", "constraint"),
+    [
+        ({"name": ""}, "tasks_name_not_empty"),
+        ({"state": "done"}, "tasks_state_known"),
+        ({"state": "PENDING"}, "tasks_state_known"),
+        ({"state": ""}, "tasks_state_known"),
+        ({"kwargs": "[]"}, "tasks_kwargs_is_object"),
+        ({"kwargs": "null"}, "tasks_kwargs_is_object"),
+        ({"kwargs": '"text"'}, "tasks_kwargs_is_object"),
+        ({"tags": "[1]"}, "tasks_tags_is_object"),
+        ({"priority": 101}, "tasks_priority_in_range"),
+        ({"priority": -11}, "tasks_priority_in_range"),
+        ({"max_retries": -1}, "tasks_counts_not_negative"),
+        ({"retry_count": -1}, "tasks_counts_not_negative"),
+        ({"crash_count": -1}, "tasks_counts_not_negative"),
+        ({"timeout_seconds": 0}, "tasks_timeout_positive"),
+        ({"state": "running"}, "tasks_running_has_lease"),
+        ({"worker_id": "w", "locked_until": "2030-01-01"}, "tasks_running_has_lease"),
+        ({"state": "failed"}, "tasks_failed_has_retry_time"),
+        ({"state": "completed"}, "tasks_terminal_has_end"),
+        ({"state": "cancelled"}, "tasks_terminal_has_end"),
+        ({"state": "dead_letter"}, "tasks_terminal_has_end"),
+        ({"completed_at": "2030-01-01"}, "tasks_terminal_has_end"),
+    ],
+    ids=str,
+)
+def test_the_database_refuses_what_no_task_can_be(columns: dict[str, Any], constraint: str, db: Any) -> None:
+    given = {"name": "by.hand", **columns}
+    insert = sql.SQL("INSERT INTO tasks ({}) VALUES ({})").format(
+        sql.SQL(", ").join(map(sql.Identifier, given)), sql.SQL(", ").join(map(sql.Placeholder, given))
+    )
+    with pytest.raises(psycopg.errors.CheckViolation) as caught:
+        db.execute(insert, given)
+    assert caught.value.diag.constraint_name == constraint
+
+
+@pytest.mark.parametrize("column", ["name", "queue", "kwargs", "scheduled_at", "priority", "tags", "max_retries"])
+def test_the_database_refuses_a_task_without_what_every_task_has(column: str, db: Any) -> None:
+    given = {"name": "by.hand", column: None}
+    insert = sql.SQL("INSERT INTO tasks ({}) VALUES ({})").format(
+        sql.SQL(", ").join(map(sql.Identifier, given)), sql.SQL(", ").join(map(sql.Placeholder, given))
+    )
+    with pytest.raises(psycopg.errors.NotNullViolation) as caught:
+        db.execute(insert, given)
+    assert caught.value.diag.column_name == column
+
+
+def test_the_database_refuses_a_key_that_is_taken(db: Any) -> None:
+    insert = "INSERT INTO tasks (name, idempotency_key) VALUES ('a', 'k')"
+    db.execute(insert)
+    with pytest.raises(psycopg.errors.UniqueViolation, match="tasks_idempotency"):
+        db.execute(insert)
+    db.execute("DELETE FROM tasks")
