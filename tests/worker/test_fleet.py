@@ -169,7 +169,7 @@ async def test_worker_asked_to_drain_finishes_what_it_runs_and_stops(config: Con
     async with working(config) as watched:
         await watched.worker._wakeup.listening.wait()
         await watched.until(TaskStarted)
-        assert await asyncio.to_thread(database.run, fleet_store.drain(watched.worker.id)) == "active"
+        assert await asyncio.to_thread(database.run, fleet_store.drain(watched.worker.id, by="test"))
         while database.run(fleet_store.workers())[0].status != "draining":  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         waiting = await client.submit_task(work)
@@ -180,7 +180,7 @@ async def test_worker_asked_to_drain_finishes_what_it_runs_and_stops(config: Con
     assert row is not None
     assert row.state == "pending"
     assert database.run(fleet_store.workers()) == []
-    assert database.run(fleet_store.drain("nobody")) is None
+    assert not database.run(fleet_store.drain("nobody", by="test"))
     database.close()
 
 
