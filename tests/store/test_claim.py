@@ -13,7 +13,7 @@ from psycopg import sql
 from tasklib import Config
 from tasklib.db.connect import conninfo
 from tasklib.db.query import Query
-from tasklib.db.wire import in_text
+from tasklib.db.wire import exchange, in_text
 from tasklib.sql import numbered, statement
 from tasklib.store import claim
 from tasklib.store.claim import Claimed, Served
@@ -31,8 +31,7 @@ class Claiming:
         return self.run(claim.claim(served, limit, worker, **TERMS))
 
     def run(self, query: Query[list[Claimed]]) -> list[Claimed]:
-        cursor = self.connection.execute(statement(query.name, None).encode(), query.parameters)
-        return query.read(cursor.fetchall())
+        return self.connection.wait(exchange(self.connection, query, None))
 
     def explain(self, served: Served, limit: int) -> dict[str, Any]:
         """The plan a worker gets: the one for any parameters, with the settings of its connection."""

@@ -48,11 +48,12 @@ class Link:
     async def run(self, query: Query[T]) -> T:
         """Run a query once. DatabaseUnavailable means that the connection broke: it may have taken effect or not."""
         try:
-            async with asyncio.timeout(self._config.statement_timeout_seconds):
-                async with self._turn:
-                    connection = self._connection or await self._open()
-                    if query.all_text:
-                        return await wait(connection, exchange(connection, query, self._config.schema))
+            async with self._turn:
+                connection = self._connection or await self._open()
+                patience = self._config.statement_timeout_seconds
+                if query.all_text:
+                    return await wait(connection, exchange(connection, query, self._config.schema), patience)
+                async with asyncio.timeout(patience):
                     return await execute_async(connection, query, self._config.schema)
         except asyncio.CancelledError:
             if query.all_text:  # it was given up in the middle of an answer

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from tasklib.db.arrays import array, plain_array
 from tasklib.db.query import Query, Rows
+from tasklib.db.wire import in_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,7 @@ def claim_next(
 ) -> Query[list[Claimed]]:
     """Lease the next due task of one lane."""
     parameters = {**lane._asdict(), **_terms(worker_id, lease_seconds, medium_after, high_after)}
-    return Query("claim_next", parameters, _in_order, all_text=True)
+    return Query("claim_next", {name: in_text(value) for name, value in parameters.items()}, _in_order, all_text=True)
 
 
 class Outlook(NamedTuple):
