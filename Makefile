@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint types imports format test-postgres test-pythons schema benchmarks clean
+.PHONY: help demo test check lint types imports format test-postgres test-pythons schema benchmarks model clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -45,6 +45,9 @@ benchmarks: $(READY)  ## a quick comparison with other task queues, installed ou
 	$(BIN)/python -m benchmarks.peers install
 	$(BIN)/python -m benchmarks.peers run --quick $(ARGS)
 	$(BIN)/python -m benchmarks.peers report --quick
+
+model: $(READY)  ## visit every state of the model of a task's life, and catch its mutants (needs spin and gcc)
+	$(BIN)/python -m proof.model.run
 
 clean:  ## remove what was built
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

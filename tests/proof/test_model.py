@@ -1,0 +1,28 @@
+"""The model of a task's life holds, and without any one of its guards it doesn't."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from proof.model.run import MUTANTS, check
+
+pytestmark = pytest.mark.skipif(
+    not (shutil.which("spin") and shutil.which("gcc")), reason="the model needs spin and gcc: apt-get install spin gcc"
+)
+
+
+@pytest.mark.timeout(300)
+def test_every_order_of_statements_leaves_a_task_with_one_ending() -> None:
+    verdict = check(retries=0)  # `make model` visits those with a retry too
+    assert verdict.errors == 0, verdict.violated
+    assert verdict.complete
+    assert verdict.states > 100_000
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=MUTANTS.get)
+def test_a_missing_guard_is_found(mutant: int) -> None:
+    verdict = check(mutant)
+    assert verdict.errors == 1
+    assert "violated" in verdict.violated
