@@ -352,7 +352,7 @@ async def test_cancelled_while_the_child_starts_leaves_nothing_behind(fresh: Pro
     before = children()
     attempt = Running(fresh, tasks.ignore_sigterm)
     await eventually(lambda: children() > before, "started")
-    assert await attempt.cancel() < CONFIG.process_kill_grace_seconds
+    await attempt.cancel()
     assert children() == before
 
 

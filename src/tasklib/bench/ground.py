@@ -109,10 +109,10 @@ class Ground:
             self._pause(deadline, look)
 
     def _left(self, first: UUID) -> tuple[int, float]:
-        """How many tasks from this one on are not completed, and the time."""
+        """How many due tasks from this one on are not completed, and the time."""
         left, now = self.row(
-            "SELECT count(*) FILTER (WHERE state <> 'completed'), extract(epoch FROM clock_timestamp())::float8 "
-            "FROM {tasks} WHERE id >= %s",
+            "SELECT count(*) FILTER (WHERE state <> 'completed' AND scheduled_at <= now()), "
+            "extract(epoch FROM clock_timestamp())::float8 FROM {tasks} WHERE id >= %s",
             first,
         )
         return left, now

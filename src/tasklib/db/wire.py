@@ -32,7 +32,7 @@ AnyConnection = psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
 class _Session:
     prepared: dict[str, bytes | None] = field(default_factory=dict)
     """The statements it has seen, and what they are prepared as."""
-    rows: abc.Transformer = field(default_factory=Transformer)
+    reader: abc.Transformer = field(default_factory=Transformer)
     """Reads answers; it remembers how each type is read."""
 
 
@@ -53,10 +53,7 @@ def exchange(connection: AnyConnection, query: Query[T], schema: str | None) -> 
     else:
         pgconn.send_query_params(text.encode(), values)
     result = yield from _result(pgconn)
-    if not result.ntuples:
-        return query.read(())
-    session.rows.set_pgresult(result)
-    return query.read(session.rows.load_rows(0, result.ntuples, tuple))
+    return query.read(_rows(session.reader, result) if result.ntuples else ())
 
 
 def _prepared(pgconn: pq.abc.PGconn, session: _Session, name: str, text: str) -> PQGen[bytes | None]:
@@ -77,6 +74,11 @@ def _result(pgconn: pq.abc.PGconn) -> PQGen[pq.abc.PGresult]:
     if result.status not in (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK):
         raise psycopg.errors.error_from_result(result, encoding="utf-8")
     return result
+
+
+def _rows(reader: abc.Transformer, result: pq.abc.PGresult) -> list[tuple[Any, ...]]:
+    reader.set_pgresult(result)
+    return reader.load_rows(0, result.ntuples, tuple)
 
 
 def in_text(value: object) -> bytes | None:
