@@ -9,10 +9,11 @@ from typing import Any
 
 import structlog
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tasklib.server.access import NOBODY, PRINCIPAL, Principal
-from tasklib.server.problems import REQUEST_ID, problem_of
+from tasklib.server.problems import REQUEST_ID, answer, problem_of
 
 _HARMLESS = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _SECURITY = {
@@ -57,7 +58,7 @@ class Journal:
                 self._log.error("request failed", request_id=request_id, code=problem.code, exc_info=True)
             if status:  # the answer has begun: all that is left is to cut it off
                 raise
-            await problem.response(request_id)(scope, receive, stamped)
+            await answer(Request(scope), problem)(scope, receive, stamped)
         finally:
             self._write(scope, status, time.perf_counter() - started)
 

@@ -6,7 +6,7 @@ raise Problem(404, "task_not_found", "No such task", f"no task has the id {task_
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Any
 
@@ -78,7 +78,14 @@ async def _answer(request: Request, error: Exception) -> Response:
         structlog.get_logger("tasklib.server").error(
             "request failed", request_id=request.scope.get(REQUEST_ID), code=problem.code, reason=str(error)[:500]
         )
-    return problem.response(request.scope.get(REQUEST_ID))
+    return answer(request, problem)
+
+
+def answer(request: Request, problem: Problem) -> Response:
+    """A problem as JSON; or as a page, where there is a dashboard and somebody with a browser asks for one."""
+    show: Callable[[Request, Problem], Response | None] | None = getattr(request.app.state, "show_problem", None)
+    shown = show(request, problem) if show else None
+    return shown or problem.response(request.scope.get(REQUEST_ID))
 
 
 def problem_of(error: Exception) -> Problem:
