@@ -36,7 +36,8 @@ async def call_in_transaction_async(
         async with database.connection() as connection, connection.transaction():
             outcome = await call_async(function, kwargs, context, config, **{CONNECTION: connection})
             if isinstance(outcome, Done):
-                ours = await execute_async(connection, complete([Completion(lease, outcome.result)]), config.schema)
+                completion = complete([Completion(lease, outcome.result)], context().worker_id)
+                ours = await execute_async(connection, completion, config.schema)
                 outcome = Committed() if ours else Lost()
             if not isinstance(outcome, Committed):
                 raise _Undo
@@ -58,7 +59,8 @@ def call_in_transaction(
         with database.connection() as connection, connection.transaction():
             outcome = call(function, kwargs, context, config, **{CONNECTION: connection})
             if isinstance(outcome, Done):
-                ours = execute(connection, complete([Completion(lease, outcome.result)]), config.schema)
+                completion = complete([Completion(lease, outcome.result)], context().worker_id)
+                ours = execute(connection, completion, config.schema)
                 outcome = Committed() if ours else Lost()
             if not isinstance(outcome, Committed):
                 raise _Undo
