@@ -57,3 +57,9 @@ class Apart:
 T = TypeVar("T")
 Effect: TypeAlias = Query[Any] | OnConnection | Together | Pause | Apart
 Call: TypeAlias = Generator[Effect, Any, T]
+
+
+def once(query: Query[T]) -> Call[T]:
+    """A call that is one query."""
+    answer: T = yield query
+    return answer
