@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 ARTEFACTS = Path(__file__).parents[1] / "artefacts" / "dashboard"
 PATIENCE_MS = 60_000
+_ARGUMENTS = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
 DESKTOP, PHONE = (1280, 800), (390, 844)
 _TELL_BREACHES = """
 document.addEventListener("securitypolicyviolation", e => console.error("CSP breach: " + e.violatedDirective));
@@ -66,7 +67,7 @@ def browser() -> Iterator[Browser]:
     if chromium is None:
         pytest.skip("there is no Chromium on this machine")
     with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=chromium, args=_ARGUMENTS)
         yield browser
         browser.close()
 

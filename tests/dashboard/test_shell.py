@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.dashboard.conftest import Site, portray
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
+pytestmark = pytest.mark.timeout(300)  # a browser takes its time to start on a busy machine
 Tab = Callable[..., "Page"]
 
 
