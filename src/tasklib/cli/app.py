@@ -19,6 +19,7 @@ from tasklib.cli.migrate import migrate
 from tasklib.cli.options import DEBUG, DatabaseUrl, Debug
 from tasklib.cli.pausing import pause, pauses, resume
 from tasklib.cli.report import show_error
+from tasklib.cli.server import server
 from tasklib.cli.show import show
 from tasklib.cli.submit import submit, wait
 from tasklib.cli.worker import worker
@@ -75,6 +76,7 @@ def tasklib(
 
 app.command()(worker)
 app.command()(dev)
+app.command()(server)
 app.command()(migrate)
 app.command()(submit)
 app.command("list")(list_tasks)

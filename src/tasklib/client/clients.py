@@ -18,7 +18,7 @@ from tasklib.client.identity import Identity
 from tasklib.config import Config
 from tasklib.db.callers import run_on, run_on_async
 from tasklib.db.database import TRIES, AsyncDatabase, Database, execute, execute_async, worth_another_try
-from tasklib.db.failures import explained
+from tasklib.db.failures import lost
 from tasklib.db.query import Query
 from tasklib.sql import statement
 from tasklib.store.submit import copied
@@ -157,7 +157,7 @@ class Client:
                 return answer
             except psycopg.Error as e:
                 if not worth_another_try(e, attempt, repeatable=True):
-                    raise explained(e) from e
+                    raise lost(e) from e
                 work = work.again()
         raise AssertionError("unreachable")
 
@@ -264,7 +264,7 @@ class AsyncClient:
                 return answer
             except psycopg.Error as e:
                 if not worth_another_try(e, attempt, repeatable=True):
-                    raise explained(e) from e
+                    raise lost(e) from e
                 work = work.again()
         raise AssertionError("unreachable")
 

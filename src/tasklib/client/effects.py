@@ -49,3 +49,9 @@ class Pause:
 T = TypeVar("T")
 Effect: TypeAlias = Query[Any] | OnConnection | Together | Pause
 Call: TypeAlias = Generator[Effect, Any, T]
+
+
+def once(query: Query[T]) -> Call[T]:
+    """A call that is one query."""
+    answer: T = yield query
+    return answer
