@@ -7,13 +7,14 @@ import functools
 import inspect
 import time
 from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, assert_never
 
 import psycopg
 
 from tasklib.client.calls import Calls
-from tasklib.client.effects import Call, Effect, OnConnection, Pause, Together
+from tasklib.client.effects import Apart, Call, Effect, OnConnection, Pause, Together
 from tasklib.client.identity import Identity
 from tasklib.config import Config
 from tasklib.db.callers import run_on, run_on_async
@@ -136,6 +137,10 @@ class Client:
                 return self._together(effect)
             case Pause(seconds):
                 return time.sleep(seconds)
+            case Apart(work):
+                # In a thread: this one may have a loop that runs already.
+                with ThreadPoolExecutor(1) as thread:
+                    return thread.submit(asyncio.run, work(self.config)).result()
             case _:
                 assert_never(effect)
 
@@ -238,6 +243,8 @@ class AsyncClient:
                 return await self._together(effect)
             case Pause(seconds):
                 return await asyncio.sleep(seconds)
+            case Apart(work):
+                return await work(self.config)
             case _:
                 assert_never(effect)
 
