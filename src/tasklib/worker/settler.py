@@ -23,6 +23,7 @@ from tasklib.tasks.payload import storable_text
 from tasklib.tasks.retry import RetryPolicy
 from tasklib.worker.attempt import Attempt
 from tasklib.worker.slots import Slots
+from tasklib.worker.spans import end_span
 from tasklib.worker.wakeup import Wakeup
 
 T = TypeVar("T")
@@ -48,6 +49,8 @@ class Settler:
     def put(self, attempt: Attempt, outcome: Outcome) -> None:
         """Hand over how an attempt ended."""
         attempt.settled = True
+        if attempt.span is not None:
+            end_span(attempt.span, outcome)
         if not self._waiting:
             self._work.set()
         self._waiting.append((attempt, outcome))
@@ -231,7 +234,8 @@ class Settler:
     def _ended(self, attempt: Attempt, state: str, error: str | None = None, retry_in: float | None = None) -> None:
         seconds = time.monotonic() - attempt.started_at
         c = attempt.claimed
-        event = TaskEnded(c.id, c.name, c.retry_count + 1, state, seconds, error, retry_in, c.max_retries)
+        trace_id = attempt.trace_id
+        event = TaskEnded(c.id, c.name, c.retry_count + 1, state, seconds, error, retry_in, c.max_retries, trace_id)
         if state == "completed":
             self._events.emit_routine(event)
         else:
@@ -239,4 +243,5 @@ class Settler:
 
     def _refused(self, attempt: Attempt) -> None:
         self.stale_results += 1
-        self._events.emit(ResultRefused(attempt.claimed.id, attempt.claimed.name, attempt.claimed.token))
+        c = attempt.claimed
+        self._events.emit(ResultRefused(c.id, c.name, c.token, attempt.trace_id))
