@@ -15,6 +15,7 @@ from tasklib import Client, Config
 from tasklib.server.serving import Server, make_server
 from tasklib.server.settings import ServerSettings
 from tasklib.store.tokens import NewToken
+from tasklib.testing import databases
 
 PATIENCE = 60.0
 
@@ -88,3 +89,19 @@ def token(new_token: Callable[..., NewToken]) -> Callable[..., str]:
 def bearer(text: str) -> dict[str, str]:
     """The header that carries a token."""
     return {"Authorization": f"Bearer {text}"}
+
+
+@pytest.fixture(scope="module")
+def module_api(server_url: str, template_database: str) -> Iterator[Any]:
+    """One server with tokens for a module of tests."""
+    from tests.server.api import api_on
+
+    with databases.database(server_url, template_database) as url, api_on(url) as made:
+        yield made
+
+
+@pytest.fixture
+def api(module_api: Any) -> Iterator[Any]:
+    """The module's server, with empty tables after each test."""
+    yield module_api
+    module_api.clear()

@@ -144,10 +144,14 @@ class Calls(OperatorCalls, ExplainingCalls, TokenCalls):
         tags: Mapping[str, Any] | None = None,
         created_after: datetime | None = None,
         created_before: datetime | None = None,
+        worker: str | None = None,
         after: UUID | str | Task | None = None,
         limit: int = 100,
     ) -> Call[list[Task]]:
-        """One page of tasks, newest first. For the next page pass the last task as `after`."""
+        """One page of tasks, newest first. For the next page pass the last task as `after`.
+
+        `worker` chooses what the worker with this id runs now.
+        """
         page: list[Task] = yield requests.listing(
             self.config,
             state=state,
@@ -159,6 +163,7 @@ class Calls(OperatorCalls, ExplainingCalls, TokenCalls):
             after=after,
             limit=limit,
             owner=self.identity.owner,
+            worker=worker,
         )
         return page
 

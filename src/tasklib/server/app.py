@@ -15,12 +15,34 @@ from tasklib.server import problems
 from tasklib.server.gate import Gate
 from tasklib.server.journal import Journal
 from tasklib.server.limits import Limits
-from tasklib.server.routes import health
+from tasklib.server.routes import (
+    audit,
+    dead_letters,
+    health,
+    openapi,
+    pauses,
+    tasks,
+    tokens,
+    waiting,
+    workers,
+)
+from tasklib.server.routes import (
+    settings as settings_routes,
+)
 from tasklib.server.services import Services, version
 from tasklib.server.settings import ServerSettings
 
 ROUTERS: list[APIRouter] = [
     health.router,
+    openapi.router,
+    tasks.router,
+    waiting.router,
+    dead_letters.router,
+    workers.router,
+    pauses.router,
+    settings_routes.router,
+    tokens.router,
+    audit.router,
 ]
 
 
@@ -36,7 +58,9 @@ def create_app(config: Config, settings: ServerSettings | None = None) -> FastAP
         finally:
             await opened.close()
 
-    app = FastAPI(title="TaskLib", version=version(), lifespan=lifespan, docs_url=None, redoc_url=None)
+    app = FastAPI(
+        title="TaskLib", version=version(), lifespan=lifespan, openapi_url=None, docs_url=None, redoc_url=None
+    )
     for router in ROUTERS:
         # Not include_router: it may wrap them, and the gate wants to see each.
         app.router.routes.extend(router.routes)

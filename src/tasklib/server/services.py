@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import metadata
 from typing import TypeVar
 
@@ -17,6 +17,7 @@ from tasklib.migrations.revisions import require_current
 from tasklib.server.keyring import Keyring
 from tasklib.server.news import News
 from tasklib.server.settings import ServerSettings
+from tasklib.server.watch import Watch
 from tasklib.store import schema, tokens
 
 T = TypeVar("T")
@@ -32,6 +33,10 @@ class Services:
     tokens: Keyring
     news: News
     version: str
+    watch: Watch = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.watch = Watch(self.run, lambda: self.news.is_stopped)
 
     @classmethod
     async def open(cls, config: Config, settings: ServerSettings) -> Services:
