@@ -18,6 +18,7 @@ from tasklib.events import Events, ResultRefused, TaskEnded
 from tasklib.executors.outcomes import Cancelled, Committed, Done, Failed, Kind, Lost, Outcome, Released
 from tasklib.store import settle
 from tasklib.store.settle import Completion, Failure
+from tasklib.tally import Tallier
 from tasklib.tasks.payload import storable_text
 from tasklib.tasks.retry import RetryPolicy
 from tasklib.worker.attempt import Attempt
@@ -32,12 +33,15 @@ _PROGRESS_SECONDS = 0.5
 class Settler:
     """Collects outcomes and writes them. A lone one is written at once; a thousand share one commit."""
 
-    def __init__(self, config: Config, link: Link, slots: Slots, wakeup: Wakeup, events: Events) -> None:
+    def __init__(
+        self, config: Config, link: Link, slots: Slots, wakeup: Wakeup, events: Events, tallier: Tallier
+    ) -> None:
         self._config = config
         self._link = link
         self._slots = slots
         self._wakeup = wakeup
         self._events = events
+        self._tallier = tallier
         self._default_policy = RetryPolicy.of(config)
         self._waiting: list[tuple[Attempt, Outcome]] = []
         self._progress: dict[Attempt, str] = {}
@@ -69,6 +73,7 @@ class Settler:
                 del self._waiting[:_MOST_PER_FLUSH]
                 self._slots.flushing = True
                 await self._flush(batch)
+                self._tallier.settled(len(batch))
                 self._slots.flushing = False
                 self._slots.give_back(len(batch))
 
@@ -100,6 +105,7 @@ class Settler:
                 case Cancelled(error):
                     stopped.append((attempt, error))
                 case Committed():
+                    self._tallier.completed([(attempt.claimed, attempt.started_at)], time.monotonic())
                     self._ended(attempt, "completed")
                 case Lost():
                     self._refused(attempt)
@@ -123,6 +129,8 @@ class Settler:
                 raise
             await self._isolate_completions(items, e)
             return
+        finished = attempts if len(ours) == len(attempts) else [a for a in attempts if a.claimed.id in ours]
+        self._tallier.completed([(a.claimed, a.started_at) for a in finished], time.monotonic())
         if len(ours) == len(attempts) and not self._events.routine:
             return  # all is well, and nobody wants to hear of it
         for attempt in attempts:
@@ -152,7 +160,9 @@ class Settler:
             state = states.get(attempt.claimed.id)
             if state is None:
                 self._refused(attempt)
-            elif state == "failed":
+                continue
+            self._count(attempt, state, failure.outcome)
+            if state == "failed":
                 self._wakeup.ring()  # an idle worker must learn when this retry is due
                 self._ended(attempt, state, failure.error, failure.delay_seconds)
             else:
@@ -165,6 +175,7 @@ class Settler:
         states = await self._write_states(settle.release([a.claimed for a in attempts]), attempts)
         for attempt in attempts:
             if state := states.get(attempt.claimed.id):
+                self._tallier.ended(attempt.claimed, "cancelled" if state == "cancelled" else "released")
                 self._ended(attempt, state)
             else:
                 self._refused(attempt)
@@ -176,6 +187,7 @@ class Settler:
         ours = await self._write(settle.stop([(a.claimed, error) for a, error in items]), [a for a, _ in items])
         for attempt, error in items:
             if attempt.claimed.id in ours:
+                self._count(attempt, "cancelled")
                 self._ended(attempt, "cancelled", error)
             else:
                 self._refused(attempt)
@@ -226,6 +238,12 @@ class Settler:
         else:
             self._events.emit(event)
 
+    def _count(self, attempt: Attempt, outcome: str, reason: str = "") -> None:
+        # What never got a slot didn't run.
+        ran = (attempt.started_at, time.monotonic()) if attempt.begun else None
+        self._tallier.ended(attempt.claimed, outcome, reason, ran)
+
     def _refused(self, attempt: Attempt) -> None:
         self.stale_results += 1
+        self._tallier.ended(attempt.claimed, "stale")
         self._events.emit(ResultRefused(attempt.claimed.id, attempt.claimed.name, attempt.claimed.token))
