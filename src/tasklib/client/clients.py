@@ -111,7 +111,12 @@ class Client:
         try:
             effect = next(call)
             while True:
-                effect = call.send(self._do(effect))
+                try:
+                    answer = self._do(effect)
+                except BaseException as e:
+                    effect = call.throw(e)
+                else:
+                    effect = call.send(answer)
         except StopIteration as end:
             value: T = end.value
             return value
@@ -217,7 +222,12 @@ class AsyncClient:
         try:
             effect = next(call)
             while True:
-                effect = call.send(await self._do(effect))
+                try:
+                    answer = await self._do(effect)
+                except BaseException as e:
+                    effect = call.throw(e)
+                else:
+                    effect = call.send(answer)
         except StopIteration as end:
             value: T = end.value
             return value
