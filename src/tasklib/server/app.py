@@ -20,6 +20,7 @@ from tasklib.server.routes import (
     audit,
     dead_letters,
     health,
+    metrics,
     openapi,
     pauses,
     tasks,
@@ -36,6 +37,7 @@ from tasklib.server.settings import ServerSettings
 
 ROUTERS: list[APIRouter] = [
     health.router,
+    metrics.router,
     openapi.router,
     tasks.router,
     waiting.router,
