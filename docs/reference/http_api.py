@@ -88,7 +88,8 @@ def _model(name: str, schema: dict[str, Any]) -> str:
 
 
 def _row(name: str, schema: dict[str, Any], description: str, place: str) -> str:
-    return f"| `{name}` | {place} | {_type(schema)} | {_cell(description)} |"
+    # A parameter is left out, not null.
+    return f"| `{name}` | {place} | {_type(schema).removesuffix(' or null')} | {_cell(description)} |"
 
 
 def _type(schema: dict[str, Any]) -> str:
