@@ -223,7 +223,7 @@ def test_a_search_reads_no_more_rows_than_it_may(db: psycopg.Connection, client:
         for place in ({}, {"older_than": failed[-10]}, {"newer_than": failed[10]}):
             query = make(sought, Part(51, look, **place))
             assert rows_read(db, query) <= most, (query.name, place)
-    assert rows_read(db, search.count_states(500)) <= 500
+    assert rows_read(db, search.count_states(2_000)) <= 2_000
     counts = client.count_states()
     assert (counts["pending"].is_capped, counts["failed"].is_capped) == (True, False)
     assert [counts[s].count for s in ("failed", "running", "cancelled", "dead_letter")] == [800] * 4
