@@ -83,6 +83,32 @@ def test_a_submitter_has_its_own_dead_letters(api: Api) -> None:
 # ---- the fleet ----
 
 
+def test_the_queue_in_figures(api: Api) -> None:
+    path = "/api/v1/queue/stats"
+    nothing = {"depth": 0, "is_capped": False, "oldest_age_seconds": None}
+    empty = api.viewer.get(path).json()
+    assert empty["queues"] == {"high": nothing, "medium": nothing, "low": nothing}
+    assert (empty["by_queue"], empty["running"]) == ({}, 0)
+    for priority in (100, 5, 0, -10):
+        api.submit(priority=priority)
+    api.submit(queue="mail", priority="high")
+    api.submit(delay=3600)
+    api.begin(api.submit())
+    api.db.execute("INSERT INTO workers (id, capacity, current_load) VALUES ('w1', 5, 2), ('w2', 3, 3)")
+    api.db.execute("INSERT INTO workers (id, status, capacity) VALUES ('w3', 'dead', 9)")
+    api.db.execute(
+        "INSERT INTO tally_deltas (outcome, count) VALUES ('completed', 7), ('failed', 2), ('dead_letter', 1)"
+    )
+    stats = api.viewer.get(path).json()
+    assert {level: d["depth"] for level, d in stats["queues"].items()} == {"high": 2, "medium": 2, "low": 1}
+    assert {queue: d["high"]["depth"] for queue, d in stats["by_queue"].items()} == {"default": 1, "mail": 1}
+    assert stats["queues"]["high"]["oldest_age_seconds"] >= 0
+    assert stats["running"] == 1
+    assert stats["workers"] == {"active": 2, "draining": 0, "dead": 1, "total_capacity": 8, "used_capacity": 5}
+    assert stats["throughput"] == {"completed_last_minute": 7, "failed_last_minute": 3}
+    refused(api.ann.get(path), 403, "role_missing")
+
+
 def test_workers_are_listed_and_drained(api: Api) -> None:
     api.db.execute("INSERT INTO workers (id, names, capacity, current_load) VALUES ('gpu/1', '{resize}', 5, 2)")
     [worker] = api.viewer.get("/api/v1/workers").json()["workers"]

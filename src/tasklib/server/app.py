@@ -22,14 +22,13 @@ from tasklib.server.routes import (
     health,
     openapi,
     pauses,
+    queue,
     tasks,
     tokens,
     waiting,
     workers,
 )
-from tasklib.server.routes import (
-    settings as settings_routes,
-)
+from tasklib.server.routes import settings as settings_routes
 from tasklib.server.services import Services, version
 from tasklib.server.sessions import Sessions
 from tasklib.server.settings import ServerSettings
@@ -39,6 +38,7 @@ ROUTERS: list[APIRouter] = [
     openapi.router,
     tasks.router,
     waiting.router,
+    queue.router,
     dead_letters.router,
     workers.router,
     pauses.router,
