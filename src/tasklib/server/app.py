@@ -15,12 +15,13 @@ from tasklib.server import problems
 from tasklib.server.gate import Gate
 from tasklib.server.journal import Journal
 from tasklib.server.limits import Limits
-from tasklib.server.routes import health
+from tasklib.server.routes import health, internal
 from tasklib.server.services import Services, version
 from tasklib.server.settings import ServerSettings
 
 ROUTERS: list[APIRouter] = [
     health.router,
+    internal.router,
 ]
 
 
