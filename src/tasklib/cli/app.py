@@ -13,6 +13,7 @@ from tasklib.cli.audit import audit
 from tasklib.cli.bench import bench
 from tasklib.cli.cancel import cancel, replay
 from tasklib.cli.dev import dev
+from tasklib.cli.doctor import doctor
 from tasklib.cli.explain import explain
 from tasklib.cli.listing import list_tasks
 from tasklib.cli.migrate import migrate
@@ -93,6 +94,7 @@ app.command()(pauses)
 app.add_typer(settings.app, name="settings")
 app.add_typer(token.app, name="token")
 app.command()(audit)
+app.command()(doctor)
 app.command()(bench)
 
 

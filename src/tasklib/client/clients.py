@@ -7,18 +7,20 @@ import functools
 import inspect
 import time
 from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, assert_never
 
 import psycopg
 
 from tasklib.client.calls import Calls
-from tasklib.client.effects import Call, Effect, OnConnection, Pause, Together
+from tasklib.client.effects import Apart, Call, Effect, OnConnection, Pause, Together
 from tasklib.client.identity import Identity
 from tasklib.config import Config
 from tasklib.db.callers import run_on, run_on_async
 from tasklib.db.database import TRIES, AsyncDatabase, Database, execute, execute_async, worth_another_try
 from tasklib.db.failures import lost
+from tasklib.db.patience import Patience
 from tasklib.db.query import Query
 from tasklib.sql import statement
 from tasklib.store.submit import copied
@@ -110,7 +112,12 @@ class Client:
         try:
             effect = next(call)
             while True:
-                effect = call.send(self._do(effect))
+                try:
+                    answer = self._do(effect)
+                except BaseException as e:
+                    effect = call.throw(e)
+                else:
+                    effect = call.send(answer)
         except StopIteration as end:
             value: T = end.value
             return value
@@ -135,6 +142,10 @@ class Client:
                 return self._together(effect)
             case Pause(seconds):
                 return time.sleep(seconds)
+            case Apart(work):
+                # In a thread: this one may have a loop that runs already.
+                with ThreadPoolExecutor(1) as thread:
+                    return thread.submit(asyncio.run, work(self.config)).result()
             case _:
                 assert_never(effect)
 
@@ -212,7 +223,12 @@ class AsyncClient:
         try:
             effect = next(call)
             while True:
-                effect = call.send(await self._do(effect))
+                try:
+                    answer = await self._do(effect)
+                except BaseException as e:
+                    effect = call.throw(e)
+                else:
+                    effect = call.send(answer)
         except StopIteration as end:
             value: T = end.value
             return value
@@ -237,26 +253,35 @@ class AsyncClient:
                 return await self._together(effect)
             case Pause(seconds):
                 return await asyncio.sleep(seconds)
+            case Apart(work):
+                return await work(self.config)
             case _:
                 assert_never(effect)
 
     async def _together(self, work: Together) -> Any:
         for attempt in range(TRIES):
-            answer = None
             try:
-                async with self._database.connection() as connection, connection.transaction():
-                    if work.copied:
-                        async with connection.cursor() as cursor, cursor.copy(copy_statement(self.config)) as copy:
-                            for rows in copied(work.copied):
-                                await copy.write(rows)
-                    for query in work.queries:
-                        answer = await execute_async(connection, query, self.config.schema)
-                return answer
+                async with self._database.connection() as connection:
+                    with Patience(connection, self.config.statement_timeout_seconds) as patience:
+                        return await self._in_transaction(connection, work, patience)
             except psycopg.Error as e:
                 if not worth_another_try(e, attempt, repeatable=True):
                     raise lost(e) from e
                 work = work.again()
         raise AssertionError("unreachable")
+
+    async def _in_transaction(self, connection: psycopg.AsyncConnection, work: Together, patience: Patience) -> Any:
+        answer = None
+        async with connection.transaction():
+            if work.copied:
+                async with connection.cursor() as cursor, cursor.copy(copy_statement(self.config)) as copy:
+                    for rows in copied(work.copied):
+                        await copy.write(rows)
+                        patience.again()
+            for query in work.queries:
+                answer = await execute_async(connection, query, self.config.schema)
+                patience.again()
+        return answer
 
 
 def copy_statement(config: Config) -> bytes:

@@ -17,6 +17,8 @@ from tasklib.tasks.arguments import CONNECTION
 from tasklib.tasks.context import TaskContext
 from tasklib.tasks.function import TaskFunction
 
+_A_MONTH = 30 * 86400.0
+
 
 class _Undo(Exception):
     """Leave the transaction without committing it."""
@@ -77,5 +79,5 @@ def _without_done(outcome: Committed | Done | Failed | Lost) -> Committed | Fail
 
 
 def transaction_config(config: Config, connections: int) -> Config:
-    """The pool for transactional tasks is as large as the worker may need."""
-    return config.with_changes(max_connections=max(1, connections))
+    """The pool for transactional tasks is as large as the worker may need; statements take the task's own time."""
+    return config.with_changes(max_connections=max(1, connections), statement_timeout_seconds=_A_MONTH)

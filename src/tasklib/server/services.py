@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import metadata
 from typing import TypeVar
 
@@ -18,6 +18,7 @@ from tasklib.server.keyring import Keyring
 from tasklib.server.news import News
 from tasklib.server.remote.workers import RemoteWorkers
 from tasklib.server.settings import ServerSettings
+from tasklib.server.watch import Watch
 from tasklib.store import schema, tokens
 
 T = TypeVar("T")
@@ -34,10 +35,16 @@ class Services:
     news: News
     remote: RemoteWorkers
     version: str
+    watch: Watch = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.watch = Watch(self.run, lambda: self.news.is_stopped)
 
     @classmethod
     async def open(cls, config: Config, settings: ServerSettings) -> Services:
         """Refuses to serve a schema of another version, and beyond loopback without a token."""
+        patience = min(config.statement_timeout_seconds, settings.database_timeout_seconds)
+        config = config.with_changes(statement_timeout_seconds=patience)
         client = AsyncClient(config)
         try:
             await require_schema(config, client)

@@ -41,6 +41,7 @@ class Body(Protocol):
     def lose(self, attempts: list[Attempt]) -> None: ...
     def drain(self) -> None: ...
     def renew(self) -> None: ...
+    def beat_failed(self) -> None: ...
 
 
 class Heart(threading.Thread):
@@ -90,6 +91,7 @@ class Heart(threading.Thread):
                 body.id, load=body.load, draining=body.is_draining, names=body.new_names()
             )
         except DatabaseUnavailable:
+            body.beat_failed()
             self._next_beat = before + min(1.0, self._config.heartbeat_interval_seconds / 4)
             return
         self._last_beat = before

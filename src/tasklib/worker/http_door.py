@@ -14,6 +14,7 @@ from tasklib.errors import ConfigError, DatabaseUnavailable
 from tasklib.events import DatabaseBack, DatabaseLost, Events
 from tasklib.store.claim import Served
 from tasklib.store.settle import Completion, Failure, Leased
+from tasklib.tally import Tallier
 from tasklib.tasks.function import TaskFunction
 from tasklib.worker.attempt import Attempt, Interruption
 from tasklib.worker.door import Pulse, Registration, Start, Unstorable
@@ -24,6 +25,7 @@ from tasklib.worker.slots import Slots
 from tasklib.worker.wakeup import Wakeup
 
 _PROTOCOL = 1
+_COUNT_SECONDS = 5.0
 _ENVELOPE = 200
 """Bytes around a result in a request, at most."""
 
@@ -31,8 +33,9 @@ _ENVELOPE = 200
 class HttpDoor:
     """Asks a server to claim, settle and beat; its worker never leads."""
 
-    def __init__(self, config: Config, events: Events, url: str, token: str | None) -> None:
+    def __init__(self, config: Config, events: Events, tallier: Tallier, url: str, token: str | None) -> None:
         self._config = config
+        self._tallier = tallier
         self._server = Server(url, token, config)
         self._polling = self._link("poll", events)
         self._settling = self._link("result", events)
@@ -86,6 +89,7 @@ class HttpDoor:
             worker_id=worker_id,
             start=start,
             held=held,
+            tallier=self._tallier,
             wait_seconds=0.0 if burst else self.max_wait_seconds,
             burst=burst,
         )
@@ -93,7 +97,7 @@ class HttpDoor:
     def jobs(
         self, runner: Runner, wakeup: Wakeup, events: Events, worker_id: Callable[[], str]
     ) -> list[Coroutine[Any, Any, None]]:
-        return [self._hear(runner, wakeup, worker_id)]
+        return [self._hear(runner, wakeup, worker_id), self._count()]
 
     def pulse(self) -> Pulse:
         return HttpPulse(self._server, self.max_batch)
@@ -226,6 +230,12 @@ class HttpDoor:
             if answer["drain"] and not drains:
                 drains = True
                 wakeup.on_fleet_news()
+
+    async def _count(self) -> None:
+        """The server tells the database; here it is only added up, for whoever looks at this worker."""
+        while True:
+            await asyncio.sleep(_COUNT_SECONDS)
+            self._tallier.take()
 
     def _link(self, purpose: str, events: Events) -> HttpLink:
         return HttpLink(

@@ -14,6 +14,7 @@ from tasklib.config import Config
 from tasklib.errors import DatabaseUnavailable
 from tasklib.events import Events, WorkerRenewed
 from tasklib.store.claim import Served
+from tasklib.tally import Tallier
 from tasklib.worker.attempt import Attempt, Interruption
 from tasklib.worker.door import Door, Registration
 from tasklib.worker.heart import Heart
@@ -38,6 +39,7 @@ class Membership:
         slots: Slots,
         runner: Runner,
         events: Events,
+        tallier: Tallier,
         *,
         id_: str,
         served: Callable[[], Served],
@@ -51,6 +53,7 @@ class Membership:
         self._slots = slots
         self._runner = runner
         self._events = events
+        self._tallier = tallier
         self._served = served
         self._drain = drain
         self._told_names: Sequence[str] = ()
@@ -114,6 +117,9 @@ class Membership:
 
     def renew(self) -> None:
         self._loop.call_soon_threadsafe(self._begin_anew)
+
+    def beat_failed(self) -> None:
+        self._loop.call_soon_threadsafe(self._tallier.count, "heartbeat_failed")
 
     # The same, on the loop.
 

@@ -14,6 +14,7 @@ from tasklib.db.link import backoff
 from tasklib.errors import DatabaseUnavailable
 from tasklib.events import Events, TasksClaimed
 from tasklib.store.claim import Claimed
+from tasklib.tally import Tallier
 from tasklib.worker.attempt import Attempt
 from tasklib.worker.door import Start
 from tasklib.worker.http_link import HttpLink, Refused
@@ -40,6 +41,7 @@ class Poller:
         worker_id: Callable[[], str],
         start: Start,
         held: Callable[[], Sequence[Attempt]],
+        tallier: Tallier,
         wait_seconds: float,
         burst: bool,
     ) -> None:
@@ -51,6 +53,7 @@ class Poller:
         self._worker_id = worker_id
         self._start = start
         self._held = held
+        self._tallier = tallier
         self._wait_seconds = wait_seconds
         self._burst = burst
         self._stopped = False
@@ -97,6 +100,7 @@ class Poller:
         self._names = frozenset(c.name for c in claimed)
         self._wakeup.busy()
         self._slots.take(len(claimed))
+        self._tallier.claimed(claimed)
         if self._events.routine:
             self._events.emit_routine(TasksClaimed(asked, len(claimed)))
         # The leases began so much after the request came, and that was after we had sent it.

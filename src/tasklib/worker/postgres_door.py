@@ -22,6 +22,7 @@ from tasklib.maintenance.leader import Leadership
 from tasklib.store import fleet, schema, settle
 from tasklib.store.claim import Served
 from tasklib.store.settle import Completion, Failure, Leased
+from tasklib.tally import Tallier
 from tasklib.tasks.function import TaskFunction
 from tasklib.worker.attempt import Attempt
 from tasklib.worker.cancels import watch_for_cancel_requests
@@ -29,6 +30,7 @@ from tasklib.worker.claimer import Claimer
 from tasklib.worker.door import Pulse, Registration, Start, Unstorable
 from tasklib.worker.runner import Runner
 from tasklib.worker.slots import Slots
+from tasklib.worker.telling import Teller
 from tasklib.worker.wakeup import Wakeup, listen
 
 T = TypeVar("T")
@@ -37,14 +39,17 @@ T = TypeVar("T")
 class PostgresDoor:
     """Claims, settles and beats by SQL; its worker may lead."""
 
-    def __init__(self, config: Config, events: Events) -> None:
+    def __init__(self, config: Config, events: Events, tallier: Tallier) -> None:
         self._config = config
+        self._tallier = tallier
         self._claiming = _link(config, "claim", events)
         self._settling = _link(config, "settle", events)
         # The election and the fleet's requests must not wait behind a long sweep; only the leader opens the second.
         self._control = _link(config, "control", events)
         self._maintenance = _link(config, "maintenance", events)
         self._leadership = Leadership(config, self._control, events)
+        self._worker_id = ""
+        self._teller = Teller(tallier, self._control, lambda: self._worker_id)
 
     async def open(self) -> Config:
         """Find out which schema we are in, and refuse one we don't fit."""
@@ -82,6 +87,7 @@ class PostgresDoor:
             served=served,
             worker_id=worker_id,
             start=start,
+            tallier=self._tallier,
             burst=burst,
         )
 
@@ -89,6 +95,7 @@ class PostgresDoor:
         self, runner: Runner, wakeup: Wakeup, events: Events, worker_id: Callable[[], str]
     ) -> list[Coroutine[Any, Any, None]]:
         jobs = [
+            self._teller.tell_for_ever(),
             self._leadership.run_for_it(worker_id),
             perform(duties_of(self._config), self._maintenance, self._config, self._leadership, events),
             watch_for_cancel_requests(self._control, runner, wakeup.cancel_requested),
@@ -113,10 +120,13 @@ class PostgresDoor:
             pid=registration.pid,
         )
         await self._control.run_until_answered(query)
+        self._worker_id = id_
+        await self._teller.tell()  # the first time only to learn the database's clock
         return id_
 
     async def deregister(self, worker_id: str) -> None:
         """Hand the lead over, too: nobody has to wait until we are missed."""
+        await self._teller.tell()
         with suppress(DatabaseUnavailable):  # then it runs out by itself
             await self._leadership.resign()
         await self._control.run(fleet.deregister(worker_id))

@@ -14,11 +14,13 @@ from tasklib.errors import DatabaseUnavailable, ResultNotStorable
 from tasklib.events import Events, ResultRefused, TaskEnded
 from tasklib.executors.outcomes import Cancelled, Committed, Done, Failed, Kind, Lost, Outcome, Released
 from tasklib.store.settle import Completion, Failure
+from tasklib.tally import Tallier
 from tasklib.tasks.payload import storable_text
 from tasklib.tasks.retry import RetryPolicy
 from tasklib.worker.attempt import Attempt
 from tasklib.worker.door import Settlements, Unstorable
 from tasklib.worker.slots import Slots
+from tasklib.worker.spans import end_span
 from tasklib.worker.wakeup import Wakeup
 
 Item = TypeVar("Item", contravariant=True)
@@ -34,12 +36,15 @@ class _Write(Protocol[Item, Settled]):
 class Settler:
     """Collects outcomes and writes them. A lone one is written at once; a thousand share one commit."""
 
-    def __init__(self, config: Config, door: Settlements, slots: Slots, wakeup: Wakeup, events: Events) -> None:
+    def __init__(
+        self, config: Config, door: Settlements, slots: Slots, wakeup: Wakeup, events: Events, tallier: Tallier
+    ) -> None:
         self._config = config
         self._door = door
         self._slots = slots
         self._wakeup = wakeup
         self._events = events
+        self._tallier = tallier
         self._default_policy = RetryPolicy.of(config)
         self._waiting: list[tuple[Attempt, Outcome]] = []
         self._writing: list[tuple[Attempt, Outcome]] = []
@@ -50,6 +55,8 @@ class Settler:
     def put(self, attempt: Attempt, outcome: Outcome) -> None:
         """Hand over how an attempt ended."""
         attempt.settled = True
+        if attempt.span is not None:
+            end_span(attempt.span, outcome)
         if not self._waiting:
             self._work.set()
         self._waiting.append((attempt, outcome))
@@ -77,6 +84,7 @@ class Settler:
                 del self._waiting[:_MOST_PER_FLUSH]
                 self._slots.flushing = True
                 await self._flush(batch)
+                self._tallier.settled(len(batch))
                 self._writing, self._slots.flushing = [], False
                 self._slots.give_back(len(batch))
 
@@ -114,6 +122,7 @@ class Settler:
                 case Cancelled(error):
                     stopped.append((attempt, error))
                 case Committed():
+                    self._tallier.completed([(attempt.claimed, attempt.started_at)], time.monotonic())
                     self._ended(attempt, "completed")
                 case Lost():
                     self._refused(attempt)
@@ -135,6 +144,8 @@ class Settler:
         except Unstorable as e:
             await self._isolate_completions(worker_id, items, e.reason)
             return
+        finished = attempts if len(ours) == len(attempts) else [a for a in attempts if a.claimed.id in ours]
+        self._tallier.completed([(a.claimed, a.started_at) for a in finished], time.monotonic())
         if len(ours) == len(attempts) and not self._events.routine:
             return  # all is well, and nobody wants to hear of it
         for attempt in attempts:
@@ -162,7 +173,9 @@ class Settler:
             state = states.get(attempt.claimed.id)
             if state is None:
                 self._refused(attempt)
-            elif state == "failed":
+                continue
+            self._count(attempt, state, failure.outcome)
+            if state == "failed":
                 self._wakeup.ring()  # an idle worker must learn when this retry is due
                 self._ended(attempt, state, failure.error, failure.delay_seconds)
             else:
@@ -175,6 +188,7 @@ class Settler:
         states = await self._until_answered(self._door.release, worker_id, [a.claimed for a in attempts])
         for attempt in attempts:
             if state := states.get(attempt.claimed.id):
+                self._tallier.ended(attempt.claimed, "cancelled" if state == "cancelled" else "released")
                 self._ended(attempt, state)
             else:
                 self._refused(attempt)
@@ -186,6 +200,7 @@ class Settler:
         ours = await self._until_answered(self._door.stop, worker_id, [(a.claimed, error) for a, error in items])
         for attempt, error in items:
             if attempt.claimed.id in ours:
+                self._count(attempt, "cancelled")
                 self._ended(attempt, "cancelled", error)
             else:
                 self._refused(attempt)
@@ -218,12 +233,20 @@ class Settler:
     def _ended(self, attempt: Attempt, state: str, error: str | None = None, retry_in: float | None = None) -> None:
         seconds = time.monotonic() - attempt.started_at
         c = attempt.claimed
-        event = TaskEnded(c.id, c.name, c.retry_count + 1, state, seconds, error, retry_in, c.max_retries)
+        trace_id = attempt.trace_id
+        event = TaskEnded(c.id, c.name, c.retry_count + 1, state, seconds, error, retry_in, c.max_retries, trace_id)
         if state == "completed":
             self._events.emit_routine(event)
         else:
             self._events.emit(event)
 
+    def _count(self, attempt: Attempt, outcome: str, reason: str = "") -> None:
+        # What never got a slot didn't run.
+        ran = (attempt.started_at, time.monotonic()) if attempt.begun else None
+        self._tallier.ended(attempt.claimed, outcome, reason, ran)
+
     def _refused(self, attempt: Attempt) -> None:
         self.stale_results += 1
-        self._events.emit(ResultRefused(attempt.claimed.id, attempt.claimed.name, attempt.claimed.token))
+        self._tallier.ended(attempt.claimed, "stale")
+        c = attempt.claimed
+        self._events.emit(ResultRefused(c.id, c.name, c.token, attempt.trace_id))

@@ -17,6 +17,7 @@ from tasklib.errors import ConfigError
 from tasklib.events import Events, WorkerDraining, WorkerStarted, WorkerStopped
 from tasklib.executors.outcomes import Released
 from tasklib.store.claim import Claimed, Served
+from tasklib.tally import Tallier
 from tasklib.tasks import registry
 from tasklib.worker.attempt import Attempt, Interruption
 from tasklib.worker.door import Door
@@ -84,6 +85,7 @@ class Worker:
         self._first_id = fresh_id(given)
         self._membership: Membership | None = None
         self.events = Events()
+        self.tallier = Tallier()
         self._served = Served(self.names or (), self.queues, self.capabilities)
         self._known_functions = -1
         self._stop_asked = asyncio.Event()
@@ -125,7 +127,7 @@ class Worker:
         self._door = self._new_door()
         config = await self._door.open()
         self._wakeup = Wakeup(config.poll_interval_seconds, self.events)
-        self._settler = Settler(config, self._door, self._slots, self._wakeup, self.events)
+        self._settler = Settler(config, self._door, self._slots, self._wakeup, self.events, self.tallier)
         self._runner = Runner(config, self._slots, self._settler, self.events, self.modules)
         self._claimer = self._door.claimer(
             self._slots,
@@ -143,6 +145,7 @@ class Worker:
             self._slots,
             self._runner,
             self.events,
+            self.tallier,
             id_=self._first_id,
             served=self._what_we_serve,
             drain=self._stop_asked.set,
@@ -215,10 +218,10 @@ class Worker:
 
     def _new_door(self) -> Door:
         if self.server is None:
-            return PostgresDoor(self.config, self.events)
+            return PostgresDoor(self.config, self.events, self.tallier)
         from tasklib.worker.http_door import HttpDoor  # which needs httpx
 
-        return HttpDoor(self.config, self.events, self.server, self._token)
+        return HttpDoor(self.config, self.events, self.tallier, self.server, self._token)
 
     def _start(self, claimed: list[Claimed], worker_id: str, lease_deadline: float) -> None:
         """Begin what was claimed under this id, which need not be ours any more."""

@@ -6,38 +6,25 @@ from enum import StrEnum
 from typing import Annotated, Any
 from uuid import UUID
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, StrictInt
+from pydantic import AfterValidator, BaseModel, Field, StrictBool, StrictInt
 
-from tasklib.tasks.options import MAX_DELAY_SECONDS, MAX_NAME_BYTES, is_name, is_storable
+from tasklib.server.bodies import Body, Name, Seconds
+from tasklib.tasks.options import is_storable
 
 PROTOCOL = 1
 """Grows when a worker written for the last one could no longer work. What is only added doesn't change it."""
 _MOST_NAMES = 10_000
 
 
-def _name(value: str) -> str:
-    if not is_name(value):
-        raise ValueError(f"must be 1 to {MAX_NAME_BYTES} bytes of text that PostgreSQL can hold")
-    return value
-
-
-def _text(value: str) -> str:
+def _label(value: str) -> str:
     if not is_storable(value):
         raise ValueError("must be text that PostgreSQL can hold: no NUL, no half of a surrogate pair")
     return value
 
 
-Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME_BYTES), AfterValidator(_name)]
 Names = Annotated[list[Name], Field(max_length=_MOST_NAMES)]
-Text = Annotated[str, Field(max_length=200), AfterValidator(_text)]
-Seconds = Annotated[float, Field(strict=True, ge=0, le=MAX_DELAY_SECONDS, allow_inf_nan=False)]
+Label = Annotated[str, Field(max_length=200), AfterValidator(_label)]
 LeaseToken = Annotated[StrictInt, Field(ge=0, le=2**63 - 1, description="As the poll gave it with the task.")]
-
-
-class Body(BaseModel):
-    """A body refuses what it doesn't know: a misspelt key would be ignored without a word."""
-
-    model_config = ConfigDict(extra="forbid")
 
 
 class RegisterBody(Body):
@@ -47,9 +34,9 @@ class RegisterBody(Body):
     queues: Annotated[Names, Field(min_length=1)] | None = Field(None, description="Only from these; null: from all.")
     capabilities: Names = Field(default_factory=list, description="What tasks may require of it.")
     capacity: Annotated[StrictInt, Field(ge=1, le=100_000, description="How many tasks it runs at a time.")] = 5
-    name: Text | None = Field(None, description="The readable part of its id; else its host and pid.")
-    version: Text = ""
-    host: Text = ""
+    name: Label | None = Field(None, description="The readable part of its id; else its host and pid.")
+    version: Label = ""
+    host: Label = ""
     pid: Annotated[StrictInt, Field(ge=0, le=2**31 - 1)] = 0
 
 

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Depends, Request, Response
 from fastapi import Path as PathParameter
 
 from tasklib.server.access import Principal, Role, allow
+from tasklib.server.document import refusals
 from tasklib.server.problems import Problem
 from tasklib.server.remote.bodies import (
     PROTOCOL,
@@ -58,7 +59,13 @@ async def register(body: RegisterBody, principal: WorkerPrincipal, given: Given)
     return RegisterAnswer(worker_id=member.id, queues=named, **_terms(given).model_dump())
 
 
-@router.post("/{worker_id}/poll", operation_id="poll_tasks", summary="Ask for tasks", response_model=PollAnswer)
+@router.post(
+    "/{worker_id}/poll",
+    operation_id="poll_tasks",
+    responses=refusals(404),
+    summary="Ask for tasks",
+    response_model=PollAnswer,
+)
 async def poll(
     worker_id: WorkerId, body: PollBody, request: Request, principal: WorkerPrincipal, given: Given
 ) -> Response:
@@ -77,7 +84,12 @@ async def poll(
     return Response(_poll_text(found, given.config.lock_timeout_seconds), media_type="application/json")
 
 
-@router.post("/{worker_id}/heartbeat", operation_id="worker_heartbeat", summary="Say that the worker lives")
+@router.post(
+    "/{worker_id}/heartbeat",
+    operation_id="worker_heartbeat",
+    responses=refusals(404),
+    summary="Say that the worker lives",
+)
 async def heartbeat(
     worker_id: WorkerId, body: HeartbeatBody, request: Request, principal: WorkerPrincipal, given: Given
 ) -> HeartbeatAnswer:
@@ -93,7 +105,12 @@ async def heartbeat(
     return HeartbeatAnswer(drain=drain, cancel=_lease_answers(cancel), lost=_lease_answers(lost))
 
 
-@router.post("/{worker_id}/result", operation_id="report_results", summary="Report how attempts ended")
+@router.post(
+    "/{worker_id}/result",
+    operation_id="report_results",
+    responses=refusals(404, 409),
+    summary="Report how attempts ended",
+)
 async def result(
     worker_id: WorkerId, body: ResultBody | ResultsBody, principal: WorkerPrincipal, given: Given
 ) -> ResultAnswer | ResultsAnswer:
@@ -111,7 +128,12 @@ async def result(
     return _answer_or_problem(body, verdicts[0])
 
 
-@router.post("/{worker_id}/progress", operation_id="report_progress", summary="Report how far attempts are")
+@router.post(
+    "/{worker_id}/progress",
+    operation_id="report_progress",
+    responses=refusals(404, 409),
+    summary="Report how far attempts are",
+)
 async def progress(
     worker_id: WorkerId, body: ProgressBody | ProgressesBody, principal: WorkerPrincipal, given: Given
 ) -> ProgressAnswer:
@@ -128,7 +150,13 @@ async def progress(
     return ProgressAnswer(acknowledged=True, lost=_lease_answers(lost))
 
 
-@router.delete("/{worker_id}", operation_id="deregister_worker", summary="Leave the fleet", status_code=204)
+@router.delete(
+    "/{worker_id}",
+    operation_id="deregister_worker",
+    responses=refusals(404),
+    summary="Leave the fleet",
+    status_code=204,
+)
 async def deregister(worker_id: WorkerId, principal: WorkerPrincipal, given: Given) -> None:
     """Report or release what you hold first. What is still leased to the worker goes back to where it was."""
     await given.remote.leave(await given.remote.members.find(principal, worker_id, dead_too=True))
