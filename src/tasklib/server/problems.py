@@ -6,7 +6,7 @@ raise Problem(404, "task_not_found", "No such task", f"no task has the id {task_
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
@@ -46,6 +46,7 @@ KNOWN: dict[str, Known] = {
     "role_missing": Known(403, "The token is good, but not for this. `roles` says which would do."),
     "local_only": Known(403, "There are no tokens yet, and the request came from elsewhere or through a proxy."),
     "origin_not_allowed": Known(403, "A web page of another site made the request."),
+    "form_outdated": Known(403, "A form of the dashboard came without its token, or after its session."),
     "queue_not_allowed": Known(403, "The token is for other queues."),
     "route_closed": Known(403, "Nobody may use this route."),
     "not_found": Known(404, "There is no such path."),
@@ -129,7 +130,14 @@ async def _answer(request: Request, error: Exception) -> Response:
         structlog.get_logger("tasklib.server").error(
             "request failed", request_id=request.scope.get(REQUEST_ID), code=problem.code, reason=str(error)[:500]
         )
-    return problem.response(request.scope.get(REQUEST_ID))
+    return answer(request, problem)
+
+
+def answer(request: Request, problem: Problem) -> Response:
+    """A problem as JSON; or as a page, where there is a dashboard and somebody with a browser asks for one."""
+    show: Callable[[Request, Problem], Response | None] | None = getattr(request.app.state, "show_problem", None)
+    shown = show(request, problem) if show else None
+    return shown or problem.response(request.scope.get(REQUEST_ID))
 
 
 def problem_of(error: Exception) -> Problem:
