@@ -219,8 +219,10 @@ class Worker:
     def _new_door(self) -> Door:
         if self.server is None:
             return PostgresDoor(self.config, self.events, self.tallier)
-        from tasklib.worker.http_door import HttpDoor  # which needs httpx
-
+        try:
+            from tasklib.worker.http_door import HttpDoor
+        except ImportError as e:
+            raise ConfigError(f"a worker over HTTP needs httpx ({e}): pip install 'tasklib-pg[http]'") from e
         return HttpDoor(self.config, self.events, self.tallier, self.server, self._token)
 
     def _start(self, claimed: list[Claimed], worker_id: str, lease_deadline: float) -> None:
