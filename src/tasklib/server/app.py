@@ -20,6 +20,7 @@ from tasklib.server.routes import (
     audit,
     dead_letters,
     health,
+    internal,
     openapi,
     pauses,
     tasks,
@@ -31,6 +32,7 @@ from tasklib.server.routes import (
     settings as settings_routes,
 )
 from tasklib.server.services import Services, version
+from tasklib.server.sessions import Sessions
 from tasklib.server.settings import ServerSettings
 
 ROUTERS: list[APIRouter] = [
@@ -44,6 +46,7 @@ ROUTERS: list[APIRouter] = [
     settings_routes.router,
     tokens.router,
     audit.router,
+    internal.router,
 ]
 
 
@@ -68,6 +71,11 @@ def create_app(config: Config, settings: ServerSettings | None = None) -> FastAP
     for router in ROUTERS:
         # Not include_router: it may wrap them, and the gate wants to see each.
         app.router.routes.extend(router.routes)
+    app.state.sessions = Sessions()
+    if settings.dashboard:
+        from tasklib.server.dashboard.mounting import mount
+
+        mount(app)
     problems.handle_in(app)
     # The last one added is the outermost.
     app.add_middleware(Limits, settings=settings)

@@ -16,7 +16,6 @@ from tasklib.server.access import (
     ANONYMOUS,
     NOBODY,
     PRINCIPAL,
-    SESSION_COOKIE,
     Principal,
     checked,
     principal_of,
@@ -24,6 +23,7 @@ from tasklib.server.access import (
 )
 from tasklib.server.problems import Problem
 from tasklib.server.services import Services
+from tasklib.server.sessions import COOKIE, Sessions
 from tasklib.server.settings import ServerSettings, is_loopback
 
 API_PATHS = ("/api/", "/internal/", "/health/", "/metrics", "/openapi.json")
@@ -68,7 +68,7 @@ class Gate:
             self._check_rate(principal)
 
     async def _principal(self, services: Services, scope: Scope, headers: Headers) -> Principal:
-        text = _token(scope, headers)
+        text = _token(headers)
         if text is not None:
             token = await services.tokens.find(text)
             if token is None:
@@ -79,6 +79,9 @@ class Gate:
                     "It is unknown, revoked or expired. Create one with: tasklib token create",
                     headers={"WWW-Authenticate": 'Bearer realm="tasklib", error="invalid_token"'},
                 )
+            return principal_of(token)
+        # A session that has ended is nobody's: the way to the login stays open.
+        if (session := _session(scope, headers)) and (token := await services.tokens.find(session)):
             return principal_of(token)
         if await services.tokens.asks_for_none():
             _check_local(scope, headers)
@@ -131,16 +134,23 @@ def _route(router: Router, scope: Scope) -> BaseRoute | None:
     return None
 
 
-def _token(scope: Scope, headers: Headers) -> str | None:
+def _token(headers: Headers) -> str | None:
     """The text of the token that came with the request, if any."""
     if authorization := headers.get("authorization"):
         scheme, _, text = authorization.partition(" ")
         if scheme.lower() == "bearer":
             return text.strip()
         raise Problem(401, "token_missing", "A token is needed", "Only this is understood: Authorization: Bearer ...")
-    if not is_for_programs(scope["path"]) and (cookies := headers.get("cookie")):
-        return cookie_parser(cookies).get(SESSION_COOKIE) or None
     return None
+
+
+def _session(scope: Scope, headers: Headers) -> str | None:
+    """The token that somebody has logged in with: only for the dashboard's pages."""
+    if is_for_programs(scope["path"]) or not (cookies := headers.get("cookie")):
+        return None
+    sessions: Sessions = scope["app"].state.sessions
+    session = sessions.find(cookie_parser(cookies).get(COOKIE))
+    return session.token if session else None
 
 
 def _check_local(scope: Scope, headers: Headers) -> None:
