@@ -29,7 +29,6 @@ _TAGS = {
     "settings": "What changes at run time.",
     "tokens": "Who may come in.",
     "audit": "Who did what.",
-    "worker protocol": "For workers in any language.",
     "health": "Whether the server runs, and whether it can serve.",
     "worker protocol": "For workers without a database; docs/reference/worker-protocol.md tells how.",
 }
