@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -45,6 +46,13 @@ def worker(
     ] = None,
     metrics_host: Annotated[str, typer.Option("--metrics-host", help="The address for --metrics-port.")] = "127.0.0.1",
     migrate: Annotated[bool, typer.Option("--migrate", help="Bring the schema up to date first.")] = False,
+    server: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Work through a TaskLib server, without a database. Needs TASKLIB_TOKEN."),
+    ] = None,
+    token_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Where the server's token is. Else in TASKLIB_TOKEN.")
+    ] = None,
     verbose: Verbose = False,
     quiet: Quiet = False,
     log_format: LogFormats = LogFormat.AUTO,
@@ -59,13 +67,18 @@ def worker(
     from tasklib.cli.running import run
     from tasklib.worker.worker import Worker
 
-    loaded, config = load_with_database(modules, database_url, schema)
+    loaded, config = _loaded(modules, database_url, schema, server)
     if migrate:
+        if server:
+            raise typer.BadParameter("--migrate needs a database, which a worker with --server doesn't have.")
         from tasklib.migrations import migrate as bring_up_to_date
 
+        assert config is not None
         bring_up_to_date(config)
     made = Worker(
         config,
+        server=server,
+        token=_token_in(token_file) if token_file else None,
         concurrency=concurrency,
         queues=queue or None,
         capabilities=capability or (),
@@ -87,6 +100,23 @@ def _metrics_of(worker: Worker, port: int | None, host: str) -> AbstractContextM
     except ImportError:
         raise ConfigError("--metrics-port needs prometheus-client: pip install 'tasklib-pg[server]'") from None
     return exposed(worker, port, host)
+
+
+def _loaded(
+    modules: list[str], database_url: str | None, schema: str | None, server: str | None
+) -> tuple[Loaded, Config | None]:
+    if server is None:
+        return load_with_database(modules, database_url, schema)
+    from tasklib.cli.loading import load
+
+    return load(modules), None
+
+
+def _token_in(file: Path) -> str:
+    try:
+        return file.read_text().strip()
+    except (OSError, UnicodeDecodeError) as e:
+        raise typer.BadParameter(f"the token can't be read from {file}: {e}.") from None
 
 
 def load_with_database(modules: list[str], database_url: str | None, schema: str | None) -> tuple[Loaded, Config]:

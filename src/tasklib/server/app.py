@@ -20,17 +20,17 @@ from tasklib.server.routes import (
     audit,
     dead_letters,
     health,
+    internal,
     metrics,
     openapi,
     pauses,
+    queue,
     tasks,
     tokens,
     waiting,
     workers,
 )
-from tasklib.server.routes import (
-    settings as settings_routes,
-)
+from tasklib.server.routes import settings as settings_routes
 from tasklib.server.services import Services, version
 from tasklib.server.sessions import Sessions
 from tasklib.server.settings import ServerSettings
@@ -41,12 +41,14 @@ ROUTERS: list[APIRouter] = [
     openapi.router,
     tasks.router,
     waiting.router,
+    queue.router,
     dead_letters.router,
     workers.router,
     pauses.router,
     settings_routes.router,
     tokens.router,
     audit.router,
+    internal.router,
 ]
 
 
