@@ -1,0 +1,19 @@
+-- How many tasks there are of each state that has an index, up to a limit. Waiting tasks are counted in the order of
+-- their index, so that it is used.
+SELECT 'pending', count(*) FILTER (WHERE state = 'pending'), count(*) >= %(most)s FROM (
+    SELECT state FROM {schema.}tasks
+    WHERE state IN ('pending', 'failed')
+    ORDER BY queue, name, required_capabilities, priority, {due}, id
+    LIMIT %(most)s) AS task
+UNION ALL
+SELECT 'running', count(*), count(*) >= %(most)s FROM (
+    SELECT FROM {schema.}tasks WHERE state = 'running' ORDER BY locked_until LIMIT %(most)s) AS task
+UNION ALL
+SELECT 'failed', count(*), count(*) >= %(most)s FROM (
+    SELECT FROM {schema.}tasks WHERE state = 'failed' ORDER BY id DESC LIMIT %(most)s) AS task
+UNION ALL
+SELECT 'cancelled', count(*), count(*) >= %(most)s FROM (
+    SELECT FROM {schema.}tasks WHERE state = 'cancelled' ORDER BY id DESC LIMIT %(most)s) AS task
+UNION ALL
+SELECT 'dead_letter', count(*), count(*) >= %(most)s FROM (
+    SELECT FROM {schema.}tasks WHERE state = 'dead_letter' ORDER BY id DESC LIMIT %(most)s) AS task
