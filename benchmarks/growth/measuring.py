@@ -105,7 +105,7 @@ class Pair:
 
 
 def completion(claimed: list[Claimed]) -> Query[set[str]]:
-    return settle.complete([Completion(c, RESULT) for c in sorted(claimed)])
+    return settle.complete([Completion(c, RESULT) for c in sorted(claimed)], "growth")
 
 
 def measure(ground: Ground, scene: Scene, rounds: int) -> Figures:

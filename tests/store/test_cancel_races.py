@@ -24,15 +24,15 @@ S = TaskState
 
 
 def complete(lease: Lease) -> Query[Any]:
-    return settle.complete([Completion(lease, '{"value": 1}')])
+    return settle.complete([Completion(lease, '{"value": 1}')], "w")
 
 
 def fail(lease: Lease) -> Query[Any]:
-    return settle.fail([Failure(lease, "boom", "error", 5.0)], 3)
+    return settle.fail([Failure(lease, "boom", "error", 5.0)], "w", 3)
 
 
 def release(lease: Lease) -> Query[Any]:
-    return settle.release([lease])
+    return settle.release([lease], "w")
 
 
 Ending = Callable[[Lease], Query[Any]]
@@ -160,9 +160,9 @@ def test_hundreds_of_cancels_and_completions_at_once_end_each_task_once(
             batch = [Lease(t.id, t.token) for t in tasks[:7]]
             del tasks[:7]
             if ending is complete:
-                done.update(database.run(settle.complete([Completion(lease, "{}") for lease in batch])))
+                done.update(database.run(settle.complete([Completion(lease, "{}") for lease in batch], "w")))
             else:
-                database.run(settle.fail([Failure(lease, "boom", "error", 3600.0) for lease in batch], 3))
+                database.run(settle.fail([Failure(lease, "boom", "error", 3600.0) for lease in batch], "w", 3))
         database.close()
 
     def cancel_all() -> None:

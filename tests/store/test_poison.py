@@ -29,7 +29,8 @@ def fail(database: Database, db: psycopg.Connection, error: str, outcome: str, *
     """Claim the task, and let the attempt fail."""
     db.execute("UPDATE tasks SET next_retry_at = now() WHERE state = 'failed'")
     [task] = database.run(claim.claim(Served(["bomb"]), 1, "w-1", **TERMS))
-    database.run(settle.fail([Failure(Lease(task.id, task.token), error, outcome, 0.0, crashed=crashed)], LIMIT))
+    failure = Failure(Lease(task.id, task.token), error, outcome, 0.0, crashed=crashed)
+    database.run(settle.fail([failure], "w-1", LIMIT))
 
 
 def crash_child(database: Database, db: psycopg.Connection, *, crashed: bool = True) -> None:

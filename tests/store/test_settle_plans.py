@@ -20,12 +20,12 @@ from tests.store.test_claim import insert, scans_of_tasks
 
 LEASES = [Lease(str(uuid4()), 1) for _ in range(100)]
 QUERIES: list[Query[Any]] = [
-    settle.complete([Completion(lease, "{}") for lease in LEASES]),
-    settle.fail([Failure(lease, "e", "error", 1.0) for lease in LEASES], crash_limit=3),
-    settle.release(LEASES),
-    settle.stop([(lease, "e") for lease in LEASES]),
-    settle.extend(LEASES, 600),
-    settle.progress([(lease, "1") for lease in LEASES]),
+    settle.complete([Completion(lease, "{}") for lease in LEASES], "w"),
+    settle.fail([Failure(lease, "e", "error", 1.0) for lease in LEASES], "w", crash_limit=3),
+    settle.release(LEASES, "w"),
+    settle.stop([(lease, "e") for lease in LEASES], "w"),
+    settle.extend(LEASES, "w", 600),
+    settle.progress([(lease, "1") for lease in LEASES], "w"),
     settle.settled(LEASES),
     control.cancel_requests(LEASES),
 ]

@@ -51,22 +51,22 @@ class Row:
         self.database.run(claim.claim(Served(["work"]), 1, "w", **TERMS))
 
     def complete(self) -> None:
-        self.database.run(settle.complete([Completion(self.lease, '{"value": 1}')]))
+        self.database.run(settle.complete([Completion(self.lease, '{"value": 1}')], "w"))
 
     def fail(self) -> None:
-        self.database.run(settle.fail([Failure(self.lease, "boom", "error", 5.0)], 3))
+        self.database.run(settle.fail([Failure(self.lease, "boom", "error", 5.0)], "w", 3))
 
     def reject(self) -> None:
-        self.database.run(settle.fail([Failure(self.lease, "never", "rejected", 0.0, retriable=False)], 3))
+        self.database.run(settle.fail([Failure(self.lease, "never", "rejected", 0.0, retriable=False)], "w", 3))
 
     def release(self) -> None:
-        self.database.run(settle.release([self.lease]))
+        self.database.run(settle.release([self.lease], "w"))
 
     def cancel(self) -> None:
         self.database.run(control.cancel(self.id, by="test"))
 
     def stop(self) -> None:
-        self.database.run(settle.stop([(self.lease, "cancelled")]))
+        self.database.run(settle.stop([(self.lease, "cancelled")], "w"))
 
     def expire(self) -> None:
         self._db.execute("UPDATE tasks SET locked_until = now() - interval '1 s' WHERE state = 'running'")

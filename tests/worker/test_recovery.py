@@ -110,12 +110,32 @@ async def test_late_result_of_a_lost_lease_changes_nothing(config: Config, db: p
     assert (first.token, second.token) == (1, 2)
     old = settle.Lease(first.id, first.token)
     before = db.execute("SELECT * FROM tasks").fetchall()
-    assert await database.run(settle.complete([settle.Completion(old, '{"value": 1}')])) == set()
-    assert await database.run(settle.fail([settle.Failure(old, "late", "error", 1.0)], 3)) == {}
-    assert await database.run(settle.release([old])) == {}
-    assert await database.run(settle.extend([old], 600)) == set()
-    await database.run(settle.progress([(old, "1")]))
+    assert await database.run(settle.complete([settle.Completion(old, '{"value": 1}')], "two")) == set()
+    assert await database.run(settle.fail([settle.Failure(old, "late", "error", 1.0)], "two", 3)) == {}
+    assert await database.run(settle.release([old], "two")) == {}
+    assert await database.run(settle.extend([old], "two", 600)) == set()
+    await database.run(settle.progress([(old, "1")], "two"))
     assert db.execute("SELECT * FROM tasks").fetchall() == before
+
+
+async def test_right_token_from_another_worker_changes_nothing(config: Config, db: psycopg.Connection) -> None:
+    """As after a failover that lost a claim: the next one has the same token again."""
+    from tasklib.db.database import AsyncDatabase
+
+    db.execute("INSERT INTO tasks (name) VALUES ('work')")
+    database = AsyncDatabase(config)
+    terms = {"lease_seconds": 600, "medium_after": 600, "high_after": 1200}
+    [row] = await database.run(claim.claim(Served(["work"]), 1, "one", **terms))
+    lease = settle.Lease(row.id, row.token)
+    before = db.execute("SELECT * FROM tasks").fetchall()
+    assert await database.run(settle.complete([settle.Completion(lease, "1")], "two")) == set()
+    assert await database.run(settle.fail([settle.Failure(lease, "no", "error", 1.0)], "two", 3)) == {}
+    assert await database.run(settle.release([lease], "two")) == {}
+    assert await database.run(settle.stop([(lease, "no")], "two")) == set()
+    assert await database.run(settle.extend([lease], "two", 600)) == set()
+    await database.run(settle.progress([(lease, "1")], "two"))
+    assert db.execute("SELECT * FROM tasks").fetchall() == before
+    assert await database.run(settle.complete([settle.Completion(lease, "1")], "one")) == {row.id}
 
 
 async def test_expired_lease_is_not_taken_back_by_a_heartbeat(config: Config, db: psycopg.Connection) -> None:
@@ -130,7 +150,7 @@ async def test_expired_lease_is_not_taken_back_by_a_heartbeat(config: Config, db
         claim.claim(Served(["work"]), 1, "one", lease_seconds=600, medium_after=600, high_after=1200)
     )
     db.execute("UPDATE tasks SET locked_until = now() - interval '1 s'")
-    assert await database.run(settle.extend([settle.Lease(row.id, row.token)], 600)) == set()
+    assert await database.run(settle.extend([settle.Lease(row.id, row.token)], "one", 600)) == set()
 
 
 async def test_lease_of_a_long_task_is_extended_even_while_it_blocks_the_loop(

@@ -7,7 +7,7 @@ import asyncio
 import psycopg
 import pytest
 
-from tasklib import AsyncClient, Config, current_task, task
+from tasklib import AsyncClient, Config, Worker, current_task, task
 from tasklib.events import ResultRefused, TaskStarted
 from tests.worker.watching import burst, working
 
@@ -147,3 +147,15 @@ async def test_many_transactional_tasks_at_once_have_a_connection_each(
     await AsyncClient(config).submit_many(pay, [{"number": n} for n in range(12)])
     await burst(config, concurrency=12)
     assert paid.execute("SELECT count(*) FROM paid").fetchone() == (12,)
+
+
+async def test_a_statement_of_a_task_may_take_longer_than_those_of_the_worker(config: Config) -> None:
+    @task(name="transactional_patience", transactional=True)
+    def patient(connection: psycopg.Connection) -> None:
+        connection.execute("SELECT pg_sleep(1.2)")
+
+    async with AsyncClient(config) as client:
+        [task_id] = await client.submit_many([patient.bind()])
+        await Worker(config.with_changes(statement_timeout_seconds=1.0), burst=True).run()
+        assert (found := await client.get_task(task_id))
+        assert found.state == "completed", found.error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -145,7 +146,7 @@ def _lay_beside(ground: Ground, finished: int, future: int) -> None:
 @contextmanager
 def _snapshot(ground: Ground) -> Iterator[None]:
     """A transaction of somebody else, such as a report or a backup, that stays open."""
-    with connect(ground.config, role="bench", autocommit=False) as connection:
+    with connect(ground.config, role="bench", autocommit=False, patience=math.inf) as connection:
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         connection.execute("SELECT count(*) FROM pg_class")  # the first statement takes the snapshot
         yield

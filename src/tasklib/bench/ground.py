@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
 import time
@@ -136,7 +137,7 @@ def open_ground(config: Config) -> Iterator[Ground]:
         migrate(config)
         logs = Path(clean_up.enter_context(tempfile.TemporaryDirectory(prefix="tasklib-bench-")))
         client = clean_up.enter_context(Client(config))
-        db = clean_up.enter_context(connect(config, role="bench"))
+        db = clean_up.enter_context(connect(config, role="bench", patience=math.inf))
         yield Ground(config, client, db, logs, postmaster_of(db), clean_up)
 
 
@@ -148,7 +149,7 @@ def _our_own(config: Config) -> Config:
 
 def _make_schema(config: Config) -> None:
     """Make it anew. One that a killed run left is dropped; anybody else's is not touched."""
-    with connect(config, role="bench") as db:
+    with connect(config, role="bench", patience=math.inf) as db:
         found = db.execute(
             "SELECT obj_description(oid, 'pg_namespace') FROM pg_namespace WHERE nspname = %s", (SCHEMA,)
         ).fetchone()
@@ -182,5 +183,5 @@ def _busy() -> SchemaError:
 
 
 def _drop_schema(config: Config) -> None:
-    with connect(config, role="bench") as db:
+    with connect(config, role="bench", patience=math.inf) as db:
         db.execute(f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE".encode())

@@ -13,12 +13,14 @@ from tasklib.cli.audit import audit
 from tasklib.cli.bench import bench
 from tasklib.cli.cancel import cancel, replay
 from tasklib.cli.dev import dev
+from tasklib.cli.doctor import doctor
 from tasklib.cli.explain import explain
 from tasklib.cli.listing import list_tasks
 from tasklib.cli.migrate import migrate
 from tasklib.cli.options import DEBUG, DatabaseUrl, Debug
 from tasklib.cli.pausing import pause, pauses, resume
 from tasklib.cli.report import show_error
+from tasklib.cli.server import server
 from tasklib.cli.show import show
 from tasklib.cli.submit import submit, wait
 from tasklib.cli.worker import worker
@@ -75,6 +77,7 @@ def tasklib(
 
 app.command()(worker)
 app.command()(dev)
+app.command()(server)
 app.command()(migrate)
 app.command()(submit)
 app.command("list")(list_tasks)
@@ -91,6 +94,7 @@ app.command()(pauses)
 app.add_typer(settings.app, name="settings")
 app.add_typer(token.app, name="token")
 app.command()(audit)
+app.command()(doctor)
 app.command()(bench)
 
 

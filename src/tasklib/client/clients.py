@@ -7,18 +7,19 @@ import functools
 import inspect
 import time
 from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, assert_never
 
 import psycopg
 
 from tasklib.client.calls import Calls
-from tasklib.client.effects import Call, Effect, OnConnection, Pause, Together
+from tasklib.client.effects import Apart, Call, Effect, OnConnection, Pause, Together
 from tasklib.client.identity import Identity
 from tasklib.config import Config
 from tasklib.db.callers import run_on, run_on_async
 from tasklib.db.database import TRIES, AsyncDatabase, Database, execute, execute_async, worth_another_try
-from tasklib.db.failures import explained
+from tasklib.db.failures import lost
 from tasklib.db.query import Query
 from tasklib.sql import statement
 from tasklib.store.submit import copied
@@ -118,7 +119,12 @@ class Client:
         try:
             effect = next(call)
             while True:
-                effect = call.send(self._do(effect))
+                try:
+                    answer = self._do(effect)
+                except BaseException as e:
+                    effect = call.throw(e)
+                else:
+                    effect = call.send(answer)
         except StopIteration as end:
             value: T = end.value
             return value
@@ -143,6 +149,10 @@ class Client:
                 return self._together(effect)
             case Pause(seconds):
                 return time.sleep(seconds)
+            case Apart(work):
+                # In a thread: this one may have a loop that runs already.
+                with ThreadPoolExecutor(1) as thread:
+                    return thread.submit(asyncio.run, work(self.config)).result()
             case _:
                 assert_never(effect)
 
@@ -160,7 +170,7 @@ class Client:
                 return answer
             except psycopg.Error as e:
                 if not worth_another_try(e, attempt, repeatable=True):
-                    raise explained(e) from e
+                    raise lost(e) from e
                 work = work.again()
         raise AssertionError("unreachable")
 
@@ -228,7 +238,12 @@ class AsyncClient:
         try:
             effect = next(call)
             while True:
-                effect = call.send(await self._do(effect))
+                try:
+                    answer = await self._do(effect)
+                except BaseException as e:
+                    effect = call.throw(e)
+                else:
+                    effect = call.send(answer)
         except StopIteration as end:
             value: T = end.value
             return value
@@ -253,6 +268,8 @@ class AsyncClient:
                 return await self._together(effect)
             case Pause(seconds):
                 return await asyncio.sleep(seconds)
+            case Apart(work):
+                return await work(self.config)
             case _:
                 assert_never(effect)
 
@@ -270,7 +287,7 @@ class AsyncClient:
                 return answer
             except psycopg.Error as e:
                 if not worth_another_try(e, attempt, repeatable=True):
-                    raise explained(e) from e
+                    raise lost(e) from e
                 work = work.again()
         raise AssertionError("unreachable")
 

@@ -61,7 +61,7 @@ class DeadLetterCalls(OnBehalf):
         fingerprint: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
-        after: UUID | str | Task | None = None,
+        after: UUID | str | Task | Place | None = None,
         limit: int = 100,
     ) -> Call[list[Task]]:
         """One page of dead letters, the latest first. For the next page pass the last task as `after`.
@@ -159,7 +159,9 @@ class DeadLetterCalls(OnBehalf):
         take = partial(store.purge, by=self.identity.actor)
         return (yield from _take(take, chosen, limit, None, dry_run))
 
-    def _place(self, after: UUID | str | Task) -> Call[Place]:
+    def _place(self, after: UUID | str | Task | Place) -> Call[Place]:
+        if isinstance(after, Place):
+            return after
         if isinstance(after, Task):
             task: Task | None = after
         else:

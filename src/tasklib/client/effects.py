@@ -1,15 +1,16 @@
 """What a call is made of.
 
-A call is a generator: it yields what it needs done (`Query`, `OnConnection`, `Together`, `Pause`), is sent the answer,
-and returns its value. `Client` and `AsyncClient` do the doing.
+A call is a generator: it yields what it needs done (`Query`, `OnConnection`, `Together`, `Pause`, `Apart`), is sent the
+answer or thrown the error, and returns its value. `Client` and `AsyncClient` do the doing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
+from tasklib.config import Config
 from tasklib.db.query import Query
 from tasklib.store import submit
 from tasklib.store.submit import NewTask
@@ -46,6 +47,19 @@ class Pause:
     seconds: float
 
 
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """Do something that needs sessions of its own, and answer with what it returns."""
+
+    work: Callable[[Config], Coroutine[Any, Any, Any]]
+
+
 T = TypeVar("T")
-Effect: TypeAlias = Query[Any] | OnConnection | Together | Pause
+Effect: TypeAlias = Query[Any] | OnConnection | Together | Pause | Apart
 Call: TypeAlias = Generator[Effect, Any, T]
+
+
+def once(query: Query[T]) -> Call[T]:
+    """A call that is one query."""
+    answer: T = yield query
+    return answer

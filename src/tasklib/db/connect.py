@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import math
+import time
+from collections.abc import Generator
+from typing import Any, TypeVar
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from tasklib.config import Config
 from tasklib.errors import DatabaseUnavailable
+
+T = TypeVar("T")
 
 # A peer that vanished is noticed within about half a minute, not after the two hours of the kernel's default.
 _KEEPALIVE = {
@@ -47,12 +52,38 @@ def conninfo(config: Config, url: str | None = None, *, role: str = "client") ->
     return make_conninfo("", **{**defaults, **given, "client_encoding": "utf-8"})
 
 
-def connect(config: Config, *, role: str = "client", autocommit: bool = True) -> psycopg.Connection:
-    """Open a synchronous connection."""
+class _PatientConnection(psycopg.Connection):
+    """A connection on which nobody waits for ever: a link may stay open and never answer."""
+
+    patience: float
+
+    def wait(self, gen: Any, *args: Any, **kwargs: Any) -> Any:
+        return super().wait(_within(self.patience, gen), *args, **kwargs)
+
+
+def _within(seconds: float, conversation: Generator[T, Any, Any]) -> Generator[T, Any, Any]:
+    """psycopg's conversation with the server, ended with an error if it takes longer than this."""
+    deadline = time.monotonic() + seconds
     try:
-        connection = psycopg.connect(conninfo(config, role=role), autocommit=autocommit)
+        wanted = next(conversation)
+        while True:
+            ready = yield wanted
+            if not ready and time.monotonic() > deadline:
+                raise psycopg.OperationalError(f"no answer within {seconds:g} s")
+            wanted = conversation.send(ready)
+    except StopIteration as end:
+        return end.value
+
+
+def connect(
+    config: Config, *, role: str = "client", autocommit: bool = True, patience: float | None = None
+) -> psycopg.Connection:
+    """Open a synchronous connection. A statement that is unanswered for too long counts as a lost connection."""
+    try:
+        connection = _PatientConnection.connect(conninfo(config, role=role), autocommit=autocommit)
     except psycopg.Error as e:
         raise unavailable(config.database_url, e) from e
+    connection.patience = config.statement_timeout_seconds if patience is None else patience
     connection.prepare_threshold = 5 if config.prepared_statements else None
     return connection
 

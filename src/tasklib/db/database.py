@@ -14,7 +14,7 @@ from psycopg.rows import tuple_row
 
 from tasklib.config import Config
 from tasklib.db.connect import connect, connect_async
-from tasklib.db.failures import TRANSIENT, explained, is_connection_loss
+from tasklib.db.failures import TRANSIENT, is_connection_loss, lost
 from tasklib.db.query import Query
 from tasklib.db.wire import exchange, wait
 from tasklib.sql import statement
@@ -92,7 +92,7 @@ class Database(_Pool[psycopg.Connection]):
             except psycopg.Error as e:
                 self._drop_if_useless(connection, e)
                 if not worth_another_try(e, attempt, repeatable=query.repeatable):
-                    raise explained(e) from e
+                    raise lost(e) from e
             finally:
                 self._give_back(connection)
         raise AssertionError("unreachable")
@@ -146,7 +146,7 @@ class AsyncDatabase(_Pool[psycopg.AsyncConnection]):
             except psycopg.Error as e:
                 self._drop_if_useless(connection, e)
                 if not worth_another_try(e, attempt, repeatable=query.repeatable):
-                    raise explained(e) from e
+                    raise lost(e) from e
             finally:
                 self._give_back(connection)
         raise AssertionError("unreachable")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import psycopg
 from psycopg import errors as pg
 
-from tasklib.errors import SchemaError
+from tasklib.errors import DatabaseUnavailable, SchemaError
 
 # Worth the same statement again, at once: two transactions met.
 TRANSIENT = (pg.DeadlockDetected, pg.SerializationFailure)
@@ -55,3 +55,13 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
     while error is not None:
         yield error
         error = getattr(error, "orig", None) or error.__cause__
+
+
+def lost(error: psycopg.Error) -> Exception:
+    """What a call on a connection of ours ends with, after this error and no further try."""
+    if not is_connection_loss(error):
+        return explained(error)
+    reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+    return DatabaseUnavailable(
+        f"the database can't be reached, or doesn't answer: {reason}. What was asked may be done."
+    )

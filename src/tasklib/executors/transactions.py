@@ -17,6 +17,8 @@ from tasklib.tasks.arguments import CONNECTION
 from tasklib.tasks.context import TaskContext
 from tasklib.tasks.function import TaskFunction
 
+_A_MONTH = 30 * 86400.0
+
 
 class _Undo(Exception):
     """Leave the transaction without committing it."""
@@ -36,7 +38,8 @@ async def call_in_transaction_async(
         async with database.connection() as connection, connection.transaction():
             outcome = await call_async(function, kwargs, context, config, **{CONNECTION: connection})
             if isinstance(outcome, Done):
-                ours = await execute_async(connection, complete([Completion(lease, outcome.result)]), config.schema)
+                completion = complete([Completion(lease, outcome.result)], context().worker_id)
+                ours = await execute_async(connection, completion, config.schema)
                 outcome = Committed() if ours else Lost()
             if not isinstance(outcome, Committed):
                 raise _Undo
@@ -58,7 +61,8 @@ def call_in_transaction(
         with database.connection() as connection, connection.transaction():
             outcome = call(function, kwargs, context, config, **{CONNECTION: connection})
             if isinstance(outcome, Done):
-                ours = execute(connection, complete([Completion(lease, outcome.result)]), config.schema)
+                completion = complete([Completion(lease, outcome.result)], context().worker_id)
+                ours = execute(connection, completion, config.schema)
                 outcome = Committed() if ours else Lost()
             if not isinstance(outcome, Committed):
                 raise _Undo
@@ -75,5 +79,5 @@ def _without_done(outcome: Committed | Done | Failed | Lost) -> Committed | Fail
 
 
 def transaction_config(config: Config, connections: int) -> Config:
-    """The pool for transactional tasks is as large as the worker may need."""
-    return config.with_changes(max_connections=max(1, connections))
+    """The pool for transactional tasks is as large as the worker may need; statements take the task's own time."""
+    return config.with_changes(max_connections=max(1, connections), statement_timeout_seconds=_A_MONTH)

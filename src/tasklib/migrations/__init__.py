@@ -8,6 +8,7 @@ script("jobs")             # the SQL for a schema, for a DBA
 from __future__ import annotations
 
 import io
+import math
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -90,7 +91,7 @@ def _connection(config: Config) -> Iterator[Connection]:
 
 
 def _open(config: Config) -> psycopg.Connection:
-    return connect(config, autocommit=False)
+    return connect(config, autocommit=False, patience=math.inf)  # an index on a large table takes its time
 
 
 def _prepare(connection: Connection, schema: str | None) -> None:

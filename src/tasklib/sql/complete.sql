@@ -1,4 +1,4 @@
--- Record results. Guarded by state and token: a row that isn't written belongs to somebody else by now.
+-- Record results. Guarded by state, token and holder: a row that isn't written belongs to somebody else by now.
 WITH written AS (
     UPDATE {schema.}tasks AS task
     SET state = 'completed',
@@ -12,6 +12,7 @@ WITH written AS (
     WHERE task.id = done.id
       AND {still_running}
       AND task.lease_token = done.token
+      AND task.worker_id = %(worker)s
     RETURNING task.id
 )
 -- Which were ours; null says all, so that the usual answer is short.

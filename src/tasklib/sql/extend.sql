@@ -5,5 +5,6 @@ FROM unnest(%(ids)s::uuid[], %(tokens)s::bigint[]) AS held (id, token)
 WHERE task.id = held.id
   AND {still_running}
   AND task.lease_token = held.token
+  AND task.worker_id = %(worker)s
   AND task.locked_until > now()
 RETURNING task.id::text

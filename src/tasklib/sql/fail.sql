@@ -11,7 +11,7 @@ WITH attempt AS (
                 %(delays)s::float8[], %(retriable)s::bool[], %(crashed)s::bool[], %(grows)s::bool[])
              AS reported (id, token, error, outcome, delay, retriable, crashed, grows)
     JOIN {schema.}tasks AS task ON task.id = reported.id
-    WHERE {still_running} AND task.lease_token = reported.token
+    WHERE {still_running} AND task.lease_token = reported.token AND task.worker_id = %(worker)s
     ORDER BY task.id
     FOR UPDATE OF task
 )
@@ -32,4 +32,5 @@ FROM attempt
 WHERE task.id = attempt.id
   AND {still_running}
   AND task.lease_token = attempt.token
+  AND task.worker_id = %(worker)s
 RETURNING task.id::text, task.state

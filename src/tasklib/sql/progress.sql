@@ -5,3 +5,4 @@ FROM unnest(%(ids)s::uuid[], %(tokens)s::bigint[], %(reports)s::text[]) AS repor
 WHERE task.id = report.id
   AND {still_running}
   AND task.lease_token = report.token
+  AND task.worker_id = %(worker)s

@@ -10,4 +10,5 @@ FROM unnest(%(ids)s::uuid[], %(tokens)s::bigint[]) AS given (id, token)
 WHERE task.id = given.id
   AND {still_running}
   AND task.lease_token = given.token
+  AND task.worker_id = %(worker)s
 RETURNING task.id::text, task.state, {include wake}

@@ -10,4 +10,5 @@ FROM unnest(%(ids)s::uuid[], %(tokens)s::bigint[], %(errors)s::text[]) AS stoppe
 WHERE task.id = stopped.id
   AND {still_running}
   AND task.lease_token = stopped.token
+  AND task.worker_id = %(worker)s
 RETURNING task.id::text

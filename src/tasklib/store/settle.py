@@ -1,4 +1,8 @@
-"""Ending attempts: every write carries the lease token, and says which rows it still found to be ours."""
+"""Ending attempts: every write carries the lease token and the worker, and says which rows it still found to be ours.
+
+The token alone would do as long as no claim is ever lost. A failover to a standby that lagged behind loses some: then
+two attempts may have the same token, and the worker tells them apart.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +50,7 @@ class Failure:
     more_time: bool = False
 
 
-def complete(completions: Sequence[Completion]) -> Query[set[str]]:
+def complete(completions: Sequence[Completion], worker_id: str) -> Query[set[str]]:
     """Record results; reads the ids that were still ours."""
     leases = [lease for lease, _ in completions]
 
@@ -54,13 +58,15 @@ def complete(completions: Sequence[Completion]) -> Query[set[str]]:
         ((ids,),) = rows
         return {lease.id for lease in leases} if ids is None else set(ids)
 
-    return Query("complete", {**arrays(leases), "results": array([r for _, r in completions])}, ours, all_text=True)
+    parameters = {**arrays(leases), "worker": worker_id, "results": array([r for _, r in completions])}
+    return Query("complete", parameters, ours, all_text=True)
 
 
-def fail(failures: Sequence[Failure], crash_limit: int) -> Query[dict[str, str]]:
+def fail(failures: Sequence[Failure], worker_id: str, crash_limit: int) -> Query[dict[str, str]]:
     """Record failed attempts; reads the new state of those that were still ours."""
     parameters = {
         **arrays([f.lease for f in failures]),
+        "worker": worker_id,
         "errors": array([f.error for f in failures]),
         "outcomes": array([f.outcome for f in failures]),
         "delays": plain_array([f.delay_seconds for f in failures]),
@@ -72,27 +78,28 @@ def fail(failures: Sequence[Failure], crash_limit: int) -> Query[dict[str, str]]
     return Query("fail", parameters, lambda rows: {id_: state for id_, state in rows}, all_text=True)
 
 
-def release(leases: Sequence[Leased]) -> Query[dict[str, str]]:
+def release(leases: Sequence[Leased], worker_id: str) -> Query[dict[str, str]]:
     """Give tasks back without using a retry; reads the new state of those that were still ours."""
-    return Query(
-        "release", {**arrays(leases), "message": ""}, lambda rows: {row[0]: row[1] for row in rows}, prepare=True
-    )
+    parameters = {**arrays(leases), "worker": worker_id, "message": ""}
+    return Query("release", parameters, lambda rows: {row[0]: row[1] for row in rows}, prepare=True)
 
 
-def stop(stopped: Sequence[tuple[Leased, str]]) -> Query[set[str]]:
+def stop(stopped: Sequence[tuple[Leased, str]], worker_id: str) -> Query[set[str]]:
     """Record attempts that stopped because they were cancelled, with what they said; reads the ids that were ours."""
-    return Query("stop", {**arrays([lease for lease, _ in stopped]), "errors": array([e for _, e in stopped])}, _ids)
+    errors = array([error for _, error in stopped])
+    return Query("stop", {**arrays([lease for lease, _ in stopped]), "worker": worker_id, "errors": errors}, _ids)
 
 
-def extend(leases: Sequence[Leased], lease_seconds: float) -> Query[set[str]]:
+def extend(leases: Sequence[Leased], worker_id: str, lease_seconds: float) -> Query[set[str]]:
     """Extend leases; reads the ids that were still ours and had not run out."""
-    return Query("extend", {**arrays(leases), "lease": float(lease_seconds)}, _ids)
+    return Query("extend", {**arrays(leases), "worker": worker_id, "lease": float(lease_seconds)}, _ids)
 
 
-def progress(reports: Sequence[tuple[Leased, str]]) -> Query[None]:
+def progress(reports: Sequence[tuple[Leased, str]], worker_id: str) -> Query[None]:
     """Store the newest progress (JSON text) of running attempts."""
+    texts = array([text for _, text in reports])
     return Query(
-        "progress", {**arrays([lease for lease, _ in reports]), "reports": array([r for _, r in reports])}, nothing
+        "progress", {**arrays([lease for lease, _ in reports]), "worker": worker_id, "reports": texts}, nothing
     )
 
 

@@ -33,7 +33,7 @@ class Claimer:
         *,
         served: Callable[[], Served],
         worker_id: Callable[[], str],
-        start: Callable[[list[Claimed], float], None],
+        start: Callable[[list[Claimed], str, float], None],
         burst: bool = False,
     ) -> None:
         self._config = config
@@ -88,14 +88,14 @@ class Claimer:
     async def _claim(self) -> bool:
         await self._sleep.stay_awake()
         self._wakeup.arm()
-        before = time.monotonic()
+        before, worker_id = time.monotonic(), self._worker_id()
         if going_on := self._places.worth_going_on:
             asked = min(self._slots.room, BATCH)
-            query = claim.claim_on(self._places.behind, asked, self._worker_id(), **self._terms)
+            query = claim.claim_on(self._places.behind, asked, worker_id, **self._terms)
         else:
             # Who knows what it will bring: no more than the slots will be free for in a moment.
             asked = min(self._slots.room, self._slots.size, BATCH)
-            query = claim.claim(self._served(), asked, self._worker_id(), **self._terms)
+            query = claim.claim(self._served(), asked, worker_id, **self._terms)
         claimed = await self._link.run(query)
         if going_on:
             self._places.went_on(asked, claimed)
@@ -103,7 +103,8 @@ class Claimer:
             self._places.looked(asked, claimed, time.monotonic() - before)
         if claimed:
             # Counted from before the statement was sent, so that our idea of the lease ends before the database's.
-            self._hand_on(asked, claimed, before + self._config.lock_timeout_seconds, more=len(claimed) == asked)
+            deadline = before + self._config.lock_timeout_seconds
+            self._hand_on(asked, claimed, worker_id, deadline, more=len(claimed) == asked)
         return bool(claimed) or (going_on and await self._claim())
 
     def _guess(self) -> None:
@@ -113,21 +114,23 @@ class Claimer:
             self._guessing = eager_task(self._claim_next(self._places.last), asyncio.get_running_loop())
 
     async def _claim_next(self, lane: Lane) -> None:
-        before = time.monotonic()
-        claimed = await self._link.run(claim.claim_next(lane, self._worker_id(), **self._terms))
+        before, worker_id = time.monotonic(), self._worker_id()
+        claimed = await self._link.run(claim.claim_next(lane, worker_id, **self._terms))
         if claimed:
-            self._hand_on(1, claimed, before + self._config.lock_timeout_seconds, more=False)
+            self._hand_on(1, claimed, worker_id, before + self._config.lock_timeout_seconds, more=False)
 
-    def _hand_on(self, asked: int, claimed: list[Claimed], lease_deadline: float, *, more: bool) -> None:
+    def _hand_on(
+        self, asked: int, claimed: list[Claimed], worker_id: str, lease_deadline: float, *, more: bool
+    ) -> None:
         self._wakeup.busy()
         self._slots.take(len(claimed))
         if self._events.routine:
             self._events.emit_routine(TasksClaimed(asked, len(claimed)))
         if more:
             # The next claim is sent first, so that the database works on it while these are started.
-            asyncio.get_running_loop().call_soon(self._start, claimed, lease_deadline)
+            asyncio.get_running_loop().call_soon(self._start, claimed, worker_id, lease_deadline)
         else:
-            self._start(claimed, lease_deadline)
+            self._start(claimed, worker_id, lease_deadline)
 
     async def _rest(self) -> None:
         if self._burst:

@@ -130,7 +130,9 @@ class Heart(threading.Thread):
         attempts.sort(key=lambda a: a.claimed.id)
         before = time.monotonic()
         try:
-            kept = self._run(settle.extend([a.claimed for a in attempts], self._config.lock_timeout_seconds))
+            # Of what it claimed under an id that was declared dead, nothing is extended: it runs elsewhere soon.
+            claimed = [a.claimed for a in attempts]
+            kept = self._run(settle.extend(claimed, self._body.id, self._config.lock_timeout_seconds))
         except (psycopg.Error, DatabaseUnavailable, OSError):
             self._drop()
             return []

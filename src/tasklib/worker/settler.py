@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TypeVar, assert_never
 
 import psycopg
@@ -22,6 +23,7 @@ from tasklib.tasks.payload import storable_text
 from tasklib.tasks.retry import RetryPolicy
 from tasklib.worker.attempt import Attempt
 from tasklib.worker.slots import Slots
+from tasklib.worker.spans import end_span
 from tasklib.worker.wakeup import Wakeup
 
 T = TypeVar("T")
@@ -47,6 +49,8 @@ class Settler:
     def put(self, attempt: Attempt, outcome: Outcome) -> None:
         """Hand over how an attempt ended."""
         attempt.settled = True
+        if attempt.span is not None:
+            end_span(attempt.span, outcome)
         if not self._waiting:
             self._work.set()
         self._waiting.append((attempt, outcome))
@@ -77,14 +81,20 @@ class Settler:
         while True:
             await asyncio.sleep(_PROGRESS_SECONDS)
             reports, self._progress = self._progress, {}
-            current = sorted((a.claimed, text) for a, text in reports.items() if not a.settled)
-            if current:
-                try:
-                    await self._link.run(settle.progress(current))
-                except DatabaseUnavailable:
-                    continue  # newer progress will come
+            current = sorted((a.claimed, text, a.worker_id) for a, text in reports.items() if not a.settled)
+            for worker_id in {worker_id for _, _, worker_id in current}:
+                ours = [(claimed, text) for claimed, text, holder in current if holder == worker_id]
+                with suppress(DatabaseUnavailable):  # newer progress will come
+                    await self._link.run(settle.progress(ours, worker_id))
 
     async def _flush(self, batch: Sequence[tuple[Attempt, Outcome]]) -> None:
+        """Store these. They may be of two workers: this one before and after it was declared dead."""
+        workers = {attempt.worker_id for attempt, _ in batch}
+        for worker_id in workers:
+            ours = batch if len(workers) == 1 else [item for item in batch if item[0].worker_id == worker_id]
+            await self._flush_of(worker_id, ours)
+
+    async def _flush_of(self, worker_id: str, batch: Sequence[tuple[Attempt, Outcome]]) -> None:
         completions: list[tuple[Attempt, Completion]] = []
         failures: list[tuple[Attempt, Failure]] = []
         releases: list[Attempt] = []
@@ -105,23 +115,23 @@ class Settler:
                     self._refused(attempt)
                 case _:
                     assert_never(outcome)
-        await self._complete(completions)
-        await self._fail(failures)
-        await self._release(releases)
-        await self._stop(stopped)
+        await self._complete(worker_id, completions)
+        await self._fail(worker_id, failures)
+        await self._release(worker_id, releases)
+        await self._stop(worker_id, stopped)
 
-    async def _complete(self, items: list[tuple[Attempt, Completion]]) -> None:
+    async def _complete(self, worker_id: str, items: list[tuple[Attempt, Completion]]) -> None:
         if not items:
             return
         # One lock order for all who write many rows.
         items.sort(key=lambda item: item[0].claimed.id)
         attempts = [attempt for attempt, _ in items]
         try:
-            ours = await self._write(settle.complete([c for _, c in items]), attempts)
+            ours = await self._write(settle.complete([c for _, c in items], worker_id), attempts)
         except psycopg.Error as e:
             if not is_bad_data(e):
                 raise
-            await self._isolate_completions(items, e)
+            await self._isolate_completions(worker_id, items, e)
             return
         if len(ours) == len(attempts) and not self._events.routine:
             return  # all is well, and nobody wants to hear of it
@@ -131,22 +141,24 @@ class Settler:
             else:
                 self._refused(attempt)
 
-    async def _isolate_completions(self, items: list[tuple[Attempt, Completion]], error: psycopg.Error) -> None:
+    async def _isolate_completions(
+        self, worker_id: str, items: list[tuple[Attempt, Completion]], error: psycopg.Error
+    ) -> None:
         """One result the database won't take must not strand the others: store them one by one."""
         if len(items) > 1:
             for item in items:
-                await self._complete([item])
+                await self._complete(worker_id, [item])
             return
         attempt = items[0][0]
         reason = ResultNotStorable(f"PostgreSQL refused the return value: {error.diag.message_primary}")
         failure = self._failure(attempt, Failed(f"{type(reason).__name__}: {reason}"))
-        await self._fail([(attempt, failure)])
+        await self._fail(worker_id, [(attempt, failure)])
 
-    async def _fail(self, items: list[tuple[Attempt, Failure]]) -> None:
+    async def _fail(self, worker_id: str, items: list[tuple[Attempt, Failure]]) -> None:
         if not items:
             return
         items.sort(key=lambda item: item[0].claimed.id)
-        query = settle.fail([f for _, f in items], self._config.crash_limit)
+        query = settle.fail([f for _, f in items], worker_id, self._config.crash_limit)
         states = await self._write_states(query, [a for a, _ in items])
         for attempt, failure in items:
             state = states.get(attempt.claimed.id)
@@ -158,22 +170,24 @@ class Settler:
             else:
                 self._ended(attempt, state, failure.error)
 
-    async def _release(self, attempts: list[Attempt]) -> None:
+    async def _release(self, worker_id: str, attempts: list[Attempt]) -> None:
         if not attempts:
             return
         attempts.sort(key=lambda a: a.claimed.id)
-        states = await self._write_states(settle.release([a.claimed for a in attempts]), attempts)
+        states = await self._write_states(settle.release([a.claimed for a in attempts], worker_id), attempts)
         for attempt in attempts:
             if state := states.get(attempt.claimed.id):
                 self._ended(attempt, state)
             else:
                 self._refused(attempt)
 
-    async def _stop(self, items: list[tuple[Attempt, str]]) -> None:
+    async def _stop(self, worker_id: str, items: list[tuple[Attempt, str]]) -> None:
         if not items:
             return
         items.sort(key=lambda item: item[0].claimed.id)
-        ours = await self._write(settle.stop([(a.claimed, error) for a, error in items]), [a for a, _ in items])
+        ours = await self._write(
+            settle.stop([(a.claimed, error) for a, error in items], worker_id), [a for a, _ in items]
+        )
         for attempt, error in items:
             if attempt.claimed.id in ours:
                 self._ended(attempt, "cancelled", error)
@@ -220,7 +234,8 @@ class Settler:
     def _ended(self, attempt: Attempt, state: str, error: str | None = None, retry_in: float | None = None) -> None:
         seconds = time.monotonic() - attempt.started_at
         c = attempt.claimed
-        event = TaskEnded(c.id, c.name, c.retry_count + 1, state, seconds, error, retry_in, c.max_retries)
+        trace_id = attempt.trace_id
+        event = TaskEnded(c.id, c.name, c.retry_count + 1, state, seconds, error, retry_in, c.max_retries, trace_id)
         if state == "completed":
             self._events.emit_routine(event)
         else:
@@ -228,4 +243,5 @@ class Settler:
 
     def _refused(self, attempt: Attempt) -> None:
         self.stale_results += 1
-        self._events.emit(ResultRefused(attempt.claimed.id, attempt.claimed.name, attempt.claimed.token))
+        c = attempt.claimed
+        self._events.emit(ResultRefused(c.id, c.name, c.token, attempt.trace_id))

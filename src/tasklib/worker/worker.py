@@ -230,13 +230,14 @@ class Worker:
             await self._leadership.resign()
         await self._membership.leave()
 
-    def _start(self, claimed: list[Claimed], lease_deadline: float) -> None:
-        now, id_ = time.monotonic(), self.id
+    def _start(self, claimed: list[Claimed], worker_id: str, lease_deadline: float) -> None:
+        """Begin what was claimed under this id, which need not be ours any more."""
+        now = time.monotonic()
         attempts = []
         for row in claimed:
             function = registry.get(row.name)
             assert function is not None, "a claim only brings names this worker asked for"
-            attempts.append(Attempt(row, function, id_, lease_deadline, now))
+            attempts.append(Attempt(row, function, worker_id, lease_deadline, now))
         if self._stop_asked.is_set():
             for attempt in attempts:
                 self._settler.put(attempt, Released())

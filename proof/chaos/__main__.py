@@ -1,0 +1,55 @@
+"""`make chaos`: break it on purpose, and let the checker decide.
+
+python -m proof.chaos --seconds 300 --seed 7
+python -m proof.chaos --seed 1 --faults 500 --tasks 1000000 --report proof/results/chaos.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+from proof.chaos.faults import FAULTS
+from proof.chaos.run import Plan, run
+from proof.history.checker import lines
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m proof.chaos", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=180)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--faults", type=int, default=0, help="at least so many")
+    parser.add_argument("--tasks", type=int, default=0, help="at least so many")
+    parser.add_argument("--kinds", default="", help=f"separated by commas, of: {', '.join(FAULTS)}")
+    parser.add_argument("--pause", type=float, default=3.0, help="seconds between two faults, on average")
+    parser.add_argument("--rate", type=float, default=700, help="tasks a second, about")
+    parser.add_argument("--report", type=Path, help="write the figures here, as JSON")
+    given = parser.parse_args()
+    kinds = tuple(kind.strip() for kind in given.kinds.split(",") if kind.strip()) or tuple(FAULTS)
+    if unknown := set(kinds) - FAULTS.keys():
+        parser.error(f"no fault is called {', '.join(sorted(unknown))}")
+    plan = Plan(given.seconds, given.seed, given.faults, given.tasks, kinds, given.rate, given.pause)
+    outcome = run(plan, lambda text: print(text, flush=True))
+    figures = {
+        "command": "python -m proof.chaos " + " ".join(sys.argv[1:]),
+        "seed": given.seed,
+        "on": f"{datetime.now(UTC):%Y-%m-%d}",
+        **outcome.figures(),
+    }
+    print(json.dumps(figures, indent=2))
+    for line in lines(outcome.verdict):
+        print(line)
+    if given.report:
+        given.report.parent.mkdir(parents=True, exist_ok=True)
+        given.report.write_text(json.dumps(figures, indent=2) + "\n")
+    if not outcome.quiet:
+        print("some tasks never ended")
+    print("every invariant holds" if outcome.holds else "IT DOES NOT HOLD")
+    sys.exit(0 if outcome.holds else 1)
+
+
+if __name__ == "__main__":
+    main()

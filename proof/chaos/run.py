@@ -1,0 +1,294 @@
+"""One run: a fleet under load, a schedule of faults drawn from a seed, then quiet, then the checker."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import statistics
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import psycopg
+
+from proof.chaos.faults import FAULTS, Stage, small_disk
+from proof.chaos.fleet import Fleet, Member
+from proof.chaos.monitor import Monitor
+from proof.chaos.proxy import Proxy
+from proof.chaos.scene import SETTINGS, Scene
+from proof.history import recording
+from proof.history.actors import ActorLog, read
+from proof.history.checker import Checker, End, Verdict
+from tasklib import Client
+from tasklib.embedded import EmbeddedPostgres
+from tasklib.migrations import migrate
+
+_PLAIN = "sslmode=disable&gssencmode=disable"
+_AT_ONCE = 3
+_CAUSES = r"""
+    SELECT concat(name, ': ', regexp_replace(left(split_part(rtrim(error), E'\n', -1), 100), '\d+', '#', 'g')), count(*)
+    FROM tasks WHERE state = 'dead_letter' GROUP BY 1 ORDER BY 2 DESC LIMIT 30
+"""
+_DATABASE = ("database", "backend", "disk", "connections")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How long, how much, from which seed."""
+
+    seconds: float
+    seed: int
+    faults: int = 0
+    """At least so many, however long it takes."""
+    tasks: int = 0
+    """At least so many."""
+    kinds: tuple[str, ...] = tuple(FAULTS)
+    rate: float = 700.0
+    """Tasks a second, about."""
+    pause: float = 3.0
+    """Seconds between the beginnings of two faults, on average."""
+    disk_gigabytes: float = 8.0
+
+
+@dataclass
+class Outcome:
+    """What a run showed."""
+
+    verdict: Verdict
+    faults: Counter[str]
+    seconds: float
+    recoveries: list[float]
+    deadlocks: int
+    quiet: bool
+    causes: dict[str, int]
+    """What dead letters died of."""
+
+    @property
+    def holds(self) -> bool:
+        return self.verdict.holds and self.quiet and self.deadlocks == 0
+
+    def figures(self) -> dict[str, Any]:
+        ordered = sorted(self.recoveries)
+        at = lambda share: round(ordered[min(len(ordered) - 1, int(share * len(ordered)))], 2) if ordered else None  # noqa: E731
+        return {
+            **asdict(self.verdict.figures),
+            "faults": self.faults.total(),
+            "faults_by_kind": dict(sorted(self.faults.items())),
+            "seconds": round(self.seconds),
+            "deadlocks": self.deadlocks,
+            "violations": dict(self.verdict.counts),
+            "recovery_p50": round(statistics.median(ordered), 2) if ordered else None,
+            "recovery_p99": at(0.99),
+            "recovery_max": at(1.0),
+            "recoveries": len(ordered),
+            "dead_letters_by_cause": self.causes,
+        }
+
+
+def run(plan: Plan, say: Any = print) -> Outcome:
+    """Carry out a plan from the first process to the verdict."""
+    with ExitStack() as stack:
+        stage, here, log = stack.enter_context(_stage(plan))
+        monitor = Monitor(here.direct_url, log, lambda: [m.name for m in stage.fleet.members if m.frozen])
+        tending = stack.enter_context(_tending(stage.fleet))
+        monitor.start()
+        began = time.monotonic()
+        faults = _faults(plan, stage, monitor, log, here, say)
+        seconds = time.monotonic() - began
+        say(f"{faults.total()} faults in {seconds:.0f} s; now it may become quiet")
+        quiet = _become_quiet(stage, here, monitor)
+        tending.set()
+        stage.fleet.end()
+        monitor.stop()
+        with psycopg.connect(here.direct_url, autocommit=True) as db:
+            verdict = _verdict(db, here)
+            recoveries = _recoveries(db, here)
+            causes = dict(db.execute(_CAUSES).fetchall())
+        return Outcome(verdict, faults, seconds, recoveries, monitor.deadlocks, quiet, causes)
+
+
+@contextmanager
+def _stage(plan: Plan) -> Iterator[tuple[Stage, Scene, ActorLog]]:
+    directory = Path(tempfile.mkdtemp(prefix="tasklib-chaos-"))
+    directory.chmod(0o755)
+    logs = directory / "logs"
+    logs.mkdir(mode=0o777)
+    disk = small_disk(directory / "disk", plan.disk_gigabytes)
+    server = EmbeddedPostgres(
+        directory / "disk" / "postgres",
+        settings={"max_connections": "150", "max_wal_size": "512MB", "deadlock_timeout": "200ms"},
+    )
+    try:
+        with server:
+            url = f"{server.create_database('chaos')}?{_PLAIN}"
+            place = urlsplit(url)
+            proxy = Proxy(place.hostname or "127.0.0.1", place.port or 5432)
+            proxied = url.replace(f":{place.port}/", f":{proxy.port}/")
+            here = Scene(url, proxied, str(logs), plan.seed, plan.rate)
+            migrate(here.config())
+            with psycopg.connect(url, autocommit=True) as db:
+                recording.install(db)
+            log = ActorLog(logs, "conductor")
+            fleet = Fleet(here, _members())
+            yield Stage(server, url, proxy, fleet, random.Random(plan.seed), disk, _reporter(log)), here, log
+            fleet.end(patience=5)
+            proxy.close()
+    finally:
+        if disk is not None:
+            import subprocess
+
+            subprocess.run(["umount", "-l", str(disk)], check=False)
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _members() -> list[Member]:
+    return [
+        Member("worker-0", "proof.chaos.worker", ("direct",)),
+        Member("worker-1", "proof.chaos.worker", ("direct",)),
+        Member("worker-2", "proof.chaos.worker", ("proxied",)),
+        Member("worker-3", "proof.chaos.worker", ("proxied",)),
+        Member("submitter-0", "proof.chaos.submitter", ("direct",)),
+        Member("submitter-1", "proof.chaos.submitter", ("proxied",)),
+        Member("operator-0", "proof.chaos.operator"),
+    ]
+
+
+def _reporter(log: ActorLog) -> Any:
+    return lambda **facts: log.write(op="fault", **facts)
+
+
+@contextmanager
+def _tending(fleet: Fleet) -> Iterator[threading.Event]:
+    ended = threading.Event()
+
+    def tend() -> None:
+        while not ended.wait(0.3):
+            fleet.tend()
+
+    thread = threading.Thread(target=tend, daemon=True, name="tending")
+    fleet.tend()
+    thread.start()
+    try:
+        yield ended
+    finally:
+        ended.set()
+        thread.join(10)
+
+
+def _faults(plan: Plan, stage: Stage, monitor: Monitor, log: ActorLog, here: Scene, say: Any) -> Counter[str]:
+    """Begin faults one after the other, a few at a time, those of the database one at a time."""
+    done: Counter[str] = Counter()
+    places, database = threading.Semaphore(_AT_ONCE), threading.Lock()
+    began, told = time.monotonic(), time.monotonic()
+    kinds = list(plan.kinds)
+    weights = [FAULTS[kind][0] for kind in kinds]
+    threads: list[threading.Thread] = []
+
+    def inject(kind: str, number: int) -> None:
+        about_the_database = kind.startswith(_DATABASE)
+        mine = Stage(**{**stage.__dict__, "random": random.Random(f"{plan.seed} {number}")})
+        try:
+            log.write(op="fault", what="begins", kind=kind, number=number)
+            if about_the_database:
+                with database:
+                    monitor.disturbed()
+                    happened = FAULTS[kind][1](mine)
+                    monitor.disturbed()
+            else:
+                happened = FAULTS[kind][1](mine)
+            done[kind] += happened is not False
+            log.write(op="fault", what="over", kind=kind, number=number, happened=happened is not False)
+        except Exception as e:  # a fault that could not be done is no fault
+            say(f"{kind}: {e!r}")
+            log.write(op="fault", what="failed", kind=kind, number=number, error=repr(e))
+        finally:
+            places.release()
+
+    time.sleep(3.0)
+    number = 0
+    while time.monotonic() - began < plan.seconds or done.total() < plan.faults or not _enough(plan, here):
+        [kind] = stage.random.choices(kinds, weights)
+        places.acquire()
+        threads.append(threading.Thread(target=inject, args=[kind, number], daemon=True))
+        threads[-1].start()
+        number += 1
+        time.sleep(stage.random.expovariate(1 / plan.pause))
+        if time.monotonic() - told > 30:
+            told = time.monotonic()
+            say(f"{told - began:5.0f} s: {done.total()} faults, {_submitted(here):,} tasks")
+    for thread in threads:
+        thread.join(60)
+    return done
+
+
+def _submitted(here: Scene) -> int:
+    try:
+        with psycopg.connect(here.direct_url, autocommit=True, connect_timeout=3) as connection:
+            row = connection.execute("SELECT count(*) FROM transitions WHERE old_state IS NULL").fetchone()
+            return row[0] if row else 0
+    except psycopg.Error:
+        return 0
+
+
+def _enough(plan: Plan, here: Scene) -> bool:
+    return not plan.tasks or _submitted(here) >= plan.tasks
+
+
+def _become_quiet(stage: Stage, here: Scene, monitor: Monitor) -> bool:
+    """No more faults, no more submissions: all that waits or runs must end by itself."""
+    stage.server.start()
+    stage.proxy.resume()
+    for kind in ("submitter", "operator"):
+        stage.fleet.end(kind, patience=10)
+    with Client(here.config()) as client:
+        for pause in client.pauses():
+            client.resume(**{pause.kind: pause.value})
+    deadline = time.monotonic() + 300
+    query = "SELECT count(*) FROM (SELECT FROM tasks WHERE state IN ('pending', 'failed', 'running') LIMIT 1) AS rest"
+    while time.monotonic() < deadline:
+        with psycopg.connect(here.direct_url, autocommit=True) as db:
+            row = db.execute(query).fetchone()
+        if row == (0,):
+            return True
+        time.sleep(0.5)
+    return False
+
+
+def _verdict(db: psycopg.Connection, here: Scene) -> Verdict:
+    rows = lambda query: [row[0] for row in db.execute(query).fetchall()]  # noqa: E731
+    end = End(
+        ledger=Counter(rows("SELECT task::text FROM ledger")),
+        transactional=frozenset(rows("SELECT id::text FROM tasks WHERE name = 'chaos.transactional'")),
+        outbox=frozenset(rows("SELECT task::text FROM outbox")),
+        replays=Counter(rows("SELECT target FROM audit WHERE action = 'task.replay'")),
+        marks_doubled=tuple(rows("SELECT kwargs ->> 'mark' FROM tasks GROUP BY 1 HAVING count(*) > 1")),
+    )
+    checker = Checker(crash_limit=SETTINGS["crash_limit"])
+    return checker.check(recording.transitions(db), recording.reigns(db), read(here.log_directory), end)
+
+
+def _recoveries(db: psycopg.Connection, here: Scene) -> list[float]:
+    """Seconds from the kill of a worker to the end of each attempt that it had."""
+    killed: dict[str, list[float]] = {}
+    for line in read(here.log_directory):
+        if line.get("op") == "fault" and line.get("what") == "killed":
+            killed.setdefault(line["member"], []).append(line["at"])
+    ended = db.execute(
+        "WITH ended AS (SELECT worker, at FROM transitions WHERE old_state = 'running' AND by LIKE '%maintenance%') "
+        "SELECT worker, extract(epoch FROM at)::float8, (SELECT extract(epoch FROM min(at))::float8 FROM transitions "
+        "WHERE new_state = 'running' AND worker = ended.worker) FROM ended"
+    ).fetchall()
+    found = []
+    for worker, at, began in ended:
+        # Each start has its own id: the first kill after it began is the one that ended it.
+        kills = [k for member, times in killed.items() if worker.startswith(member) for k in times if began < k < at]
+        if kills:
+            found.append(at - min(kills))
+    return found

@@ -1,0 +1,39 @@
+"""One worker of the fleet, in a process of its own. What is out of the ordinary goes into its log."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+
+from proof.chaos import tasks
+from proof.chaos.scene import scene
+from proof.history.actors import ActorLog
+from tasklib import Worker
+from tasklib.events import Event, LeaseLost, ResultRefused
+
+
+async def main(name: str, proxied: bool) -> None:
+    here = scene()
+    log = ActorLog(here.log_directory, f"{name}-{os.getpid()}")
+    config = here.config(proxied=proxied).with_changes(worker_id=name)
+    worker = Worker(config, concurrency=tasks.SLOTS, modules=["proof.chaos.tasks"])
+
+    def note(event: Event) -> None:
+        match event:
+            case ResultRefused(id_, _, token):
+                log.write(op="refused", task=id_, token=token)
+            case LeaseLost(id_, _, token):
+                log.write(op="lease lost", task=id_, token=token)
+            case _:
+                log.write(op="event", event=repr(event)[:300])
+
+    worker.events.subscribe(note, routine=False)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, worker.stop)
+    await worker.run()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1], sys.argv[2] == "proxied"))

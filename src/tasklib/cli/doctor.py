@@ -1,0 +1,69 @@
+"""`tasklib doctor`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tasklib.cli.options import DatabaseUrl, Debug, Schema, configured
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from tasklib.doctor.findings import Finding
+
+_MARKS = {"ok": ("✓", "green"), "note": ("·", "cyan"), "warning": ("!", "bold yellow"), "critical": ("✗", "bold red")}
+_EXIT_CODES = {"ok": 0, "note": 0, "warning": 1, "critical": 2}
+
+
+def doctor(
+    json_: Annotated[bool, typer.Option("--json", help="All findings as one JSON object.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show only warnings and what is critical.")] = False,
+    database_url: DatabaseUrl = None,
+    schema: Schema = None,
+    debug: Debug = False,
+) -> None:
+    """Look for what is wrong with TaskLib and its PostgreSQL, and say what to do.
+
+    It changes nothing. Exit code 0: nothing is wrong; 1: there are warnings; 2: something is critical, or the
+    database can't be reached.
+    """
+    from tasklib.client.clients import Client
+    from tasklib.doctor.findings import worst
+    from tasklib.doctor.visit import examine
+
+    with Client(configured(database_url, schema)) as client:
+        findings = examine(client)
+    verdict = worst(findings)
+    if json_:
+        report = {"severity": verdict.value, "findings": [f.as_dict() for f in findings]}
+        typer.echo(json.dumps(report, indent=2, ensure_ascii=False, default=str))
+    else:
+        from rich.console import Console
+
+        shown = [f for f in findings if not quiet or _EXIT_CODES[f.severity]]
+        print_findings(Console(highlight=False), shown)
+    raise typer.Exit(_EXIT_CODES[verdict])
+
+
+def print_findings(console: Console, findings: Sequence[Finding]) -> None:
+    """The worst last, where the eye is."""
+    from rich.padding import Padding
+    from rich.text import Text
+
+    from tasklib.cli.report import without_secrets
+    from tasklib.wording import printable
+
+    def said(text: str, style: str = "") -> Text:
+        return Text(printable(without_secrets(text)), style)
+
+    for finding in sorted(findings, key=lambda f: f.severity.rank):
+        mark, style = _MARKS[finding.severity]
+        console.print(Text(f"{mark} ", style).append_text(said(finding.seen, style if finding.why else "")))
+        if finding.why:
+            console.print(Padding(said(finding.why, "dim"), (0, 0, 0, 2)))
+        if finding.action:
+            console.print(Padding(Text("→ ").append_text(said(finding.action)), (0, 0, 0, 2)))

@@ -1,0 +1,94 @@
+"""`tasklib server`: the HTTP API."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tasklib.cli.options import DatabaseUrl, Debug, LogFormat, LogFormats, Quiet, Schema, configured
+
+if TYPE_CHECKING:
+    from tasklib.config import Config
+
+
+def server(
+    host: Annotated[str | None, typer.Option(metavar="HOST", help="The address to serve on. Else 127.0.0.1.")] = None,
+    port: Annotated[int | None, typer.Option(metavar="PORT", help="The port. Else 8765.")] = None,
+    module: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--module", "-m", metavar="MODULE", show_default=False, help="Check the arguments of its tasks; repeatable."
+        ),
+    ] = None,
+    tls_certificate: Annotated[Path | None, typer.Option(metavar="FILE", help="Speak HTTPS with this one.")] = None,
+    tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="The certificate's private key.")] = None,
+    rate_limit: Annotated[
+        float | None, typer.Option(metavar="N", help="So many requests a second for each token. Else any number.")
+    ] = None,
+    dashboard: Annotated[bool, typer.Option("--dashboard/--no-dashboard", help="Serve the dashboard.")] = True,
+    quiet: Quiet = False,
+    log_format: LogFormats = LogFormat.AUTO,
+    database_url: DatabaseUrl = None,
+    schema: Schema = None,
+    debug: Debug = False,
+) -> None:
+    """Serve the HTTP API. SIGTERM or Ctrl-C ends it when the requests at hand are answered.
+
+    Example: tasklib server --host 0.0.0.0 --module app.tasks --tls-certificate server.pem
+    """
+    loaded = _loaded(module, database_url, schema)
+    _configure_logging(log_format, quiet=quiet)
+    _serve(
+        *loaded,
+        host=host,
+        port=port,
+        tls_certificate=str(tls_certificate) if tls_certificate else None,
+        tls_key=str(tls_key) if tls_key else None,
+        rate_limit_per_second=rate_limit,
+        dashboard=None if dashboard else False,
+    )
+
+
+def _loaded(modules: list[str] | None, database_url: str | None, schema: str | None) -> tuple[Config, tuple[str, ...]]:
+    """The configuration, and the modules that were imported."""
+    import os
+
+    from tasklib.cli.worker import load_with_database
+
+    modules = modules or [m for m in os.environ.get("TASKLIB_SERVER_MODULES", "").split(",") if m]
+    if not modules:
+        return configured(database_url, schema), ()
+    loaded, config = load_with_database(modules, database_url, schema)
+    return config, loaded.modules
+
+
+def _serve(config: Config, modules: tuple[str, ...], **given: Any) -> None:
+    import asyncio
+
+    from tasklib.cli.report import CommandError, note
+
+    try:
+        from tasklib.server.serving import check, make_server
+        from tasklib.server.settings import ServerSettings
+    except ModuleNotFoundError as e:
+        raise CommandError(f"{e.name} is not installed. The server needs: pip install 'tasklib-pg[server]'") from e
+    settings = ServerSettings.from_env(modules=modules, **given)
+    is_open = asyncio.run(check(config, settings))
+    scheme = "https" if settings.tls_certificate else "http"
+    note(f"Serving {scheme}://{settings.host}:{settings.port}. Ctrl-C ends it.")
+    if is_open:
+        note("There are no API tokens, so everybody on this machine may do everything: tasklib token create", "yellow")
+    make_server(config, settings).run()
+
+
+def _configure_logging(log_format: LogFormat, *, quiet: bool) -> None:
+    import logging
+    import sys
+
+    from tasklib.observe.logs import configure_task_logging
+
+    is_for_people = log_format is not LogFormat.JSON and sys.stderr.isatty()
+    as_json = None if is_for_people else log_format is not LogFormat.HUMAN
+    configure_task_logging(as_json=as_json, level=logging.WARNING if quiet else logging.INFO)

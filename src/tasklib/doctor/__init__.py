@@ -1,0 +1,9 @@
+"""What is wrong with a TaskLib and its PostgreSQL, what it means, and what to do: `tasklib doctor`.
+
+    with Client() as client:
+        for finding in examine(client):
+            print(finding.severity, finding.seen, finding.action)
+
+Each examination is a file with a `look`: a call without a colour like those of the clients. `examinations.py` lists
+them, `visit.py` makes them.
+"""

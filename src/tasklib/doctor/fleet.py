@@ -1,0 +1,77 @@
+"""Are there workers, do they run one version, does one lead?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tasklib.client.effects import Call
+from tasklib.config import Config
+from tasklib.doctor.findings import Finding, Severity, ok, warning
+from tasklib.store import doctor, fleet
+from tasklib.store.doctor import Waiting
+from tasklib.store.fleet import WorkerInfo
+from tasklib.wording import count, duration
+
+
+def live(workers: list[WorkerInfo], config: Config) -> list[WorkerInfo]:
+    """Those that are not dead, by their own word or by their silence."""
+    return [w for w in workers if w.status != "dead" and w.seconds_since_heartbeat < config.heartbeat_timeout_seconds]
+
+
+def look(config: Config) -> Call[list[Finding]]:
+    known: list[WorkerInfo] = yield fleet.workers()
+    workers = live(known, config)
+    if not workers:
+        lanes: list[Waiting] = yield doctor.lanes(1)
+        return [_nobody(known, any(lanes))]
+    found = [*_versions(workers), *_leader(workers, config), *_silent(known, config)]
+    load, slots = sum(w.current_load for w in workers), sum(w.capacity for w in workers)
+    seen = f"{count(len(workers), 'live worker')}, {load} of {count(slots, 'slot')} taken, one leads."
+    return found or [ok("workers", seen, workers=len(workers), load=load, slots=slots)]
+
+
+def _nobody(known: list[WorkerInfo], has_backlog: bool) -> Finding:
+    seen = "There is no live worker" + (", and tasks wait." if has_backlog else ".")
+    if known:
+        last = min(w.seconds_since_heartbeat for w in known)
+        seen += f" The last heartbeat was {duration(last)} ago."
+    severity = Severity.CRITICAL if has_backlog else Severity.WARNING
+    return Finding(severity, "no_workers", seen, "Nothing runs.", "Start one: tasklib worker MODULE")
+
+
+def _versions(workers: list[WorkerInfo]) -> Iterator[Finding]:
+    versions = sorted({w.version for w in workers})
+    if len(versions) > 1:
+        each = {v: [w.id for w in workers if w.version == v] for v in versions}
+        yield warning(
+            "mixed_versions",
+            f"Workers run different versions: {', '.join(f'{v} ({len(ids)})' for v, ids in each.items())}.",
+            "That is fine while a deployment rolls. If it stays so, one was forgotten.",
+            f"Drain those of {versions[0]} and start them anew: tasklib workers drain {each[versions[0]][0]}",
+            versions=each,
+        )
+
+
+def _leader(workers: list[WorkerInfo], config: Config) -> Iterator[Finding]:
+    if not any(w.is_leader for w in workers):
+        yield warning(
+            "no_leader",
+            f"None of {count(len(workers), 'live worker')} leads.",
+            "Nobody ends the attempts of dead workers, deletes what is past its time, or takes figures.",
+            f"After a leader's death another follows within {duration(config.leader_lease_seconds)}. If it stays so, "
+            "look into the workers' logs for leader errors.",
+        )
+
+
+def _silent(known: list[WorkerInfo], config: Config) -> Iterator[Finding]:
+    late = config.heartbeat_timeout_seconds + 2 * config.sweep_interval_seconds
+    silent = [w for w in known if w.status != "dead" and w.seconds_since_heartbeat > late]
+    if silent:
+        yield warning(
+            "silent_workers",
+            f"{count(len(silent), 'worker')} ({', '.join(w.id for w in silent[:5])}) fell silent and nobody has "
+            "declared them dead.",
+            "Their tasks are not given to others until the leader does.",
+            "Look into the leader's log: tasklib workers shows who leads.",
+            workers=[w.id for w in silent],
+        )

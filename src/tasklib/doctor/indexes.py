@@ -1,0 +1,59 @@
+"""Are all indexes there, and valid?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tasklib.client.effects import Call
+from tasklib.config import Config
+from tasklib.doctor.findings import Finding, critical, ok, warning
+from tasklib.migrations import expected
+from tasklib.sql import quoted
+from tasklib.store import doctor
+from tasklib.store.doctor import IndexFigures
+from tasklib.wording import count
+
+
+def look(config: Config) -> Call[list[Finding]]:
+    there: list[IndexFigures] = yield doctor.indexes(expected.tables())
+    schema = there[0].schema if there else config.schema or "public"
+    found = [*_missing(there, schema), *_invalid(there)]
+    return found or [ok("indexes", f"All {count(len(expected.indexes()), 'index', 'indexes')} are there and valid.")]
+
+
+def _missing(there: list[IndexFigures], schema: str) -> Iterator[Finding]:
+    names = {index.name for index in there}
+    for index in expected.indexes():
+        if index.name not in names:
+            yield critical(
+                "missing_index",
+                f"The index {index.name} of the table {index.table} is missing.",
+                "Statements that rely on it read the whole table, or are wrong about what is unique.",
+                index.create(schema) or f"It belongs to a constraint of {index.table}: restore that.",
+                index=index.name,
+                table=index.table,
+            )
+
+
+def _invalid(there: list[IndexFigures]) -> Iterator[Finding]:
+    ours = {index.name for index in expected.indexes()}
+    for index in there:
+        if index.is_valid:
+            continue
+        name = f"{quoted(index.schema)}.{quoted(index.name)}"
+        if index.name in ours:
+            yield critical(
+                "invalid_index",
+                f"The index {index.name} is INVALID: its building was broken off.",
+                "No statement may use it, but each write still pays for it.",
+                f"REINDEX INDEX CONCURRENTLY {name};",
+                index=index.name,
+            )
+        else:
+            yield warning(
+                "invalid_index",
+                f"{index.name}, the rest of an index that was broken off, is on the table {index.table}.",
+                "Each write pays for it, and nobody may use it.",
+                f"DROP INDEX CONCURRENTLY {name};",
+                index=index.name,
+            )

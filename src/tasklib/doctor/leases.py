@@ -1,0 +1,31 @@
+"""Attempts whose lease has ended and that nobody has rescued."""
+
+from __future__ import annotations
+
+from tasklib.client.effects import Call
+from tasklib.config import Config
+from tasklib.doctor.findings import Finding, critical, ok
+from tasklib.store import doctor
+from tasklib.wording import count, duration
+
+_MOST = 1000
+
+
+def look(config: Config) -> Call[list[Finding]]:
+    grace = 2 * config.sweep_interval_seconds + config.leader_lease_seconds
+    ended: tuple[int, float | None] = yield doctor.ended_leases(grace, _MOST)
+    number, seconds = ended
+    if not number:
+        return [ok("ended_leases", "No lease has ended without being rescued.")]
+    at_least = "at least " if number == _MOST else ""
+    return [
+        critical(
+            "ended_leases",
+            f"The leases of {at_least}{count(number, 'running task')} have ended, the first {duration(seconds or 0)} "
+            "ago, and nobody has given them to another worker.",
+            f"The leader does so every {duration(config.sweep_interval_seconds)}: there is none, or it can't.",
+            "Start a worker (tasklib worker MODULE), or look into the leader's log: tasklib workers shows who leads.",
+            count=number,
+            oldest_seconds=seconds,
+        )
+    ]

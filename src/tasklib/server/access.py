@@ -1,0 +1,147 @@
+"""Who is asking, and what they may do. Every route says which roles may use it: `Depends(allow(Role.VIEWER))`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from starlette.requests import HTTPConnection
+from starlette.routing import BaseRoute
+
+from tasklib.client.clients import AsyncClient
+from tasklib.server.problems import Problem
+from tasklib.server.services import Services
+from tasklib.store.tokens import Role, StoredToken
+
+__all__ = ["ANONYMOUS", "NOBODY", "Principal", "Role", "allow", "anybody", "client_of", "roles_of"]
+
+PRINCIPAL = "tasklib.principal"
+"""Where the scope of a request has its Principal."""
+
+_INCLUDED = {
+    Role.OPERATOR: {Role.VIEWER, Role.SUBMITTER},
+    Role.ADMIN: {Role.OPERATOR, Role.VIEWER, Role.SUBMITTER},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Whoever makes a request."""
+
+    actor: str
+    """The name in the audit."""
+    roles: frozenset[Role]
+    """What it may do, with all that its roles include."""
+    token_id: UUID | None = None
+    queues: tuple[str, ...] | None = None
+    """As a worker, the queues it may take from; None means all."""
+    is_anonymous: bool = False
+    """There are no tokens, and this is somebody on the same machine."""
+    prefix: str | None = None
+    """The part of its token that is no secret."""
+
+    def may(self, *roles: Role) -> bool:
+        """True if it has one of these roles, or one that includes it."""
+        return not self.roles.isdisjoint(roles)
+
+    @property
+    def only_own(self) -> bool:
+        """True if the tasks of others are unknown to it."""
+        return not self.may(Role.VIEWER)
+
+    @property
+    def submitted_by(self) -> str | None:
+        """What the tasks it submits have in their column of this name."""
+        return str(self.token_id) if self.token_id else None
+
+
+NOBODY = Principal("nobody", frozenset())
+ANONYMOUS = Principal("anonymous", frozenset(Role), is_anonymous=True)
+
+
+def with_included(roles: Iterable[str]) -> frozenset[Role]:
+    """These roles and all that they include. Roles that a newer version gave out mean nothing here."""
+    known = {Role(role) for role in roles if role in set(Role)}
+    return frozenset(known.union(*(_INCLUDED.get(role, set()) for role in known)))
+
+
+def principal_of(token: StoredToken) -> Principal:
+    """Whoever has this token."""
+    actor = f"token:{token.name} ({token.prefix})"
+    return Principal(actor, with_included(token.roles), token.id, token.queues, prefix=token.prefix)
+
+
+class allow:
+    """A dependency that gives the Principal if it has one of these roles, and refuses it otherwise."""
+
+    def __init__(self, *roles: Role) -> None:
+        if not roles:
+            raise ValueError("allow() needs a role; a route for everybody says anybody.")
+        self.roles: frozenset[Role] = frozenset(roles)
+
+    def __call__(self, request: HTTPConnection) -> Principal:
+        return checked(request.scope.get(PRINCIPAL, NOBODY), self.roles)
+
+
+class _Anybody:
+    """A dependency for routes without a lock, such as whether the server lives."""
+
+    roles: frozenset[Role] = frozenset()
+
+    def __call__(self, request: HTTPConnection) -> Principal:
+        principal: Principal = request.scope.get(PRINCIPAL, NOBODY)
+        return principal
+
+
+anybody = _Anybody()
+
+
+def checked(principal: Principal, roles: frozenset[Role]) -> Principal:
+    """The principal, if it has one of these roles; else 401 or 403."""
+    if principal.may(*roles):
+        return principal
+    names = [role.value for role in Role if role in roles]
+    if principal is NOBODY:
+        raise Problem(
+            401,
+            "token_missing",
+            "A token is needed",
+            f"Send a token with the role {' or '.join(names)}: Authorization: Bearer tasklib_...",
+            roles=names,
+        )
+    raise Problem(
+        403,
+        "role_missing",
+        "The token's roles don't allow this",
+        f"This needs a token with the role {' or '.join(names)}; "
+        f"{principal.prefix} is {' and '.join(sorted(principal.roles)) or 'nothing'}.",
+        roles=names,
+    )
+
+
+def roles_of(route: BaseRoute) -> frozenset[Role] | None:
+    """The roles that a route declares: none in it means everybody. None: it declares nothing, and nobody may use it."""
+    dependant = getattr(route, "dependant", None)
+    return _declared(dependant) if dependant is not None else None
+
+
+def _declared(dependant: Any) -> frozenset[Role] | None:
+    for dependency in dependant.dependencies:
+        if isinstance(dependency.call, allow | _Anybody):
+            return dependency.call.roles
+        if (below := _declared(dependency)) is not None:
+            return below
+    return None
+
+
+def client_of(principal: Principal, services: Services, *, to_change: bool = False) -> AsyncClient:
+    """The client as this principal uses it. `to_change`: for what changes a task that is there.
+
+    A viewer sees everybody's tasks; only an operator changes them.
+    """
+    only_own = principal.submitted_by is not None and (
+        principal.only_own or (to_change and not principal.may(Role.OPERATOR))
+    )
+    return services.client.on_behalf_of(principal.actor, submitted_by=principal.submitted_by, only_own=only_own)

@@ -1,0 +1,162 @@
+"""The door: who is asking is found out, and whether they may, before a byte of the body is read."""
+
+from __future__ import annotations
+
+import time
+from urllib.parse import urlsplit
+from uuid import UUID
+
+from starlette.datastructures import Headers
+from starlette.requests import cookie_parser
+from starlette.routing import BaseRoute, Match, Router
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from tasklib.server.access import (
+    ANONYMOUS,
+    NOBODY,
+    PRINCIPAL,
+    Principal,
+    checked,
+    principal_of,
+    roles_of,
+)
+from tasklib.server.problems import Problem
+from tasklib.server.services import Services
+from tasklib.server.sessions import COOKIE, Sessions
+from tasklib.server.settings import ServerSettings, is_loopback
+
+API_PATHS = ("/api/", "/internal/", "/health/", "/metrics", "/openapi.json")
+"""Paths for programs. Everything else is the dashboard's, and takes its cookie."""
+_SAFE = ("GET", "HEAD", "OPTIONS")
+_PROXY_HEADERS = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
+
+
+class Gate:
+    """ASGI middleware. Refuses by default: a route that declares no role is closed."""
+
+    def __init__(self, app: ASGIApp, router: Router, settings: ServerSettings) -> None:
+        self.app = app
+        self._router = router
+        self._settings = settings
+        self._buckets: dict[UUID | None, tuple[float, float]] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await self._admit(scope)
+        elif scope["type"] == "websocket":
+            raise RuntimeError("there are no web sockets here.")
+        await self.app(scope, receive, send)
+
+    async def _admit(self, scope: Scope) -> None:
+        """Put the Principal into the scope, or raise a Problem."""
+        headers = Headers(scope=scope)
+        self._check_host(headers)
+        services: Services = scope["app"].state.services
+        route = _route(self._router, scope)
+        if route is None:
+            return  # 404 or 405, for everybody alike
+        principal = await self._principal(services, scope, headers)
+        scope[PRINCIPAL] = principal
+        roles = roles_of(route)
+        if roles is None:
+            raise Problem(403, "route_closed", "Nobody may do this", "This route doesn't say who may use it.")
+        if roles:
+            checked(principal, roles)
+            self._check_rate(principal)
+
+    async def _principal(self, services: Services, scope: Scope, headers: Headers) -> Principal:
+        text = _token(headers)
+        if text is not None:
+            token = await services.tokens.find(text)
+            if token is None:
+                raise Problem(
+                    401,
+                    "token_invalid",
+                    "The token doesn't open anything",
+                    "It is unknown, revoked or expired. Create one with: tasklib token create",
+                    headers={"WWW-Authenticate": 'Bearer realm="tasklib", error="invalid_token"'},
+                )
+            return principal_of(token)
+        # A session that has ended is nobody's: the way to the login stays open.
+        if (session := _session(scope, headers)) and (token := await services.tokens.find(session)):
+            return principal_of(token)
+        if await services.tokens.asks_for_none():
+            _check_local(scope, headers)
+            return ANONYMOUS
+        return NOBODY
+
+    def _check_host(self, headers: Headers) -> None:
+        allowed = self._settings.allowed_hosts
+        if allowed and _host_of(headers.get("host", "")) not in allowed:
+            raise Problem(421, "host_not_allowed", "This host is not served", "The Host header names another server.")
+
+    def _check_rate(self, principal: Principal) -> None:
+        """A bucket for each token that holds a second's worth and fills steadily."""
+        rate = self._settings.rate_limit_per_second
+        if rate is None:
+            return
+        now, most = time.monotonic(), max(1.0, rate)
+        level, then = self._buckets.get(principal.token_id, (most, now))
+        level = min(most, level + (now - then) * rate)
+        if level < 1:
+            seconds = (1 - level) / rate
+            raise Problem(
+                429,
+                "rate_limited",
+                "Too many requests",
+                f"A token may make {rate:g} requests a second; try again in {seconds:.1f} s.",
+                headers={"Retry-After": str(max(1, round(seconds)))},
+            )
+        self._buckets[principal.token_id] = (level - 1, now)
+
+
+def is_for_programs(path: str) -> bool:
+    """False for the dashboard's pages."""
+    return path.startswith(API_PATHS)
+
+
+def _route(router: Router, scope: Scope) -> BaseRoute | None:
+    for route in router.routes:
+        if route.matches(scope)[0] is Match.FULL:
+            return route
+    return None
+
+
+def _token(headers: Headers) -> str | None:
+    """The text of the token that came with the request, if any."""
+    if authorization := headers.get("authorization"):
+        scheme, _, text = authorization.partition(" ")
+        if scheme.lower() == "bearer":
+            return text.strip()
+        raise Problem(401, "token_missing", "A token is needed", "Only this is understood: Authorization: Bearer ...")
+    return None
+
+
+def _session(scope: Scope, headers: Headers) -> str | None:
+    """The token that somebody has logged in with: only for the dashboard's pages."""
+    if is_for_programs(scope["path"]) or not (cookies := headers.get("cookie")):
+        return None
+    sessions: Sessions = scope["app"].state.sessions
+    session = sessions.find(cookie_parser(cookies).get(COOKIE))
+    return session.token if session else None
+
+
+def _check_local(scope: Scope, headers: Headers) -> None:
+    """Without tokens, only programs on this machine that mean this server: no proxy, no web page from elsewhere."""
+    client = scope.get("client")
+    if client is None or not is_loopback(client[0]) or any(name in headers for name in _PROXY_HEADERS):
+        raise Problem(
+            403, "local_only", "Only for this machine", "There are no API tokens yet. Create one: tasklib token create"
+        )
+    if _host_of(headers.get("host", "")) not in ("localhost", "127.0.0.1", "[::1]"):
+        raise Problem(421, "host_not_allowed", "This host is not served", "Without tokens, only localhost is served.")
+    origin = headers.get("origin")
+    if origin and scope["method"] not in _SAFE and urlsplit(origin).netloc != headers.get("host"):
+        raise Problem(403, "origin_not_allowed", "Not from another site", "A page of another site made this request.")
+
+
+def _host_of(value: str) -> str:
+    """A Host header without its port."""
+    if value.startswith("["):
+        return value.partition("]")[0].lower() + "]"
+    return value.partition(":")[0].lower()

@@ -1,0 +1,100 @@
+"""What the routes work with: one of each for the whole server."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from importlib import metadata
+from typing import TypeVar
+
+from starlette.requests import HTTPConnection
+
+from tasklib.client.clients import AsyncClient
+from tasklib.client.effects import once
+from tasklib.config import Config
+from tasklib.db.query import Query
+from tasklib.errors import ConfigError
+from tasklib.migrations.revisions import require_current
+from tasklib.server.keyring import Keyring
+from tasklib.server.news import News
+from tasklib.server.settings import ServerSettings
+from tasklib.server.watch import Watch
+from tasklib.store import schema, tokens
+
+T = TypeVar("T")
+
+
+@dataclass
+class Services:
+    """Opened when the server starts, closed when it ends."""
+
+    config: Config
+    settings: ServerSettings
+    client: AsyncClient
+    tokens: Keyring
+    news: News
+    version: str
+    watch: Watch = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.watch = Watch(self.run, lambda: self.news.is_stopped)
+
+    @classmethod
+    async def open(cls, config: Config, settings: ServerSettings) -> Services:
+        """Refuses to serve a schema of another version, and beyond loopback without a token."""
+        client = AsyncClient(config)
+        try:
+            await require_schema(config, client)
+            has_tokens = await client.perform(once(tokens.any_usable()))
+            require_locks(settings, has_tokens)
+            place = await client.perform(once(schema.where_is_tasks(config.schema)))
+        except BaseException:
+            client.close()
+            raise
+        made = cls(config, settings, client, Keyring(client, is_open=not has_tokens), News(config), version())
+        made.news.start(place or "public")
+        made.tokens.start()
+        return made
+
+    async def run(self, query: Query[T]) -> T:
+        """Run one query of the store."""
+        return await self.client.perform(once(query))
+
+    def stop(self) -> None:
+        """The server is about to end: whoever waits for news goes home."""
+        self.news.stop()
+
+    async def close(self) -> None:
+        self.stop()
+        await self.news.close()
+        await self.tokens.close()
+        self.client.close()
+
+
+def version() -> str:
+    """The version of TaskLib that serves."""
+    try:
+        return metadata.version("tasklib-pg")
+    except metadata.PackageNotFoundError:  # run from its sources
+        return "0"
+
+
+def services(request: HTTPConnection) -> Services:
+    """For routes: `Depends(services)`."""
+    found: Services = request.app.state.services
+    return found
+
+
+async def require_schema(config: Config, client: AsyncClient) -> None:
+    """SchemaError unless our tables are there, in this version."""
+    place = await client.perform(once(schema.where_is_tasks(config.schema)))
+    revision = None if place is None else await client.perform(once(schema.revision()))
+    require_current(revision, config.schema)
+
+
+def require_locks(settings: ServerSettings, has_tokens: bool) -> None:
+    """ConfigError if everybody in the network could do everything."""
+    if not has_tokens and not settings.is_loopback:
+        raise ConfigError(
+            f"there is no API token yet, and {settings.host} can be reached from other machines. Create one first: "
+            "tasklib token create NAME --role admin. Or serve this machine only: --host 127.0.0.1"
+        )

@@ -1,0 +1,62 @@
+"""The server as a process: uvicorn around the application, and how it ends."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+
+import uvicorn
+from fastapi import FastAPI
+
+from tasklib.config import Config
+from tasklib.errors import ConfigError
+from tasklib.server.app import create_app
+from tasklib.server.services import Services
+from tasklib.server.settings import ServerSettings
+
+
+class Server(uvicorn.Server):
+    """uvicorn, but whoever waits for news is told that the server ends before it waits for them."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        app = self.config.app
+        if isinstance(app, FastAPI) and hasattr(app.state, "services"):
+            app.state.services.stop()
+        await super().shutdown(sockets)
+
+
+def make_server(config: Config, settings: ServerSettings) -> Server:
+    """A server that is ready to run: `make_server(...).run()`."""
+    return Server(
+        uvicorn.Config(
+            create_app(config, settings),
+            host=settings.host,
+            port=settings.port,
+            ssl_certfile=settings.tls_certificate,
+            ssl_keyfile=settings.tls_key,
+            proxy_headers=bool(settings.trusted_proxies),
+            forwarded_allow_ips=list(settings.trusted_proxies),
+            timeout_graceful_shutdown=round(settings.shutdown_grace_seconds),
+            server_header=False,
+            access_log=False,
+            log_config=None,
+            ws="none",
+            lifespan="on",
+        )
+    )
+
+
+async def check(config: Config, settings: ServerSettings) -> bool:
+    """Raise what would keep the server from starting; else say whether it will be open to this whole machine."""
+    if settings.tls_certificate:
+        try:
+            ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(
+                settings.tls_certificate, settings.tls_key
+            )
+        except (OSError, ssl.SSLError) as e:
+            raise ConfigError(f"the certificate {settings.tls_certificate} and its key can't be used: {e}.") from e
+    services = await Services.open(config, settings)
+    try:
+        return await services.tokens.asks_for_none()
+    finally:
+        await services.close()

@@ -1,0 +1,138 @@
+"""The server's own settings: a frozen dataclass, a sentence under each field, checked when it is made.
+
+ServerSettings(port=9000, rate_limit_per_second=50)
+ServerSettings.from_env()        # TASKLIB_SERVER_HOST, TASKLIB_SERVER_PORT, ...
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, get_args, get_type_hints
+
+from tasklib.errors import ConfigError
+
+ENV_PREFIX = "TASKLIB_SERVER_"
+_BOOLEANS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    """All settings of the HTTP server; those of the library are in `Config`."""
+
+    host: str = "127.0.0.1"
+    """The address to serve on. Beyond loopback there must be a token."""
+
+    port: int = 8765
+    """The port to serve on; 0 takes a free one."""
+
+    tls_certificate: str | None = None
+    """A file with the certificate and its chain (PEM). With it the server speaks HTTPS only."""
+
+    tls_key: str | None = None
+    """A file with the certificate's private key (PEM); None if it is in the same file."""
+
+    modules: tuple[str, ...] = ()
+    """Modules with task functions: the arguments of these are checked before a task is stored."""
+
+    dashboard: bool = True
+    """Whether to serve the dashboard."""
+
+    metrics: bool = True
+    """Whether to serve /metrics."""
+
+    allowed_hosts: tuple[str, ...] = ()
+    """The names that requests may be meant for (the Host header); none: any, if there are tokens."""
+
+    trusted_proxies: tuple[str, ...] = ()
+    """Addresses of proxies whose X-Forwarded-For and X-Forwarded-Proto are believed; none: nobody's."""
+
+    max_body_bytes: int = 2 * 1024 * 1024
+    """A request with a larger body is refused unread."""
+
+    max_depth: int = 64
+    """How deep the JSON of a request may be nested."""
+
+    max_batch: int = 1000
+    """How many tasks, or results, one request may bring."""
+
+    max_page: int = 200
+    """How many entries one page of a list may have."""
+
+    max_wait_seconds: float = 30.0
+    """The longest that a request waits for news."""
+
+    body_timeout_seconds: float = 10.0
+    """How long a client may take to send a body."""
+
+    rate_limit_per_second: float | None = None
+    """How many requests a second each token may make; None: any number."""
+
+    shutdown_grace_seconds: float = 10.0
+    """How long requests may go on after SIGTERM. Those that only wait for news end at once."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.port <= 65535:
+            raise ConfigError(f"port must be from 0 to 65535, not {self.port}.")
+        for name, least in _LEAST.items():
+            value = getattr(self, name)
+            if value is not None and not least <= value <= 2**31 - 1:
+                raise ConfigError(f"{name} must be at least {least} and below 2,147,483,648, not {value!r}.")
+        if self.tls_key and not self.tls_certificate:
+            raise ConfigError("tls_key needs tls_certificate, the certificate that this is the key of.")
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str] | None = None, **overrides: Any) -> ServerSettings:
+        """Read TASKLIB_SERVER_<FIELD> variables; keyword arguments win over them. Lists have commas."""
+        environ = os.environ if environ is None else environ
+        kinds = get_type_hints(cls)
+        given = {f.name: environ.get(ENV_PREFIX + f.name.upper()) for f in fields(cls)}
+        values = {name: _parsed(name, raw, kinds[name]) for name, raw in given.items() if raw}
+        values.update({name: value for name, value in overrides.items() if value is not None})
+        return cls(**values)
+
+    @property
+    def is_loopback(self) -> bool:
+        """True if only programs on this machine can reach it."""
+        return is_loopback(self.host)
+
+
+def is_loopback(host: str) -> bool:
+    """True for localhost, 127.0.0.0/8 and ::1."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+_LEAST: dict[str, float] = {
+    "max_body_bytes": 1024,
+    "max_depth": 4,
+    "max_batch": 1,
+    "max_page": 1,
+    "max_wait_seconds": 0,
+    "body_timeout_seconds": 0.1,
+    "rate_limit_per_second": 0.01,
+    "shutdown_grace_seconds": 0,
+}
+
+
+def _parsed(name: str, raw: str, kind: Any) -> Any:
+    kinds = (kind, *get_args(kind))
+    if tuple[str, ...] in kinds:
+        return tuple(part.strip() for part in raw.split(",") if part.strip())
+    try:
+        if bool in kinds:
+            return _BOOLEANS[raw.strip().lower()]
+        if int in kinds:
+            return int(raw)
+        if float in kinds:
+            return float(raw)
+    except (KeyError, ValueError):
+        wanted = "true or false" if bool in kinds else "a whole number" if int in kinds else "a number"
+        raise ConfigError(f"{ENV_PREFIX}{name.upper()} must be {wanted}, not {raw!r}.") from None
+    return raw

@@ -1,0 +1,9 @@
+-- Attempts whose lease ended this long ago and that nobody has ended.
+SELECT count(*), extract(epoch FROM now() - min(locked_until))::float8
+FROM (
+    SELECT locked_until
+    FROM {schema.}tasks
+    WHERE state = 'running' AND locked_until < now() - make_interval(secs => %(grace)s)
+    ORDER BY locked_until
+    LIMIT %(most)s
+) AS ended

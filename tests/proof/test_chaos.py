@@ -1,0 +1,42 @@
+"""Twenty seconds of chaos; `make chaos` runs for minutes, and more with SECONDS=."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from proof.chaos.faults import FAULTS
+from proof.chaos.run import Plan, run
+from proof.history.checker import lines
+
+# What doesn't depend on rights that a user may lack, and doesn't take long.
+QUICK = (
+    "worker killed",
+    "worker frozen briefly",
+    "leader killed",
+    "child killed",
+    "submitter killed",
+    "worker restarted",
+    "database stopped immediately",
+    "connections terminated",
+    "links reset",
+    "submission unanswered",
+    "claim unanswered",
+    "settlement unanswered",
+)
+
+
+@pytest.mark.timeout(420)
+@pytest.mark.skipif("TASKLIB_TEST_DATABASE_URL" in os.environ, reason="it breaks a server of its own")
+def test_twenty_seconds_of_faults_violate_no_invariant(capfd: pytest.CaptureFixture[str]) -> None:
+    said: list[str] = []
+    outcome = run(Plan(seconds=20, seed=3, kinds=QUICK, pause=1.5, rate=150, disk_gigabytes=2.0), said.append)
+    assert outcome.holds, "\n".join([*said, *lines(outcome.verdict), f"quiet: {outcome.quiet}"])
+    assert outcome.faults.total() >= 3
+    assert outcome.verdict.figures.acknowledged > 100
+    assert outcome.verdict.figures.lost == 0
+
+
+def test_every_fault_the_short_run_draws_from_exists() -> None:
+    assert set(QUICK) <= FAULTS.keys()

@@ -1,0 +1,204 @@
+"""The checker is fed with every kind of violation, and flags each; and it is content with a history in order."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from proof.history.actors import ActorLog, read
+from proof.history.checker import Checker, End, Verdict, lines
+from proof.history.recording import Reign, Transition
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+SETTLE, LEADER, CLIENT = "tasklib worker settle", "tasklib worker maintenance", "tasklib client"
+
+
+class Life:
+    """A task's transitions, written one after the other."""
+
+    def __init__(self, task: str = "a") -> None:
+        self.task = task
+        self.moves: list[Transition] = []
+        self.to("pending", by=CLIENT)
+
+    def to(self, state: str | None, *, token: int | None = None, by: str = SETTLE, **changes: Any) -> Life:
+        before = self.moves[-1] if self.moves else None
+        old_token = before.new_token if before else None
+        claimed = state == "running"
+        new_token = token if token is not None else (old_token or 0) + claimed
+        move = Transition(
+            seq=len(self.moves),
+            at=NOW,
+            by=by,
+            task=self.task,
+            old_state=before.new_state if before else None,
+            new_state=state,
+            old_token=old_token,
+            new_token=None if state is None else new_token,
+            worker="w" if claimed else None,
+            retry_count=before.retry_count if before else 0,
+            max_retries=3,
+            crash_count=before.crash_count if before else 0,
+            wrote_token=None,
+        )
+        self.moves.append(move._replace(**changes))
+        return self
+
+
+def acknowledged(*tasks: str) -> list[dict[str, Any]]:
+    return [
+        {"actor": "s", "pid": 1, "op": "submit", "what": "invoke", "call": 0},
+        {"actor": "s", "pid": 1, "op": "submit", "what": "ok", "call": 0, "tasks": list(tasks)},
+    ]
+
+
+def verdict_of(
+    *lives: Life, log: list[dict[str, Any]] | None = None, reigns: list[Reign] | None = None, end: End | None = None
+) -> Verdict:
+    moves = [move for life in lives for move in life.moves]
+    return Checker(crash_limit=3).check(moves, reigns or [], log or [], end or End())
+
+
+def completed(task: str = "a") -> Life:
+    return Life(task).to("running").to("completed", wrote_token=1)
+
+
+def test_a_history_in_order_has_no_violation() -> None:
+    retried = (
+        Life("b")
+        .to("running")
+        .to("failed", by=LEADER, retry_count=1, crash_count=1)
+        .to("running")
+        .to("dead_letter")
+        .to("pending", by=CLIENT, retry_count=0, crash_count=0)
+        .to("running")
+        .to("completed", wrote_token=3)
+    )
+    verdict = verdict_of(
+        completed(),
+        retried,
+        Life("c").to("cancelled", by=CLIENT),
+        log=acknowledged("a", "b", "c"),
+        reigns=[Reign("w1", None, 1), Reign("w2", 1, 2)],
+        end=End(
+            replays=Counter({"b": 1}), ledger=Counter({"a": 1}), transactional=frozenset("a"), outbox=frozenset("c")
+        ),
+    )
+    assert verdict.holds, list(lines(verdict))
+    figures = verdict.figures
+    assert (figures.tasks, figures.completed, figures.cancelled, figures.acknowledged) == (3, 2, 1, 3)
+    assert (figures.attempts, figures.rescued, figures.replays, figures.lost) == (4, 1, 1, 0)
+
+
+VIOLATIONS: dict[str, tuple[str, dict[str, Any]]] = {
+    "an acknowledged task is not there": ("I1", {"log": acknowledged("a", "gone"), "lives": [completed()]}),
+    "an acknowledged task never ends": ("I1", {"log": acknowledged("a"), "lives": [Life().to("running")]}),
+    "a task is deleted while it waits": ("I1", {"lives": [Life().to(None)]}),
+    "a committed transaction's task is not there": (
+        "I1",
+        {"lives": [completed()], "end": End(outbox=frozenset({"gone"}))},
+    ),
+    "a submission is there twice": ("I1", {"lives": [completed()], "end": End(marks_doubled=("m",))}),
+    "a task ends twice": ("I2", {"lives": [completed().to("running", token=2).to("completed")]}),
+    "an ending is overwritten by another": ("I2", {"lives": [completed().to("dead_letter")]}),
+    "a stale write is accepted": (
+        "I3",
+        {"lives": [completed()], "log": [{"op": "stale", "what": "ok", "offered": 2, "accepted": 1, "tasks": ["a"]}]},
+    ),
+    "the result of another attempt is stored": (
+        "I3",
+        {"lives": [Life().to("running", token=2).to("completed", wrote_token=1)]},
+    ),
+    "a claim leaves the token as it was": ("I4", {"lives": [Life().to("running", token=0).to("completed")]}),
+    "a token goes back": (
+        "I4",
+        {"lives": [Life().to("running", token=5).to("failed", retry_count=1).to("running", token=3).to("completed")]},
+    ),
+    "a token grows without a claim": ("I4", {"lives": [Life().to("running").to("completed", token=2)]}),
+    "more retries than allowed": (
+        "I5",
+        {"lives": [Life().to("running").to("failed", retry_count=4).to("running").to("completed")]},
+    ),
+    "more crashes than allowed": (
+        "I5",
+        {"lives": [Life().to("running").to("failed", retry_count=1, crash_count=4).to("running").to("completed")]},
+    ),
+    "a lost worker costs no retry": (
+        "I5",
+        {"lives": [Life().to("running").to("failed", by=LEADER).to("running").to("completed")]},
+    ),
+    "an illegal move": ("I6", {"lives": [Life().to("completed")]}),
+    "a lease passed on without an end": (
+        "I6",
+        {"lives": [Life().to("running").to("running", token=1).to("completed")]},
+    ),
+    "a way out of a terminal state that nobody audited": (
+        "I6",
+        {"lives": [completed().to("pending").to("running").to("completed")]},
+    ),
+    "a state that nobody moved to": (
+        "I6",
+        {"lives": [Life().to("running").to("completed", old_state="failed")]},
+    ),
+    "an idle worker beside due tasks": (
+        "I7",
+        {"lives": [completed()], "log": [{"op": "violation", "invariant": "I7", "detail": "w took nothing"}]},
+    ),
+    "an old leader's write is accepted": (
+        "I8",
+        {"lives": [completed()], "log": [{"op": "old term", "what": "ok", "term": 1, "accepted": 2}]},
+    ),
+    "two leaders in one term": ("I8", {"lives": [completed()], "reigns": [Reign("a", None, 1), Reign("b", 1, 1)]}),
+    "a term that goes back": (
+        "I8",
+        {"lives": [completed()], "reigns": [Reign("a", None, 1), Reign("b", 1, 3), Reign("c", 3, 2)]},
+    ),
+    "an attempt long past its lease": (
+        "I9",
+        {"lives": [completed()], "log": [{"op": "violation", "invariant": "I9", "detail": "a is late"}]},
+    ),
+    "more attempts than slots": (
+        "I10",
+        {"lives": [completed()], "log": [{"op": "violation", "invariant": "I10", "detail": "9 in 8"}]},
+    ),
+    "a transactional task's row without its completion": (
+        "I11",
+        {"lives": [Life().to("running").to("dead_letter")], "end": End(ledger=Counter("a"))},
+    ),
+    "a completed transactional task without its row": (
+        "I11",
+        {"lives": [completed()], "end": End(transactional=frozenset("a"))},
+    ),
+    "a transactional task's row twice": ("I11", {"lives": [completed()], "end": End(ledger=Counter({"a": 2}))}),
+}
+
+
+@pytest.mark.parametrize(("invariant", "given"), VIOLATIONS.values(), ids=VIOLATIONS)
+def test_a_violation_is_flagged(invariant: str, given: dict[str, Any]) -> None:
+    given = dict(given)
+    verdict = verdict_of(*given.pop("lives"), **given)
+    assert invariant in verdict.counts
+    assert any(line.startswith(f"{invariant}:") for line in lines(verdict))
+
+
+def test_every_invariant_has_a_violation_that_is_tried() -> None:
+    assert {invariant for invariant, _ in VIOLATIONS.values()} == {f"I{n}" for n in range(1, 12)}
+
+
+def test_a_submission_nobody_answered_is_unknown_and_may_be_there_or_not() -> None:
+    log = [{"actor": "s", "pid": 1, "op": "submit", "what": "invoke", "call": 0}]
+    verdict = verdict_of(completed(), log=log)
+    assert verdict.holds
+    assert verdict.figures.unknown == 1
+
+
+def test_what_an_actor_logged_is_read_again_but_for_a_line_cut_short(tmp_path: Any) -> None:
+    log = ActorLog(tmp_path, "submitter")
+    call = log.invoke("submit", door="one")
+    log.answer("submit", call, "ok", tasks=["a"])
+    with (tmp_path / "submitter.jsonl").open("ab") as file:
+        file.write(b'{"actor": "submitter", "op"')
+    assert [line["what"] for line in read(tmp_path)] == ["invoke", "ok"]
