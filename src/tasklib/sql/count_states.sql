@@ -1,5 +1,5 @@
 -- How many tasks there are of each state that has an index, up to a limit. Waiting tasks are counted in the order of
--- their index, so that it is used.
+-- their index, so that it is used; the others likewise.
 SELECT 'pending', count(*) FILTER (WHERE state = 'pending'), count(*) >= %(most)s FROM (
     SELECT state FROM {schema.}tasks
     WHERE state IN ('pending', 'failed')
@@ -10,10 +10,22 @@ SELECT 'running', count(*), count(*) >= %(most)s FROM (
     SELECT FROM {schema.}tasks WHERE state = 'running' ORDER BY locked_until LIMIT %(most)s) AS task
 UNION ALL
 SELECT 'failed', count(*), count(*) >= %(most)s FROM (
-    SELECT FROM {schema.}tasks WHERE state = 'failed' ORDER BY id DESC LIMIT %(most)s) AS task
+    SELECT FROM {schema.}tasks AS task
+    WHERE {include set_aside} AND (state, id) > ('failed', '00000000-0000-0000-0000-000000000000')
+      AND (state, id) < ('failed', 'ffffffff-ffff-ffff-ffff-ffffffffffff')
+    ORDER BY state, id
+    LIMIT %(most)s) AS task
 UNION ALL
 SELECT 'cancelled', count(*), count(*) >= %(most)s FROM (
-    SELECT FROM {schema.}tasks WHERE state = 'cancelled' ORDER BY id DESC LIMIT %(most)s) AS task
+    SELECT FROM {schema.}tasks AS task
+    WHERE {include set_aside} AND (state, id) > ('cancelled', '00000000-0000-0000-0000-000000000000')
+      AND (state, id) < ('cancelled', 'ffffffff-ffff-ffff-ffff-ffffffffffff')
+    ORDER BY state, id
+    LIMIT %(most)s) AS task
 UNION ALL
 SELECT 'dead_letter', count(*), count(*) >= %(most)s FROM (
-    SELECT FROM {schema.}tasks WHERE state = 'dead_letter' ORDER BY id DESC LIMIT %(most)s) AS task
+    SELECT FROM {schema.}tasks AS task
+    WHERE {include set_aside} AND (state, id) > ('dead_letter', '00000000-0000-0000-0000-000000000000')
+      AND (state, id) < ('dead_letter', 'ffffffff-ffff-ffff-ffff-ffffffffffff')
+    ORDER BY state, id
+    LIMIT %(most)s) AS task

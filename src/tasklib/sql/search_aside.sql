@@ -1,31 +1,44 @@
 -- What a search finds among tasks that failed, were cancelled or given up, from their own index, and among those that
--- run. Of each state at most `look` are looked at; the page ends where the first of them was cut.
+-- run. Of each state at most `look` are looked at; the page ends where the first of them was cut. A state is sought as
+-- a range of (state, id): were it known to be one, the planner might take the primary key and read past all others.
 WITH cut AS (
     SELECT CASE WHEN %(look)s > %(limit)s THEN GREATEST(
         (SELECT task.id FROM {schema.}tasks AS task
-         WHERE task.state = 'failed' AND 'failed' = ANY (%(states)s::text[]) AND {include search_range}
-         ORDER BY task.id DESC OFFSET %(look)s - 1 LIMIT 1),
+         WHERE {include set_aside} AND 'failed' = ANY (%(states)s::text[])
+           AND (task.state, task.id) > ('failed', {include lowest_id})
+           AND (task.state, task.id) < ('failed', {include highest_id})
+         ORDER BY task.state DESC, task.id DESC OFFSET %(look)s - 1 LIMIT 1),
         (SELECT task.id FROM {schema.}tasks AS task
-         WHERE task.state = 'cancelled' AND 'cancelled' = ANY (%(states)s::text[]) AND {include search_range}
-         ORDER BY task.id DESC OFFSET %(look)s - 1 LIMIT 1),
+         WHERE {include set_aside} AND 'cancelled' = ANY (%(states)s::text[])
+           AND (task.state, task.id) > ('cancelled', {include lowest_id})
+           AND (task.state, task.id) < ('cancelled', {include highest_id})
+         ORDER BY task.state DESC, task.id DESC OFFSET %(look)s - 1 LIMIT 1),
         (SELECT task.id FROM {schema.}tasks AS task
-         WHERE task.state = 'dead_letter' AND 'dead_letter' = ANY (%(states)s::text[]) AND {include search_range}
-         ORDER BY task.id DESC OFFSET %(look)s - 1 LIMIT 1)) END AS id
+         WHERE {include set_aside} AND 'dead_letter' = ANY (%(states)s::text[])
+           AND (task.state, task.id) > ('dead_letter', {include lowest_id})
+           AND (task.state, task.id) < ('dead_letter', {include highest_id})
+         ORDER BY task.state DESC, task.id DESC OFFSET %(look)s - 1 LIMIT 1)) END AS id
 ),
 found AS (
     SELECT {include search_columns}
     FROM (
         (SELECT * FROM {schema.}tasks AS task
-         WHERE task.state = 'failed' AND 'failed' = ANY (%(states)s::text[]) AND {include search_range}
-         ORDER BY task.id DESC LIMIT %(look)s)
+         WHERE {include set_aside} AND 'failed' = ANY (%(states)s::text[])
+           AND (task.state, task.id) > ('failed', {include lowest_id})
+           AND (task.state, task.id) < ('failed', {include highest_id})
+         ORDER BY task.state DESC, task.id DESC LIMIT %(look)s)
         UNION ALL
         (SELECT * FROM {schema.}tasks AS task
-         WHERE task.state = 'cancelled' AND 'cancelled' = ANY (%(states)s::text[]) AND {include search_range}
-         ORDER BY task.id DESC LIMIT %(look)s)
+         WHERE {include set_aside} AND 'cancelled' = ANY (%(states)s::text[])
+           AND (task.state, task.id) > ('cancelled', {include lowest_id})
+           AND (task.state, task.id) < ('cancelled', {include highest_id})
+         ORDER BY task.state DESC, task.id DESC LIMIT %(look)s)
         UNION ALL
         (SELECT * FROM {schema.}tasks AS task
-         WHERE task.state = 'dead_letter' AND 'dead_letter' = ANY (%(states)s::text[]) AND {include search_range}
-         ORDER BY task.id DESC LIMIT %(look)s)
+         WHERE {include set_aside} AND 'dead_letter' = ANY (%(states)s::text[])
+           AND (task.state, task.id) > ('dead_letter', {include lowest_id})
+           AND (task.state, task.id) < ('dead_letter', {include highest_id})
+         ORDER BY task.state DESC, task.id DESC LIMIT %(look)s)
         UNION ALL
         -- No more than the fleet has slots. Sorted by when their leases end, so that they come from their index.
         (SELECT * FROM (

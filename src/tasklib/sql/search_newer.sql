@@ -4,7 +4,7 @@ WITH found AS (
     FROM (
         SELECT * FROM {schema.}tasks AS task
         WHERE {include search_range}
-        ORDER BY task.id
+        ORDER BY {include by_owner}, task.id
         LIMIT %(look)s
     ) AS task
     WHERE {include search_matches}
@@ -14,7 +14,7 @@ WITH found AS (
 SELECT CASE WHEN (SELECT count(*) FROM found) < %(limit)s THEN (
            SELECT task.id FROM {schema.}tasks AS task
            WHERE {include search_range}
-           ORDER BY task.id
+           ORDER BY {include by_owner}, task.id
            OFFSET %(look)s - 1
            LIMIT 1) END,
        found.*
