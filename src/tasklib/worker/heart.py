@@ -47,6 +47,7 @@ class Body(Protocol):
     def lose(self, attempts: list[Attempt]) -> None: ...
     def drain(self) -> None: ...
     def renew(self) -> None: ...
+    def beat_failed(self) -> None: ...
 
 
 class Heart(threading.Thread):
@@ -97,6 +98,7 @@ class Heart(threading.Thread):
             )
         except (psycopg.Error, DatabaseUnavailable, OSError):
             self._drop()
+            body.beat_failed()
             self._next_beat = before + min(1.0, self._config.heartbeat_interval_seconds / 4)
             return
         self._last_beat = before

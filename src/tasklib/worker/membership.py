@@ -16,6 +16,7 @@ from tasklib.errors import DatabaseUnavailable
 from tasklib.events import Events, WorkerRenewed
 from tasklib.store import fleet
 from tasklib.store.claim import Served
+from tasklib.tally import Tallier
 from tasklib.worker.attempt import Attempt, Interruption
 from tasklib.worker.heart import Heart
 from tasklib.worker.runner import Runner
@@ -39,6 +40,7 @@ class Membership:
         slots: Slots,
         runner: Runner,
         events: Events,
+        tallier: Tallier,
         *,
         id_: str,
         served: Callable[[], Served],
@@ -52,6 +54,7 @@ class Membership:
         self._slots = slots
         self._runner = runner
         self._events = events
+        self._tallier = tallier
         self._served = served
         self._drain = drain
         self._told_names: Sequence[str] = ()
@@ -125,6 +128,9 @@ class Membership:
 
     def renew(self) -> None:
         self._loop.call_soon_threadsafe(self._begin_anew)
+
+    def beat_failed(self) -> None:
+        self._loop.call_soon_threadsafe(self._tallier.count, "heartbeat_failed")
 
     # The same, on the loop.
 

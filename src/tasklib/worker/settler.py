@@ -19,6 +19,7 @@ from tasklib.events import Events, ResultRefused, TaskEnded
 from tasklib.executors.outcomes import Cancelled, Committed, Done, Failed, Kind, Lost, Outcome, Released
 from tasklib.store import settle
 from tasklib.store.settle import Completion, Failure
+from tasklib.tally import Tallier
 from tasklib.tasks.payload import storable_text
 from tasklib.tasks.retry import RetryPolicy
 from tasklib.worker.attempt import Attempt
@@ -34,12 +35,15 @@ _PROGRESS_SECONDS = 0.5
 class Settler:
     """Collects outcomes and writes them. A lone one is written at once; a thousand share one commit."""
 
-    def __init__(self, config: Config, link: Link, slots: Slots, wakeup: Wakeup, events: Events) -> None:
+    def __init__(
+        self, config: Config, link: Link, slots: Slots, wakeup: Wakeup, events: Events, tallier: Tallier
+    ) -> None:
         self._config = config
         self._link = link
         self._slots = slots
         self._wakeup = wakeup
         self._events = events
+        self._tallier = tallier
         self._default_policy = RetryPolicy.of(config)
         self._waiting: list[tuple[Attempt, Outcome]] = []
         self._progress: dict[Attempt, str] = {}
@@ -73,6 +77,7 @@ class Settler:
                 del self._waiting[:_MOST_PER_FLUSH]
                 self._slots.flushing = True
                 await self._flush(batch)
+                self._tallier.settled(len(batch))
                 self._slots.flushing = False
                 self._slots.give_back(len(batch))
 
@@ -110,6 +115,7 @@ class Settler:
                 case Cancelled(error):
                     stopped.append((attempt, error))
                 case Committed():
+                    self._tallier.completed([(attempt.claimed, attempt.started_at)], time.monotonic())
                     self._ended(attempt, "completed")
                 case Lost():
                     self._refused(attempt)
@@ -133,6 +139,8 @@ class Settler:
                 raise
             await self._isolate_completions(worker_id, items, e)
             return
+        finished = attempts if len(ours) == len(attempts) else [a for a in attempts if a.claimed.id in ours]
+        self._tallier.completed([(a.claimed, a.started_at) for a in finished], time.monotonic())
         if len(ours) == len(attempts) and not self._events.routine:
             return  # all is well, and nobody wants to hear of it
         for attempt in attempts:
@@ -164,7 +172,9 @@ class Settler:
             state = states.get(attempt.claimed.id)
             if state is None:
                 self._refused(attempt)
-            elif state == "failed":
+                continue
+            self._count(attempt, state, failure.outcome)
+            if state == "failed":
                 self._wakeup.ring()  # an idle worker must learn when this retry is due
                 self._ended(attempt, state, failure.error, failure.delay_seconds)
             else:
@@ -177,6 +187,7 @@ class Settler:
         states = await self._write_states(settle.release([a.claimed for a in attempts], worker_id), attempts)
         for attempt in attempts:
             if state := states.get(attempt.claimed.id):
+                self._tallier.ended(attempt.claimed, "cancelled" if state == "cancelled" else "released")
                 self._ended(attempt, state)
             else:
                 self._refused(attempt)
@@ -190,6 +201,7 @@ class Settler:
         )
         for attempt, error in items:
             if attempt.claimed.id in ours:
+                self._count(attempt, "cancelled")
                 self._ended(attempt, "cancelled", error)
             else:
                 self._refused(attempt)
@@ -241,7 +253,13 @@ class Settler:
         else:
             self._events.emit(event)
 
+    def _count(self, attempt: Attempt, outcome: str, reason: str = "") -> None:
+        # What never got a slot didn't run.
+        ran = (attempt.started_at, time.monotonic()) if attempt.begun else None
+        self._tallier.ended(attempt.claimed, outcome, reason, ran)
+
     def _refused(self, attempt: Attempt) -> None:
         self.stale_results += 1
+        self._tallier.ended(attempt.claimed, "stale")
         c = attempt.claimed
         self._events.emit(ResultRefused(c.id, c.name, c.token, attempt.trace_id))

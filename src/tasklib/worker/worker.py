@@ -29,6 +29,7 @@ from tasklib.maintenance.duties import perform
 from tasklib.maintenance.leader import Leadership
 from tasklib.store import schema as schema_store
 from tasklib.store.claim import Claimed, Served
+from tasklib.tally import Tallier
 from tasklib.tasks import registry
 from tasklib.worker.attempt import Attempt, Interruption
 from tasklib.worker.cancels import watch_for_cancel_requests
@@ -37,6 +38,7 @@ from tasklib.worker.membership import Membership, fresh_id
 from tasklib.worker.runner import Runner
 from tasklib.worker.settler import Settler
 from tasklib.worker.slots import Slots
+from tasklib.worker.telling import Teller
 from tasklib.worker.wakeup import Wakeup, listen
 
 _LAST_SETTLE_SECONDS = 10.0
@@ -79,6 +81,7 @@ class Worker:
         self._first_id = fresh_id(given)
         self._membership: Membership | None = None
         self.events = Events()
+        self.tallier = Tallier()
         self._served = Served(self.names or (), self.queues, self.capabilities)
         self._stop_asked = asyncio.Event()
         self._stopping_now = False
@@ -130,7 +133,7 @@ class Worker:
         assert found is not None
         self._schema = found
         self._wakeup = Wakeup(self.config.poll_interval_seconds, self.events)
-        self._settler = Settler(self.config, self._settle_link, self._slots, self._wakeup, self.events)
+        self._settler = Settler(self.config, self._settle_link, self._slots, self._wakeup, self.events, self.tallier)
         self._runner = Runner(self.config, self._slots, self._settler, self.events, self.modules)
         self._claimer = Claimer(
             self.config,
@@ -141,6 +144,7 @@ class Worker:
             served=self._what_we_serve,
             worker_id=lambda: self.id,
             start=self._start,
+            tallier=self.tallier,
             burst=self.burst,
         )
 
@@ -151,11 +155,14 @@ class Worker:
             self._slots,
             self._runner,
             self.events,
+            self.tallier,
             id_=self._first_id,
             served=self._what_we_serve,
             drain=self._stop_asked.set,
         )
         await self._membership.join()
+        self._teller = Teller(self.tallier, self._control_link, lambda: self.id)
+        await self._teller.tell()  # the first time only to learn the database's clock
         self._wakeup.on_fleet_news = self._membership.look
         self._leadership = Leadership(self.config, self._control_link, self.events)
         names = self._what_we_serve().names
@@ -163,6 +170,7 @@ class Worker:
         jobs = [
             self._settler.run(),
             self._settler.write_progress(),
+            self._teller.tell_for_ever(),
             self._leadership.run_for_it(lambda: self.id),
             perform(duties_of(self.config), self._maintenance_link, self.config, self._leadership, self.events),
             watch_for_cancel_requests(self._control_link, self._runner, self._wakeup.cancel_requested),
@@ -226,6 +234,7 @@ class Worker:
     async def _leave(self) -> None:
         """Hand the lead over and leave the fleet: nobody has to wait until we are missed."""
         assert self._membership is not None
+        await self._teller.tell()
         with suppress(DatabaseUnavailable):  # then it runs out by itself
             await self._leadership.resign()
         await self._membership.leave()
