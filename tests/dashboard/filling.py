@@ -72,14 +72,14 @@ def shop(db: psycopg.Connection) -> dict[str, str]:
         )
     found["dead"] = row(
         db, "dead_letter", ago=600, queue="mail", error=TRACEBACK, retry_count=3, lease_token=4,
-        kwargs={"to": "ada@example.com", "smtp": {"host": "smtp.example.com", "password": "hunter2"}, "api_token": "t0p"},
+        kwargs={"to": "ada@example.com", "smtp": {"host": "mx.example.com", "password": "hunter2"}, "api_token": "t0p"},
         tags={"customer": 42, "campaign": "spring"}, idempotency_key="welcome-42", timeout_seconds=30,
         trace_context={"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"},
         history=[attempt(1, "smtplib.SMTPServerDisconnected: Connection unexpectedly closed"),
                  attempt(2, "TimeoutError: timed out", worker="web2-99-b0"), attempt(3, TRACEBACK)],
     )  # fmt: skip
     found["running"] = row(
-        db, "running", ago=95, name="reports.monthly", queue="reports", progress={"done": 63, "total": 90, "step": "joining"},
+        db, "running", ago=95, name="reports.monthly", queue="reports", progress={"done": 63, "total": 90, "at": "eu"},
         kwargs={"month": "2026-04", "regions": ["eu", "us"]}, lease_token=1, timeout_seconds=900, priority=100,
     )  # fmt: skip
     row(db, "running", ago=12, name="resize_image", queue="media", worker_id="web2-99-b0")

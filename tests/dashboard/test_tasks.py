@@ -188,12 +188,12 @@ def test_a_task_is_edited_and_submitted_anew(tab: Tab, site: Site, ids: dict[str
     box.fill("{not json")
     page.get_by_role("button", name="Submit").click()
     page.get_by_text("The arguments are not JSON").wait_for()
-    box.fill('{"to": "bob@example.com", "smtp": {"host": "smtp.example.com", "password": "••••••"}}')
+    box.fill('{"to": "bob@example.com", "smtp": {"host": "mx.example.com", "password": "••••••"}}')
     page.get_by_role("button", name="Submit").click()
     page.get_by_text("Submitted as a new task").wait_for()
     made = site.client.get_task(page.url.rpartition("/")[2])
     assert made is not None
-    assert made.kwargs == {"to": "bob@example.com", "smtp": {"host": "smtp.example.com", "password": "hunter2"}}
+    assert made.kwargs == {"to": "bob@example.com", "smtp": {"host": "mx.example.com", "password": "hunter2"}}
     assert made.tags["edited_from"] == ids["dead"]
 
 

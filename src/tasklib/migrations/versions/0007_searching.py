@@ -5,7 +5,7 @@ from __future__ import annotations
 from tasklib.migrations.steps import run_script
 
 revision = "0007"
-down_revision = "0004"
+down_revision = "0005"
 branch_labels = None
 depends_on = None
 
