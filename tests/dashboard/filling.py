@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 
@@ -43,7 +45,8 @@ def row(db: psycopg.Connection, state: str = "pending", *, ago: float = 60, **co
 
 def attempt(number: int, error: str, *, worker: str = "web1-4711-k3x9") -> dict[str, Any]:
     """An entry of a task's history."""
-    times = {"started_at": f"2026-05-04T12:0{number}:00+00:00", "ended_at": f"2026-05-04T12:0{number}:03.2+00:00"}
+    began = datetime.now(UTC) - timedelta(seconds=560 - number * 20)
+    times = {"started_at": began.isoformat(), "ended_at": (began + timedelta(seconds=3.2)).isoformat()}
     return {"attempt": number, "token": number, "outcome": "error", "worker": worker, "error": error[-500:], **times}
 
 
@@ -94,3 +97,30 @@ def shop(db: psycopg.Connection) -> dict[str, str]:
     )
     db.execute("ANALYZE tasks")
     return found
+
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(2)>',
+    "'><svg/onload=alert(3)>",
+    "javascript:alert(4)",
+    "{{7*7}}${7*7}",
+    "\u202egnp.exe\u202c \u2066\u2069",
+    "line\nbreak\ttab\x07bell\x1b[31m",
+    "x" * 10_000,
+    "\U0001f984" * 300,
+]
+
+
+def hostile_row(db: psycopg.Connection, evil: str, state: str) -> str:
+    """A task with this text in every field that takes one."""
+    # An index holds names of waiting tasks, and takes no more than 2,700 bytes of them.
+    short = evil[:300] if state in ("pending", "failed") else evil
+    return row(
+        db, state, name=short, queue=short, args={"a": evil}, kwargs={evil[:200]: evil, "list": [evil]},
+        result={"value": evil}, error=f"Traceback\n{evil}", tags={evil[:200]: evil}, progress={"a": evil},
+        required_capabilities=[short], idempotency_key=str(uuid4()) + evil[:200], submitted_by=evil[:300],
+        trace_context={"traceparent": evil}, history=[{**attempt(1, evil, worker=evil), "outcome": evil},
+                                                      {"attempt": evil}, {"outcome": "replayed", "was": evil}],
+        **({"worker_id": evil} if state == "running" else {}),
+    )  # fmt: skip

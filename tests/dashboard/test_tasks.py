@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from tests.dashboard.conftest import Site, portray
-from tests.dashboard.filling import row, shop
+from tests.dashboard.conftest import Site, assert_fits, portray
+from tests.dashboard.filling import HOSTILE, hostile_row, row, shop
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -95,7 +95,7 @@ def test_a_selection_is_cancelled_after_a_question(tab: Tab, site: Site, db: psy
     page.get_by_role("button", name="Cancel selected").click()
     page.get_by_role("heading", name="Cancel 2 selected tasks?").wait_for()
     portray(page, "tasks-confirm")
-    page.get_by_role("button", name="Cancel 2").click()
+    page.get_by_role("button", name="Cancel 2 tasks").click()
     page.get_by_text("Cancelled 2 tasks.").wait_for()
     states = [site.client.get_task(i).state for i in chosen]  # type: ignore[union-attr]
     assert states == ["cancelled", "cancelled", "pending"]
@@ -109,7 +109,7 @@ def test_all_that_match_are_replayed_after_a_question_with_their_number(
     page = tab("/tasks?q=queue:bulk2")
     page.get_by_role("button", name="Replay all that match").click()
     page.get_by_role("heading", name="Replay 60 tasks?").wait_for()
-    page.get_by_role("button", name="Replay 60").click()
+    page.get_by_role("button", name="Replay 60 tasks").click()
     page.get_by_text("Replayed 60 tasks.").wait_for()
     assert len(site.client.list_tasks(queue="bulk2", state="pending")) == 60
 
@@ -136,7 +136,7 @@ def test_a_dead_letter_is_shown_with_its_story_and_no_secret(tab: Tab, ids: dict
     text = page.locator("main").inner_text()
     assert "hunter2" not in text
     assert "t0p" not in text
-    assert text.count("smtp.example.com:587 refused the connection") == 2, "its line, and at the end of the traceback"
+    assert text.count("smtp.example.com:587 refused the connection") == 1, "once"
     for part in ("4bf92f3577b34da6a3ce929d0e0e4736", "welcome-42", "customer=42", "Attempt 2: error", "web2-99-b0"):
         assert part in text
     page.get_by_role("link", name="Show them").click()
@@ -230,7 +230,7 @@ def test_reading_and_acting_need_no_script(tab: Tab, db: psycopg.Connection) -> 
     assert names(page) == ["plain"]
     page.locator(f'input[value="{task_id}"]').check()
     page.get_by_role("button", name="Cancel selected").click()
-    page.get_by_role("button", name="Cancel 1").click()
+    page.get_by_role("button", name="Cancel 1 task").click()
     page.get_by_text("Cancelled 1 task.").wait_for()
 
 
@@ -238,3 +238,26 @@ def test_an_empty_list_says_so(tab: Tab) -> None:
     page = tab("/tasks?q=name:nobody_has_this_name")
     page.get_by_text("No task fits this search").wait_for()
     portray(page, "tasks-none")
+
+
+# ---- hostile texts ----
+
+
+def test_hostile_texts_open_no_dialog_break_no_policy_and_no_layout(
+    tab: Tab, site: Site, db: psycopg.Connection
+) -> None:
+    """The tab is watched for dialogs and breaches; here we see that every page still fits its window."""
+    dead = [hostile_row(db, evil, "dead_letter") for evil in HOSTILE]
+    runs = [hostile_row(db, evil, "running") for evil in HOSTILE]
+    groups = [f"/dead-letters/{g.fingerprint}" for g in site.client.dead_letter_groups(limit=100)]
+    page = tab("/tasks")
+    for number, path in enumerate(
+        ["/tasks", "/dead-letters", *groups[:3], *(f"/tasks/{i}" for i in [*dead, *runs]), f"/tasks/{dead[1]}/edit"]
+    ):
+        page.goto(path, wait_until="load")
+        for width in (1280, 390):
+            page.set_viewport_size({"width": width, "height": 844})
+            assert_fits(page)
+        if number in (0, 1, 5):
+            portray(page, f"hostile-{number}")
+    db.execute("DELETE FROM tasks WHERE id = ANY (%s::uuid[])", [dead + runs])

@@ -51,6 +51,7 @@ async def group(
     return page(
         request, "dead_letter_group.html", fingerprint=fingerprint, found=found, older=older, sample=sample,
         is_first=place is None,
+        before_error=(sample.error or "").rstrip().rpartition("\n")[0][-20_000:] if sample else "",
     )  # fmt: skip
 
 

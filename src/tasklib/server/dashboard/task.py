@@ -10,7 +10,7 @@ from uuid import UUID
 from fastapi import Form, Query, Request
 from starlette.responses import Response
 
-from tasklib.client.explaining import Explanation
+from tasklib.client.explaining import Explanation, Reason
 from tasklib.client.search_language import quoted
 from tasklib.errors import InvalidOption, TaskExecutionError, TaskNotFound
 from tasklib.models import Task, is_terminal
@@ -65,13 +65,15 @@ async def task(
         trace_id=trace_id(found.trace_context),
         steps=steps(found),
         error=_cut(found.error),
+        before_error=_before_last_line(_cut(found.error)),
         effective=effective_priority(
             found,
             promote_to_medium_after_seconds=settings.promote_to_medium_after_seconds,
             promote_to_high_after_seconds=settings.promote_to_high_after_seconds,
         ),
         took=seconds_taken(found),
-        explanation=explanation,
+        why=_why(explanation),
+        position=explanation.position if explanation else None,
         records=records,
         only=lambda qualifier, value: f"/tasks?{urlencode({'q': f'{qualifier}:{quoted(value)}'})}",
         tags=[(key, value if isinstance(value, str) else json.dumps(value)) for key, value in found.tags.items()],
@@ -171,6 +173,18 @@ def _result(task: Task, redaction: Redaction) -> str | None:
         return None
     value = task.result.get("value") if isinstance(task.result, dict) and set(task.result) <= {"value"} else task.result
     return _shown(redaction.masked(value))
+
+
+def _why(explanation: Explanation | None) -> tuple[Reason, ...]:
+    """Of a running task the page says itself that it runs, and since when."""
+    if explanation is None:
+        return ()
+    return explanation.reasons[1:] if explanation.state == TaskState.RUNNING else explanation.reasons
+
+
+def _before_last_line(error: str | None) -> str:
+    """A traceback without the line that the page shows above it."""
+    return (error or "").rstrip().rpartition("\n")[0]
 
 
 def _shown(value: Any) -> str:

@@ -44,6 +44,8 @@ def steps(task: Task) -> list[Step]:
         )
     elif task.state == TaskState.CANCELLED:
         found.append(Step("cancelled", "Cancelled", task.completed_at))
+    elif task.state == TaskState.DEAD_LETTER:
+        found.append(Step("dead_letter", "Given up", task.completed_at))
     elif task.state == TaskState.FAILED:
         found.append(Step("failed", "Next attempt", task.next_retry_at))
     elif task.state == TaskState.PENDING:

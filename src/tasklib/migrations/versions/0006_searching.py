@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from tasklib.migrations.steps import run_script
 
-revision = "0007"
+revision = "0006"
 down_revision = "0005"
 branch_labels = None
 depends_on = None
 
 
 def upgrade() -> None:
-    run_script("0007_searching")
+    run_script("0006_searching")
