@@ -20,6 +20,7 @@ from tasklib.config import Config
 from tasklib.db.callers import run_on, run_on_async
 from tasklib.db.database import TRIES, AsyncDatabase, Database, execute, execute_async, worth_another_try
 from tasklib.db.failures import lost
+from tasklib.db.patience import Patience
 from tasklib.db.query import Query
 from tasklib.sql import statement
 from tasklib.store.submit import copied
@@ -275,21 +276,28 @@ class AsyncClient:
 
     async def _together(self, work: Together) -> Any:
         for attempt in range(TRIES):
-            answer = None
             try:
-                async with self._database.connection() as connection, connection.transaction():
-                    if work.copied:
-                        async with connection.cursor() as cursor, cursor.copy(copy_statement(self.config)) as copy:
-                            for rows in copied(work.copied):
-                                await copy.write(rows)
-                    for query in work.queries:
-                        answer = await execute_async(connection, query, self.config.schema)
-                return answer
+                async with self._database.connection() as connection:
+                    with Patience(connection, self.config.statement_timeout_seconds) as patience:
+                        return await self._in_transaction(connection, work, patience)
             except psycopg.Error as e:
                 if not worth_another_try(e, attempt, repeatable=True):
                     raise lost(e) from e
                 work = work.again()
         raise AssertionError("unreachable")
+
+    async def _in_transaction(self, connection: psycopg.AsyncConnection, work: Together, patience: Patience) -> Any:
+        answer = None
+        async with connection.transaction():
+            if work.copied:
+                async with connection.cursor() as cursor, cursor.copy(copy_statement(self.config)) as copy:
+                    for rows in copied(work.copied):
+                        await copy.write(rows)
+                        patience.again()
+            for query in work.queries:
+                answer = await execute_async(connection, query, self.config.schema)
+                patience.again()
+        return answer
 
 
 def copy_statement(config: Config) -> bytes:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from importlib import import_module
 
 from fastapi import APIRouter, FastAPI
 
@@ -50,6 +51,8 @@ ROUTERS: list[APIRouter] = [
 def create_app(config: Config, settings: ServerSettings | None = None) -> FastAPI:
     """The ASGI application. It connects when it starts, and refuses to start where that would not be safe."""
     settings = settings or ServerSettings()
+    for module in settings.modules:
+        import_module(module)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -62,6 +65,7 @@ def create_app(config: Config, settings: ServerSettings | None = None) -> FastAP
     app = FastAPI(
         title="TaskLib", version=version(), lifespan=lifespan, openapi_url=None, docs_url=None, redoc_url=None
     )
+    app.router.redirect_slashes = False  # a redirect would repeat the Host header to whoever sent it
     for router in ROUTERS:
         # Not include_router: it may wrap them, and the gate wants to see each.
         app.router.routes.extend(router.routes)

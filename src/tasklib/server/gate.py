@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from urllib.parse import urlsplit
 from uuid import UUID
@@ -41,20 +42,22 @@ class Gate:
         self._buckets: dict[UUID | None, tuple[float, float]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":  # there are none here
+            await send({"type": "websocket.close", "code": 1008})
+            return
         if scope["type"] == "http":
             await self._admit(scope)
-        elif scope["type"] == "websocket":
-            raise RuntimeError("there are no web sockets here.")
         await self.app(scope, receive, send)
 
     async def _admit(self, scope: Scope) -> None:
         """Put the Principal into the scope, or raise a Problem."""
         headers = Headers(scope=scope)
-        self._check_host(headers)
+        if not scope["path"].startswith("/health/"):  # probes name no host
+            self._check_host(headers)
         services: Services = scope["app"].state.services
         route = _route(self._router, scope)
         if route is None:
-            return  # 404 or 405, for everybody alike
+            return  # 404, for everybody alike
         principal = await self._principal(services, scope, headers)
         scope[PRINCIPAL] = principal
         roles = roles_of(route)
@@ -105,7 +108,7 @@ class Gate:
                 "rate_limited",
                 "Too many requests",
                 f"A token may make {rate:g} requests a second; try again in {seconds:.1f} s.",
-                headers={"Retry-After": str(max(1, round(seconds)))},
+                headers={"Retry-After": str(math.ceil(seconds))},
             )
         self._buckets[principal.token_id] = (level - 1, now)
 
@@ -116,9 +119,18 @@ def is_for_programs(path: str) -> bool:
 
 
 def _route(router: Router, scope: Scope) -> BaseRoute | None:
+    """The route that will answer. 405 if there are only others for this path: Starlette would name the first."""
+    methods: set[str] = set()
     for route in router.routes:
-        if route.matches(scope)[0] is Match.FULL:
+        match, _ = route.matches(scope)
+        if match is Match.FULL:
             return route
+        if match is Match.PARTIAL:
+            methods |= getattr(route, "methods", None) or set()
+    if methods:
+        allowed = ", ".join(sorted(methods))
+        detail = f"This path knows {allowed}."
+        raise Problem(405, "method_not_allowed", "Method Not Allowed", detail, headers={"Allow": allowed})
     return None
 
 

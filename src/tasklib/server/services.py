@@ -41,6 +41,8 @@ class Services:
     @classmethod
     async def open(cls, config: Config, settings: ServerSettings) -> Services:
         """Refuses to serve a schema of another version, and beyond loopback without a token."""
+        patience = min(config.statement_timeout_seconds, settings.database_timeout_seconds)
+        config = config.with_changes(statement_timeout_seconds=patience)
         client = AsyncClient(config)
         try:
             await require_schema(config, client)
