@@ -61,7 +61,7 @@ async def task(
         is_hiding=redaction.masked([arguments, found.result]) != [arguments, found.result],
         arguments=_shown(redaction.masked(arguments)),
         result=_result(found, redaction),
-        progress=progress_of(found.progress),
+        progress=None if found.state == TaskState.COMPLETED else progress_of(found.progress),
         trace_id=trace_id(found.trace_context),
         steps=steps(found),
         error=_cut(found.error),
