@@ -255,4 +255,4 @@ def test_the_timeline_says_an_error_once(client: Client, db: psycopg.Connection)
     assert found is not None
     told = steps(found)
     assert [s.title for s in told] == ["Next attempt", "Attempt 2: error", "Attempt 1: error", "Created"]
-    assert [(s.error, s.is_error_below) for s in told[1:3]] == [(None, True), ("E: first", False)]
+    assert [(s.error, s.is_error_shown) for s in told[1:3]] == [(None, True), ("E: first", False)]
