@@ -19,6 +19,7 @@ from tests.dashboard.filling import HOSTILE, attempt, hostile_row, row
 from tests.server.conftest import Running, bearer, running
 
 HTML = {"Accept": "text/html"}
+AN_ID = "019345ab-1234-7abc-8def-0123456789ab"
 
 
 @pytest.fixture
@@ -101,13 +102,13 @@ def test_a_submitter_sees_its_own_tasks_only(config: Config, client: Client, db:
         ("/tasks?older=not-an-id", 422),
         ("/tasks?look=0", 422),
         ("/tasks?look=100000000", 422),
-        (f"/tasks?older={uuid4()}&newer={uuid4()}", 200),
+        (f"/tasks?older={AN_ID}&newer={AN_ID}", 200),
         ("/tasks/not-an-id", 422),
-        (f"/tasks/{uuid4()}", 404),
-        (f"/tasks/{uuid4()}/edit", 404),
+        (f"/tasks/{AN_ID}", 404),
+        (f"/tasks/{AN_ID}/edit", 404),
         ("/dead-letters/NOT-A-FINGERPRINT", 422),
         ("/dead-letters/abcdef", 200),
-        (f"/dead-letters/abcdef?at=2026-01-01T00:00:00Z&after={uuid4()}", 200),
+        (f"/dead-letters/abcdef?at=2026-01-01T00:00:00Z&after={AN_ID}", 200),
         ("/dead-letters/abcdef?at=2026-01-01T00:00:00&after=x", 422),
     ],
 )
@@ -255,4 +256,4 @@ def test_the_timeline_says_an_error_once(client: Client, db: psycopg.Connection)
     assert found is not None
     told = steps(found)
     assert [s.title for s in told] == ["Next attempt", "Attempt 2: error", "Attempt 1: error", "Created"]
-    assert [(s.error, s.is_error_below) for s in told[1:3]] == [(None, True), ("E: first", False)]
+    assert [(s.error, s.is_error_shown) for s in told[1:3]] == [(None, True), ("E: first", False)]

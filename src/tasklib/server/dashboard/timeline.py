@@ -26,7 +26,8 @@ class Step:
     worker: str | None = None
     error: str | None = None
     """Its last line; None if it is the error that the page shows in full."""
-    is_error_below: bool = False
+    is_error_shown: bool = False
+    """The page shows its error in full."""
 
 
 def steps(task: Task) -> list[Step]:
@@ -69,7 +70,7 @@ def _entry(task: Task, entry: dict[str, Any], *, shows_error: bool) -> Step:
         (ended - began).total_seconds() if ended and began else None,
         str(worker) if worker else None,
         line if shows_error else None,
-        is_error_below=not shows_error,
+        is_error_shown=not shows_error,
     )
 
 
