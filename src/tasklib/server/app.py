@@ -20,6 +20,7 @@ from tasklib.server.routes import (
     audit,
     dead_letters,
     health,
+    internal,
     openapi,
     pauses,
     tasks,
@@ -45,6 +46,7 @@ ROUTERS: list[APIRouter] = [
     settings_routes.router,
     tokens.router,
     audit.router,
+    internal.router,
 ]
 
 

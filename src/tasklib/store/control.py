@@ -11,7 +11,7 @@ from uuid import UUID
 
 from tasklib.db.query import Query, Rows
 from tasklib.store.audit import Action, audited
-from tasklib.store.settle import Leased, arrays
+from tasklib.store.settle import Lease, Leased, arrays
 
 CANCEL = "cancel"
 """The message on the channel that says: look for cancel requests."""
@@ -85,6 +85,11 @@ def cancel_rest(unwanted: Unwanted) -> Query[list[str]]:
 def cancel_requests(leases: Sequence[Leased]) -> Query[set[str]]:
     """Which of these running attempts have been asked to stop."""
     return Query("cancel_requests", arrays(leases), lambda rows: {row[0] for row in rows})
+
+
+def cancel_requests_of(worker_id: str) -> Query[list[Lease]]:
+    """Which attempts of one worker have been asked to stop."""
+    return Query("cancel_requests_of", {"worker": worker_id}, lambda rows: [Lease(*row) for row in rows])
 
 
 def replay(task_id: UUID, *, by: str, owner: str | None = None) -> Query[str | None]:
