@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from tasklib.config import Config
@@ -95,7 +96,8 @@ class Polls:
         tallier = Tallier()
         tallier.claimed(tasks)
         if promoted := [tally for tally in tallier.take() if tally.key.outcome == "promoted"]:
-            await self._claiming.run(tallies.add(promoted))
+            with suppress(DatabaseUnavailable):  # what was claimed goes out all the same
+                await self._claiming.run(tallies.add(promoted))
 
     async def close(self) -> None:
         await asyncio.gather(*self._withdrawals, return_exceptions=True)
