@@ -1,118 +1,126 @@
-"""What each slot of a worker ran lately, put together from what is known in bounded time.
-
-What runs is read from its leases, what failed from the histories of the latest tasks. A row that is completed doesn't
-say who ran it; so attempts that this server has seen running are remembered, and their ends looked up.
-"""
+"""What happened to a task, in words: its attempts, replays and what comes next; its progress and its trace."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
-from uuid import UUID
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
 
-from tasklib.server.services import Services
-from tasklib.store import seeing
-from tasklib.store.seeing import Running
-from tasklib.wording import duration
+from tasklib.models import Task
+from tasklib.states import TaskState
+from tasklib.wording import last_line
 
-WINDOW = timedelta(minutes=15)
-_MOST_REMEMBERED = 5000
-_MOST_ROWS = 12
-_LEAST_WIDTH = 0.35
-"""Percent of the window: the shortest attempt is still to be seen."""
+_MOST_PROGRESS = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """An attempt on a worker."""
+class Step:
+    """A point in a task's life."""
 
-    id: UUID
-    name: str
-    worker: str
-    started_at: datetime
-    ended_at: datetime | None
-    """None while it runs."""
-    state: str
-    token: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """A run as it is drawn: percent of the window from its left."""
-
-    id: UUID
-    row: int
-    x: float
-    width: float
-    state: str
-    text: str
+    kind: str
+    """Which colour it has: a state, or `replayed`."""
+    title: str
+    at: datetime | None
+    seconds: float | None = None
+    worker: str | None = None
+    error: str | None = None
+    """Its last line; None if it is the error that the page shows in full."""
+    is_error_shown: bool = False
+    """The page shows its error in full."""
 
 
-class Sightings:
-    """Remembers what was seen to run; `await look(services)` looks again and gives all runs of the window."""
-
-    def __init__(self) -> None:
-        self._seen: dict[tuple[UUID, int], Run] = {}
-
-    async def look(self, services: Services) -> list[Run]:
-        running = await services.run(seeing.running())
-        await self._find_ends(services, running)
-        failed = await services.run(seeing.failed_attempts(WINDOW.total_seconds()))
-        known = {(run.id, run.started_at) for run in self._seen.values()}
-        return [
-            *self._seen.values(),
-            *(
-                Run(f.id, f.name, f.worker, f.started_at, f.ended_at, "failed")
-                for f in failed
-                if (f.id, f.started_at) not in known
-            ),
-        ]
-
-    async def _find_ends(self, services: Services, running: Sequence[Running]) -> None:
-        going = {(r.id, r.token): r for r in running}
-        gone = [key for key, run in self._seen.items() if run.ended_at is None and key not in going]
-        ends = {end.id: end for end in await services.run(seeing.ended(gone))} if gone else {}
-        now = datetime.now(UTC)
-        for key in gone:
-            end = ends.get(key[0])
-            # Without an end it was leased again: that attempt failed, and ended between two looks.
-            state, at = (end.state, end.at) if end else ("failed", now)
-            self._seen[key] = replace(self._seen[key], ended_at=at, state=state)
-        for key, r in going.items():
-            self._seen.setdefault(key, Run(r.id, r.name, r.worker, r.started_at, None, "running", r.token))
-        self._forget(now)
-
-    def _forget(self, now: datetime) -> None:
-        old = [k for k, run in self._seen.items() if run.ended_at is not None and run.ended_at < now - WINDOW]
-        surplus = len(self._seen) - len(old) - _MOST_REMEMBERED
-        if surplus > 0:
-            ended = sorted((k for k, r in self._seen.items() if r.ended_at), key=lambda k: self._seen[k].started_at)
-            old += ended[:surplus]
-        for key in old:
-            self._seen.pop(key, None)
-
-
-def drawn(runs: Iterable[Run], now: datetime) -> list[Piece]:
-    """The runs of one worker in rows, as few as do without overlap."""
-    start = now - WINDOW
-    free_from: list[datetime] = []
-    pieces = []
-    for run in sorted(runs, key=lambda r: (r.started_at, r.id)):
-        end = run.ended_at or now
-        row = next((i for i, moment in enumerate(free_from) if moment <= run.started_at), len(free_from))
-        if row >= _MOST_ROWS:
-            continue
-        free_from[row : row + 1] = [end]
-        x = max(0.0, _percent(run.started_at - start))
-        width = max(_LEAST_WIDTH, _percent(end - start) - x)
-        took = "for" if run.ended_at is None else "in"
-        text = (
-            f"{run.name[:120]}: {run.state.replace('_', ' ')} {took} {duration((end - run.started_at).total_seconds())}"
+def steps(task: Task) -> list[Step]:
+    """What happened, the latest first: attempts, replays, and what comes next."""
+    history = [e for e in task.history or [] if isinstance(e, dict)]
+    found = [Step("pending", "Created", task.created_at)]
+    for number, entry in enumerate(history):
+        is_last = number == len(history) - 1
+        found.append(_entry(task, entry, shows_error=not (is_last and _is_this_error(task, entry))))
+    if task.state == TaskState.RUNNING:
+        found.append(Step("running", f"Attempt {task.retry_count + 1} runs", task.started_at, worker=task.worker_id))
+    elif task.state == TaskState.COMPLETED:
+        found.append(
+            Step("completed", f"Attempt {task.retry_count + 1} completed", task.completed_at, seconds_taken(task))
         )
-        pieces.append(Piece(run.id, row, round(min(x, 100 - _LEAST_WIDTH), 3), round(width, 3), run.state, text))
-    return pieces
+    elif task.state == TaskState.CANCELLED:
+        found.append(Step("cancelled", "Cancelled", task.completed_at))
+    elif task.state == TaskState.DEAD_LETTER:
+        found.append(Step("dead_letter", "Given up", task.completed_at))
+    elif task.state == TaskState.FAILED:
+        found.append(Step("failed", "Next attempt", task.next_retry_at))
+    elif task.state == TaskState.PENDING:
+        found.append(Step("pending", "Due", task.scheduled_at))
+    return found[::-1]
 
 
-def _percent(span: timedelta) -> float:
-    return 100 * span / WINDOW
+def _entry(task: Task, entry: dict[str, Any], *, shows_error: bool) -> Step:
+    outcome = str(entry.get("outcome") or "ended")[:100]
+    ended, began = _moment(entry.get("ended_at")), _moment(entry.get("started_at"))
+    if outcome == "replayed":
+        was = str(entry.get("was") or "finished").replace("_", " ")
+        return Step("replayed", f"Replayed; it was {was[:100]}", ended)
+    kind = "cancelled" if outcome == "cancelled" else "failed"
+    worker = entry.get("worker")
+    line = last_line(str(entry.get("error") or "")) or None
+    return Step(
+        kind,
+        f"Attempt {str(entry.get('attempt', '?'))[:20]}: {outcome.replace('_', ' ')}",
+        ended,
+        (ended - began).total_seconds() if ended and began else None,
+        str(worker) if worker else None,
+        line if shows_error else None,
+        is_error_shown=not shows_error,
+    )
+
+
+def _is_this_error(task: Task, entry: dict[str, Any]) -> bool:
+    """True if the error in full is the one of this attempt, whose end the history keeps."""
+    return bool(task.error) and bool(entry.get("error")) and str(task.error).endswith(str(entry["error"]))
+
+
+def progress_of(value: Any) -> tuple[float | None, str] | None:
+    """The share that is done, if it says one, and the value in words."""
+    if value is None:
+        return None
+    if isinstance(value, dict):
+        return _share(value.get("done"), value.get("total")), _short(value)
+    return _share(value, 1 if isinstance(value, float) and value <= 1 else 100), _short(value)
+
+
+def _share(part: object, whole: object) -> float | None:
+    if not _is_number(part) or not _is_number(whole):
+        return None
+    share = float(part) / float(whole) if whole else -1.0  # type: ignore[arg-type]
+    return share if 0 <= share <= 1 else None
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _short(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return text[:_MOST_PROGRESS]
+
+
+def trace_id(context: Any) -> str | None:
+    """The trace's id out of the W3C `traceparent`."""
+    parent = context.get("traceparent") if isinstance(context, dict) else None
+    parts = str(parent or "").split("-")
+    return parts[1] if len(parts) >= 4 and len(parts[1]) == 32 else None
+
+
+def seconds_taken(task: Task) -> float | None:
+    """How long its last attempt took."""
+    if task.started_at is None or task.completed_at is None:
+        return None
+    return (task.completed_at - task.started_at).total_seconds()
+
+
+def _moment(text: object) -> datetime | None:
+    try:
+        found = datetime.fromisoformat(str(text))
+    except ValueError:
+        return None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)

@@ -14,7 +14,7 @@ from tasklib.errors import WorkerNotFound
 from tasklib.server.access import client_of
 from tasklib.server.dashboard.screens import Operator, Serving, Viewer, screen_router
 from tasklib.server.dashboard.shell import done, page
-from tasklib.server.dashboard.timeline import WINDOW, Piece, Sightings, drawn
+from tasklib.server.dashboard.slots import WINDOW, Piece, Sightings, drawn
 from tasklib.store import fleet
 from tasklib.store.fleet import WorkerInfo
 
