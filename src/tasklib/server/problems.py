@@ -94,6 +94,8 @@ def problem_of(error: Exception) -> Problem:
             return _ours(error)
         case psycopg.Error() if is_connection_loss(error):
             return _unavailable()
+        case psycopg.errors.UniqueViolation():
+            return Problem(422, "invalid_option", "An id is taken", "A task's id belongs to another task.")
         case psycopg.Error() if is_bad_data(error):
             return Problem(422, "not_storable", "PostgreSQL can't hold a value", "A value can't be stored.")
     return Problem(500, "internal_error", "Something went wrong here", "It was logged with this request's id.")
@@ -104,15 +106,24 @@ def _ours(error: errors.TaskLibError) -> Problem:
         case errors.TaskNotFound() if error.task_id is not None:
             return Problem(404, "task_not_found", "No such task", str(error))
         case errors.TaskNotFound():
-            return Problem(422, "unknown_task_type", "No such task function", str(error))
+            return Problem(422, "unknown_task_type", "No such task function", str(error), name=error.name)
         case errors.WorkerNotFound():
             return Problem(404, "worker_not_found", "No such worker", str(error))
         case errors.TokenNotFound():
             return Problem(404, "token_not_found", "No such token", str(error))
         case errors.IdempotencyKeyTaken():
-            return Problem(409, "idempotency_key_taken", "The idempotency key is taken", str(error))
+            return Problem(
+                409,
+                "idempotency_key_taken",
+                "The idempotency key is taken",
+                str(error),
+                name=error.name,
+                key=error.key,
+            )
         case errors.TaskExecutionError():
-            return Problem(422, "invalid_arguments", "The arguments don't fit", str(error), field=error.field)
+            return Problem(
+                422, "invalid_arguments", "The arguments don't fit", str(error), task=error.task, field=error.field
+            )
         case errors.InvalidOption():
             return Problem(422, "invalid_option", "An option can't be used", str(error))
         case errors.SchemaError():
