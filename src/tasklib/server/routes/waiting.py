@@ -81,7 +81,7 @@ async def get_result(
         200: {
             "description": "Server-sent events: the task as `GET /api/v1/tasks/{task_id}` shows it, at once and then "
             "after every change of its state, retries, progress or cancel request. The last one is terminal.",
-            "content": {"text/event-stream": {"schema": {"type": "string"}, "example": _EVENTS}},
+            "content": {"text/event-stream": {"example": _EVENTS}},
         },
         204: {"description": "`Last-Event-ID` says that you know the end. A browser stops coming back."},
         **refusals(404),
