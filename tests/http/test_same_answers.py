@@ -15,7 +15,7 @@ import pytest
 from pydantic import BaseModel
 
 from tasklib import AsyncClient, Client, Task, task
-from tasklib.errors import TaskLibError
+from tasklib.errors import InvalidOption, TaskLibError
 from tasklib.http import AsyncHttpClient, HttpClient
 from tasklib.tasks.ids import new_id
 from tests.server.api import Api
@@ -23,6 +23,19 @@ from tests.server.api import Api
 UNKNOWN = UUID("0196f2a0-7a3c-7d41-9a5e-3f2b8c1d4e5f")
 TRACE = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "tracestate": "a=1"}
 NOT_BEFORE = datetime(2020, 1, 1, tzinfo=UTC)
+
+
+# What the dashboard asks of its own server.
+WITHOUT_A_ROUTE: dict[str, Any] = {
+    "search_tasks": ["state:failed"],
+    "cancel_found": ["state:failed"],
+    "replay_found": ["state:dead_letter"],
+    "cancel_chosen": [[UNKNOWN]],
+    "replay_chosen": [[UNKNOWN]],
+    "count_states": [],
+    "latest_dead_letter_groups": [],
+    "dead_letters_alike": ["abcdef"],
+}
 
 
 class Point(BaseModel):
@@ -99,7 +112,8 @@ async def ids_of_ones_own(s: Scene) -> Any:
         await s.client.submit_each(items, ids=[first, second]),
         await s.client.submit_each(items, ids=[first, second]),
         await s.client.submit_each(items[:1], ids=[first]),
-        await failure(s.client.submit_each(items[1:], ids=[first])),
+        await s.client.submit_each(items[1:], ids=[new_id()]),
+        await failure(s.client.submit_each([s.shout.options(idempotency_key="l").bind()], ids=[first])),
         await failure(s.client.submit_each([s.shout.bind()], ids=[first])),
         await failure(s.client.submit_each([s.shout.bind(), s.shout.bind()], ids=[new_id(), first])),
         await failure(s.client.submit_each(items, ids=[first, first])),
@@ -385,8 +399,17 @@ def public_calls(kind: type) -> dict[str, inspect.Signature]:
 
 def test_the_table_has_every_call() -> None:
     source = inspect.getsource(inspect.getmodule(test_the_table_has_every_call))  # type: ignore[arg-type]
-    apart = {"on_behalf_of", "perform", "close", "asynchronous"}
+    apart = {"on_behalf_of", "perform", "close", "asynchronous", *WITHOUT_A_ROUTE}
     assert [name for name in public_calls(AsyncClient) if name not in apart and f".{name}(" not in source] == []
+
+
+@pytest.mark.parametrize("name", WITHOUT_A_ROUTE)
+def test_what_has_no_route_says_so(name: str) -> None:
+    with (
+        HttpClient("http://localhost:1") as client,
+        pytest.raises(InvalidOption, match="needs a client with"),
+    ):
+        getattr(client, name)(*WITHOUT_A_ROUTE[name])
 
 
 @pytest.mark.parametrize(("over_http", "plain"), [(HttpClient, Client), (AsyncHttpClient, AsyncClient)])

@@ -16,7 +16,7 @@ from tasklib import tracing
 from tasklib.client.clients import AsyncClient, Client
 from tasklib.client.default import use
 from tasklib.client.effects import Effect, Pause
-from tasklib.errors import ConfigError
+from tasklib.errors import ConfigError, InvalidOption
 from tasklib.http.calls import HttpCalls
 from tasklib.http.requests import Answer, Lost, Request
 
@@ -133,7 +133,7 @@ class HttpClient(Client):
                 return self._send(effect)
             case Pause(seconds):
                 return time.sleep(seconds)
-        raise TypeError(f"this client has no database, and can't do {effect!r}.")
+        raise no_route()
 
     def _send(self, request: Request) -> Answer | Lost:
         if self._http is None:
@@ -191,7 +191,7 @@ class AsyncHttpClient(AsyncClient):
                 return await self._send(effect)
             case Pause(seconds):
                 return await asyncio.sleep(seconds)
-        raise TypeError(f"this client has no database, and can't do {effect!r}.")
+        raise no_route()
 
     async def _send(self, request: Request) -> Answer | Lost:
         if self._http is None:
@@ -200,6 +200,10 @@ class AsyncHttpClient(AsyncClient):
             return _answer(await self._http.request(**self.address.arguments(request)))
         except httpx.HTTPError as e:
             return _lost(e)
+
+
+def no_route() -> InvalidOption:
+    return InvalidOption("this call needs a client with a database: the server has no route for it.")
 
 
 _closing: set[asyncio.Task[None]] = set()

@@ -155,8 +155,6 @@ def problem_of(error: Exception) -> Problem:
             return _ours(error)
         case psycopg.Error() if is_connection_loss(error):
             return _unavailable()
-        case psycopg.errors.UniqueViolation():
-            return Problem(422, "invalid_option", "An id is taken", "A task's id belongs to another task.")
         case psycopg.Error() if is_bad_data(error):
             return Problem(422, "not_storable", "PostgreSQL can't hold a value", "A value can't be stored.")
     return Problem(500, "internal_error", "Something went wrong here", "It was logged with this request's id.")

@@ -174,10 +174,15 @@ def _ids_by_key(owner: str | None, rows: Rows) -> Kept:
     return kept
 
 
+def foreign_id() -> InvalidOption:
+    """Whose it is is not for every caller to know."""
+    return InvalidOption("an id that was given belongs to another task. Make a new one for each task.")
+
+
 def _refuse_foreign(rows: Rows) -> None:
-    for id_, is_the_same in rows:
+    for _, is_the_same in rows:
         if is_the_same in (False, "f"):  # as a driver reads it, or as text
-            raise InvalidOption(f"the id {id_} belongs to another task. Make a new one for each task.")
+            raise foreign_id()
 
 
 def _as_json(tasks: Sequence[NewTask]) -> str:
