@@ -352,7 +352,8 @@ class Comparable:
             case Enum():
                 return value.value
             case str():
-                return re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", lambda m: self._id(m[0]), value)
+                timeless = re.sub(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?\+00:00", "a time", value)
+                return re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", lambda m: self._id(m[0]), timeless)
             case datetime():
                 return "a time"
             case Task():
