@@ -11,9 +11,11 @@ from contextlib import contextmanager
 import psycopg
 import pytest
 
-from tasklib import Client, Config
+from tasklib import AsyncClient, Client, Config
+from tasklib.client.effects import once
 from tasklib.db.connect import connect
 from tasklib.errors import DatabaseUnavailable
+from tasklib.store import fleet
 
 
 @contextmanager
@@ -27,7 +29,8 @@ def frozen(pid: int) -> Iterator[None]:
 
 def backend_of_the_client(db: psycopg.Connection) -> int:
     found = db.execute(
-        "SELECT pid FROM pg_stat_activity WHERE application_name = 'tasklib client' AND datname = current_database()"
+        "SELECT pid FROM pg_stat_activity WHERE application_name = 'tasklib client' AND datname = current_database() "
+        "ORDER BY backend_start DESC"
     ).fetchone()
     assert found is not None
     pid: int = found[0]
@@ -67,3 +70,16 @@ def test_what_may_not_be_repeated_says_that_the_database_is_away(config: Config,
         pid = backend_of_the_client(db)
         with frozen(pid), pytest.raises(DatabaseUnavailable, match="or doesn't answer"):
             client.pause(queue="mail")
+
+
+async def test_an_async_client_gives_up_on_a_link_that_fell_silent(config: Config, db: psycopg.Connection) -> None:
+    async with AsyncClient(config.with_changes(statement_timeout_seconds=0.3)) as client:
+        before = await client.workers()
+        with frozen(backend_of_the_client(db)):
+            assert await client.workers() == before  # on a new connection
+        with frozen(backend_of_the_client(db)), pytest.raises(DatabaseUnavailable, match="or doesn't answer"):
+            await client.resume(queue="mail")
+        await client.workers()
+        without_a_cursor = fleet.sleeps("nobody", True)
+        with frozen(backend_of_the_client(db)), pytest.raises(DatabaseUnavailable, match=r"no answer within 0\.3 s"):
+            await client.perform(once(without_a_cursor))

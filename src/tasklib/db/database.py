@@ -140,9 +140,7 @@ class AsyncDatabase(_Pool[psycopg.AsyncConnection]):
         for attempt in range(TRIES):
             connection = await self._borrow()
             try:
-                if query.all_text:
-                    return await wait(connection, exchange(connection, query, self.config.schema))
-                return await execute_async(connection, query, self.config.schema)
+                return await self._ask(connection, query)
             except psycopg.Error as e:
                 self._drop_if_useless(connection, e)
                 if not worth_another_try(e, attempt, repeatable=query.repeatable):
@@ -150,6 +148,15 @@ class AsyncDatabase(_Pool[psycopg.AsyncConnection]):
             finally:
                 self._give_back(connection)
         raise AssertionError("unreachable")
+
+    async def _ask(self, connection: psycopg.AsyncConnection, query: Query[T]) -> T:
+        if not query.all_text:
+            return await execute_async(connection, query, self.config.schema)
+        patience = self.config.statement_timeout_seconds
+        try:
+            return await wait(connection, exchange(connection, query, self.config.schema), patience)
+        except TimeoutError as e:
+            raise psycopg.OperationalError(f"no answer within {patience:g} s") from e
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[psycopg.AsyncConnection]:
