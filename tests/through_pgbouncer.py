@@ -24,12 +24,15 @@ INTEGRATION = [
     *("tests/testing", "tests/server", "tests/cli"),
 ]
 
+# Who can't be served is told soon, not after two minutes.
+SETTINGS = {"admin_users": "postgres", "query_wait_timeout": "10", "server_login_retry": "1"}
+
 
 def main(arguments: list[str]) -> int:
     if PROGRAM is None:
         print("PgBouncer is not installed (Debian: apt install pgbouncer).")
         return 1
-    with EmbeddedPostgres() as postgres, pgbouncer(postgres.url(), admin_users="postgres") as pooler:
+    with EmbeddedPostgres() as postgres, pgbouncer(postgres.url(), **SETTINGS) as pooler:
         code = _test_through(pooler, postgres, arguments or [d for d in INTEGRATION if (ROOT / d).exists()])
         print(f"{_transactions(pooler):,} transactions went through PgBouncer.")
     return code
