@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint types imports format test-postgres test-pgbouncer test-pythons schema benchmarks model chaos clean
+.PHONY: help demo test check lint types imports format test-postgres test-pgbouncer test-pythons schema benchmarks model interleavings mutants chaos clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -51,6 +51,12 @@ benchmarks: $(READY)  ## a quick comparison with other task queues, installed ou
 
 model: $(READY)  ## visit every state of the model of a task's life, and catch its mutants (needs spin and gcc)
 	$(BIN)/python -m proof.model.run
+
+interleavings: $(READY)  ## two and three sessions on one task, in every order
+	$(BIN)/python -m proof.interleavings.run
+
+mutants: $(READY)  ## take each guard out of the SQL; a test must turn red (an hour)
+	$(BIN)/python -m proof.mutants.run $(ARGS)
 
 chaos: $(READY)  ## kill, freeze, cut and restart everything under load, then check: SECONDS= SEED= FAULTS= TASKS=
 	$(BIN)/python -m proof.chaos --seconds $(or $(SECONDS),180) --seed $(or $(SEED),1) --faults $(or $(FAULTS),0) --tasks $(or $(TASKS),0) $(ARGS)

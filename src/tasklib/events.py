@@ -1,4 +1,4 @@
-"""What a worker tells whoever listens: the terminal, the log, metrics, tests. One class per event, plain data."""
+"""What workers and clients tell whoever listens: the terminal, the log, metrics, tests. One class per event."""
 
 from __future__ import annotations
 
@@ -49,6 +49,7 @@ class TaskStarted:
     id: str
     name: str
     attempt: int
+    trace_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,7 @@ class TaskEnded:
     error: str | None = None
     retry_in_seconds: float | None = None
     max_retries: int | None = None
+    trace_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,7 @@ class ResultRefused:
     id: str
     name: str
     token: int
+    trace_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +84,7 @@ class LeaseLost:
     id: str
     name: str
     token: int
+    trace_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +93,7 @@ class SlotStuck:
 
     id: str
     name: str
+    trace_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +169,36 @@ class Woken:
     by: str
 
 
+@dataclass(frozen=True, slots=True)
+class TaskSubmitted:
+    """A client has submitted a task; in the caller's transaction, it counts once that is committed."""
+
+    id: str
+    name: str
+    queue: str
+    by: str
+    is_new: bool = True
+    """False: its idempotency key belongs to a task that was there before, and this is that task's id."""
+    trace_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CancelRequested:
+    """A client has asked to cancel a task. `state` is what became of it: `running` if its worker was told."""
+
+    id: str
+    state: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class TaskReplayed:
+    """A client has let a finished task run again from the start."""
+
+    id: str
+    by: str
+
+
 Event: TypeAlias = (
     WorkerStarted
     | WorkerDraining
@@ -184,11 +219,14 @@ Event: TypeAlias = (
     | DatabaseLost
     | DatabaseBack
     | Woken
+    | TaskSubmitted
+    | CancelRequested
+    | TaskReplayed
 )
 
 
 class Events:
-    """Passes events to subscribers, in order, on the worker's loop.
+    """Passes events to subscribers, in order, where they happen: a worker's on its loop.
 
     Claims, starts, completions and wake-ups are routine: there may be thousands a second, so they are only made if
     `events.routine` says that somebody wants them.
@@ -203,6 +241,12 @@ class Events:
         self._subscribers.append(subscriber)
         if routine:
             self._routine_subscribers.append(subscriber)
+
+    def unsubscribe(self, subscriber: Callable[[Event], None]) -> None:
+        """Tell it no more. One that never subscribed is no matter."""
+        for subscribers in (self._subscribers, self._routine_subscribers):
+            if subscriber in subscribers:
+                subscribers.remove(subscriber)
 
     @property
     def routine(self) -> bool:
@@ -221,3 +265,7 @@ class Events:
             except Exception:
                 # Whoever watches must not harm the work.
                 logging.getLogger("tasklib").exception("a subscriber to worker events failed on %r", event)
+
+
+client_events = Events()
+"""What the clients of this program do: TaskSubmitted, CancelRequested, TaskReplayed. All of it is routine."""

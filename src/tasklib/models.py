@@ -16,6 +16,7 @@ from sqlalchemy.orm import registry
 from sqlmodel import Field, SQLModel
 
 from tasklib.states import TaskState
+from tasklib.tracing import trace_id_of
 
 
 def _time(**options: Any) -> Any:
@@ -63,6 +64,11 @@ class Task(_Base, table=True):  # type: ignore[no-redef]  # the plugin takes the
     progress: Any | None = Field(default=None, sa_column=Column(JSONB))
     history: list[dict[str, Any]] | None = Field(default=None, sa_column=Column(JSONB))
     submitted_by: str | None = Field(default=None, sa_column=Column(Text))
+
+    @property
+    def trace_id(self) -> str | None:
+        """The trace it was submitted in, as 32 hexadecimal digits, if `trace_context` is W3C's."""
+        return trace_id_of(self.trace_context)
 
 
 TASK_COLUMNS: tuple[str, ...] = tuple(Task.model_fields)

@@ -12,10 +12,8 @@ import psycopg
 import pytest
 
 from tasklib import AsyncClient, Client, Config
-from tasklib.client.effects import once
 from tasklib.db.connect import connect
 from tasklib.errors import DatabaseUnavailable
-from tasklib.store import fleet
 
 
 @contextmanager
@@ -29,14 +27,17 @@ def frozen(pid: int) -> Iterator[None]:
 
 def backend_of_the_client(db: psycopg.Connection) -> int:
     found = db.execute(
-        "SELECT pid FROM pg_stat_activity WHERE application_name = 'tasklib client' AND datname = current_database() "
-        "ORDER BY backend_start DESC"
+        "SELECT pid FROM pg_stat_activity WHERE application_name = 'tasklib client' AND datname = current_database()"
     ).fetchone()
     assert found is not None
     pid: int = found[0]
+    require_local(pid)
+    return pid
+
+
+def require_local(pid: int) -> None:
     if not os.path.exists(f"/proc/{pid}"):
         pytest.skip("the server is not on this machine")
-    return pid
 
 
 def test_a_statement_on_a_silent_link_ends_with_an_error(config: Config) -> None:
@@ -72,14 +73,28 @@ def test_what_may_not_be_repeated_says_that_the_database_is_away(config: Config,
             client.pause(queue="mail")
 
 
-async def test_an_async_client_gives_up_on_a_link_that_fell_silent(config: Config, db: psycopg.Connection) -> None:
-    async with AsyncClient(config.with_changes(statement_timeout_seconds=0.3)) as client:
-        before = await client.workers()
-        with frozen(backend_of_the_client(db)):
-            assert await client.workers() == before  # on a new connection
-        with frozen(backend_of_the_client(db)), pytest.raises(DatabaseUnavailable, match="or doesn't answer"):
-            await client.resume(queue="mail")
-        await client.workers()
-        without_a_cursor = fleet.sleeps("nobody", True)
-        with frozen(backend_of_the_client(db)), pytest.raises(DatabaseUnavailable, match=r"no answer within 0\.3 s"):
-            await client.perform(once(without_a_cursor))
+async def the_backend(client: AsyncClient) -> int:
+    """The one that answers this client's next call."""
+    async with client._database.connection() as connection:
+        pid = connection.info.backend_pid
+    require_local(pid)
+    return pid
+
+
+async def test_asynchronous_clients_are_no_more_patient(config: Config, db: psycopg.Connection) -> None:
+    async with AsyncClient(config.with_changes(statement_timeout_seconds=0.5)) as client:
+        with frozen(await the_backend(client)):
+            await client.pauses()  # on a new connection
+        with frozen(await the_backend(client)), pytest.raises(DatabaseUnavailable, match="or doesn't answer"):
+            await client.pause(queue="silence")
+        with frozen(await the_backend(client)):  # sent again, as ids are made here
+            ids = await client.submit_many("away", [{}] * 150, registered_elsewhere=True)
+        assert db.execute("SELECT count(*) FROM tasks WHERE id = ANY (%s)", (ids,)).fetchone() == (150,)
+
+
+async def test_a_free_connection_is_not_waited_for_without_end(config: Config) -> None:
+    async with AsyncClient(config.with_changes(statement_timeout_seconds=0.5, max_connections=1)) as client:
+        async with client._database.connection():  # somebody else has it
+            with pytest.raises(DatabaseUnavailable, match="max_connections"):
+                await client.pauses()
+        await client.pauses()

@@ -28,7 +28,7 @@ def generate(monkeypatch: pytest.MonkeyPatch) -> Any:
     del sys.modules["generate"]
 
 
-@pytest.mark.parametrize("page", ["configuration.md", "cli.md"])
+@pytest.mark.parametrize("page", ["configuration.md", "cli.md", "http-errors.md"])
 def test_generated_parts_are_current(page: str, generate: Any) -> None:
     assert (REFERENCE / page).read_text() == generate.written_anew(page), "run: python docs/reference/generate.py"
 

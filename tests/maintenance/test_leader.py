@@ -15,7 +15,7 @@ from tasklib.db.link import Link
 from tasklib.db.query import Query
 from tasklib.events import LeadershipTaken
 from tasklib.maintenance.calendar import duties_of
-from tasklib.store import fleet, upkeep
+from tasklib.store import fleet, tallies, upkeep
 from tasklib.store.fleet import Term
 from tests.worker.watching import working
 
@@ -29,6 +29,7 @@ INSERT INTO tasks (name, idempotency_key, idempotency_expires_at) VALUES ('keyed
 INSERT INTO tasks (name, state, completed_at) VALUES ('letter', 'dead_letter', now() - interval '90 days');
 INSERT INTO tasks (id, name, state, completed_at)
     VALUES ('00000000-0000-7000-8000-000000000001', 'old', 'completed', now() - interval '90 days');
+INSERT INTO tally_deltas (outcome, count) VALUES ('completed', 1);
 """
 
 
@@ -41,6 +42,7 @@ def duties(term: Term) -> dict[str, Query[object]]:
         "dead letters": upkeep.expire_dead_letters(term, 30 * 86400, 100),  # type: ignore[dict-item]
         "retention": upkeep.retain(term, Retention("completed", days=30), [], None, 100),  # type: ignore[dict-item]
         "snapshot": upkeep.take_snapshot(term, 1000),  # type: ignore[dict-item]
+        "tallies": tallies.fold(term, 1000),  # type: ignore[dict-item]
     }
 
 
@@ -56,7 +58,7 @@ def database(config: Config) -> Iterator[Database]:
 
 
 def state_of_everything(db: psycopg.Connection) -> list[object]:
-    tables = ("tasks", "workers", "snapshots")
+    tables = ("tasks", "workers", "snapshots", "tally_deltas", "tallies")
     return [db.execute(f"SELECT * FROM {table} ORDER BY 1".encode()).fetchall() for table in tables]
 
 

@@ -66,6 +66,16 @@ def test_each_transition_is_one_line_that_names_task_attempt_worker_and_duration
     }
 
 
+def test_the_trace_is_named_where_there_is_one() -> None:
+    traced = [
+        TaskEnded(ID, "noop", 1, "completed", 0.1, trace_id="f" * 32),
+        ResultRefused(ID, "noop", 7, "f" * 32),
+        LeaseLost(ID, "noop", 7, "f" * 32),
+        SlotStuck(ID, "noop", "f" * 32),
+    ]
+    assert [line["trace_id"] for line in parsed(*traced)] == ["f" * 32] * 4
+
+
 def test_failure_says_when_it_is_tried_again_and_why() -> None:
     failed = TaskEnded(ID, "noop", 1, "failed", 0.1, "Traceback\n  secret = 'argument'\nOSError: gone", 5.0, 3)
     [line] = parsed(failed)

@@ -10,11 +10,13 @@ from typing import Any
 
 import httpx
 import pytest
+from fastapi import APIRouter
 
 from tasklib import Client, Config
 from tasklib.server.serving import Server, make_server
 from tasklib.server.settings import ServerSettings
 from tasklib.store.tokens import NewToken
+from tasklib.testing import databases
 
 PATIENCE = 60.0
 
@@ -24,6 +26,13 @@ class Running(str):
 
     server: Server
     http: httpx.Client
+    thread: threading.Thread
+
+    def stop(self) -> None:
+        """End it as SIGTERM would, and wait until it has ended."""
+        self.server.should_exit = True
+        self.thread.join(PATIENCE)
+        assert not self.thread.is_alive(), "it didn't end"
 
     @property
     def app(self) -> Any:
@@ -31,9 +40,11 @@ class Running(str):
 
 
 @contextmanager
-def running(config: Config, **settings: Any) -> Iterator[Running]:
-    """A server with these settings, until the block ends."""
+def running(config: Config, *routers: APIRouter, **settings: Any) -> Iterator[Running]:
+    """A server with these settings, and perhaps further routes, until the block ends."""
     made = make_server(config, ServerSettings(**{"port": 0, **settings}))
+    for router in routers:
+        made.config.app.router.routes.extend(router.routes)  # type: ignore[union-attr]
     listening = socket.create_server((made.config.host, 0))
     port = listening.getsockname()[1]
     failed: list[BaseException] = []
@@ -52,7 +63,7 @@ def running(config: Config, **settings: Any) -> Iterator[Running]:
         assert made.started, failed
         scheme = "https" if made.config.is_ssl else "http"
         url = Running(f"{scheme}://{made.config.host}:{port}")
-        url.server = made
+        url.server, url.thread = made, thread
         with httpx.Client(base_url=url, timeout=PATIENCE, verify=False) as url.http:
             yield url
     finally:
@@ -63,9 +74,9 @@ def running(config: Config, **settings: Any) -> Iterator[Running]:
 
 @pytest.fixture
 def server() -> Iterator[Callable[..., Running]]:
-    """`server(config, **settings)` starts one; it ends with the test."""
+    """`server(config, *routers, **settings)` starts one; it ends with the test."""
     with ExitStack() as stack:
-        yield lambda config, **settings: stack.enter_context(running(config, **settings))
+        yield lambda config, *routers, **settings: stack.enter_context(running(config, *routers, **settings))
 
 
 @pytest.fixture
@@ -88,3 +99,19 @@ def token(new_token: Callable[..., NewToken]) -> Callable[..., str]:
 def bearer(text: str) -> dict[str, str]:
     """The header that carries a token."""
     return {"Authorization": f"Bearer {text}"}
+
+
+@pytest.fixture(scope="module")
+def module_api(server_url: str, template_database: str) -> Iterator[Any]:
+    """One server with tokens for a module of tests."""
+    from tests.server.api import api_on
+
+    with databases.database(server_url, template_database) as url, api_on(url) as made:
+        yield made
+
+
+@pytest.fixture
+def api(module_api: Any) -> Iterator[Any]:
+    """The module's server, with empty tables after each test."""
+    yield module_api
+    module_api.clear()

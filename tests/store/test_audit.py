@@ -26,6 +26,8 @@ BY_NO_OPERATOR = {
     # The leader and its duties.
     *("lead", "resign", "bury_workers", "rescue", "fail_overdue"),
     *("expire_keys", "expire_dead_letters", "retain", "take_snapshot"),
+    # What happened, counted.
+    *("tally_add", "tally_fold", "tally_coarsen"),
     # Tests, and the use of a token.
     *("make_due", "token_used"),
     # A look at a plan: nothing is run.

@@ -28,7 +28,7 @@ DECLARE
     old_row jsonb := to_jsonb(OLD);
     duty text := CASE TG_TABLE_NAME WHEN 'workers' THEN 'dead workers' WHEN 'snapshots' THEN 'snapshot'
                                     ELSE old_row ->> 'name' END;
-    piece int := COALESCE(old_row -> 'kwargs' ->> 'piece', old_row ->> 'pid', '{FIRST_GATE}')::int;
+    piece int := COALESCE(old_row -> 'kwargs' ->> 'piece', old_row ->> 'pid', old_row ->> 'count', '{FIRST_GATE}')::int;
 BEGIN
     PERFORM FROM gates WHERE place = duty || ' ' || piece FOR SHARE;
     INSERT INTO effects (duty, piece, holder, term)
@@ -40,6 +40,8 @@ CREATE TRIGGER witness BEFORE UPDATE OR DELETE ON tasks FOR EACH ROW
     WHEN (OLD.queue = 'chores' AND current_setting('application_name') LIKE 'worker-%') EXECUTE FUNCTION witness();
 CREATE TRIGGER witness BEFORE UPDATE OR DELETE ON workers FOR EACH ROW
     WHEN (OLD.host = 'chores' AND current_setting('application_name') LIKE 'worker-%') EXECUTE FUNCTION witness();
+CREATE TRIGGER witness BEFORE DELETE ON tally_deltas FOR EACH ROW
+    WHEN (OLD.name = 'tallies' AND current_setting('application_name') LIKE 'worker-%') EXECUTE FUNCTION witness();
 CREATE TRIGGER witness BEFORE UPDATE ON snapshots FOR EACH ROW EXECUTE FUNCTION witness();
 """.replace("{FIRST_GATE}", str(FIRST_GATE))
 
@@ -107,6 +109,12 @@ CHORES = [
     ),
     Chore("snapshot", "SELECT", in_batches=False, goes_on_at_once=False),
     Chore(
+        "tallies",
+        f"INSERT INTO tally_deltas (name, outcome, count) SELECT 'tallies', 'completed', generate_series(1, {PIECES})",
+        in_batches=False,
+        goes_on_at_once=False,
+    ),
+    Chore(
         "idempotency",
         _tasks(
             "idempotency",
@@ -147,6 +155,7 @@ def clear_away_chores(db: psycopg.Connection) -> None:
     """Begin anew, with nothing done and nothing witnessed."""
     db.execute("DELETE FROM tasks WHERE queue = 'chores'")
     db.execute("DELETE FROM workers WHERE host = 'chores'")
+    db.execute("DELETE FROM tally_deltas")
     db.execute("DELETE FROM effects")
 
 

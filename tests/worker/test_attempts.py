@@ -6,6 +6,7 @@ import asyncio
 import datetime as dt
 import threading
 import time
+from contextvars import ContextVar
 from decimal import Decimal
 from uuid import UUID, uuid4
 
@@ -409,3 +410,18 @@ async def test_row_whose_arguments_do_not_fit_is_retried_then_given_up(
     assert row.state == "dead_letter"
     assert "the arguments don't fit add: a: Input should be a valid integer" in str(row.error)
     assert await client.wait_for(good) == 2
+
+
+async def test_variables_that_one_task_sets_are_not_seen_by_the_next(config: Config) -> None:
+    seen: list[str] = []
+    mine: ContextVar[str] = ContextVar("mine", default="nobody's")
+
+    @task(name="attempts.variables")
+    async def variables(n: int) -> None:
+        seen.append(mine.get())
+        mine.set(f"task {n}'s")
+
+    async with AsyncClient(config) as client:
+        await client.submit_many(variables, [{"n": n} for n in range(200)])
+    await burst(config, concurrency=2)
+    assert set(seen) == {"nobody's"}

@@ -8,15 +8,18 @@ from datetime import datetime
 from typing import Any, NamedTuple, Self
 from uuid import UUID
 
+from tasklib import tracing
 from tasklib.client import requests, submissions
 from tasklib.client.effects import Call, Effect, OnConnection, Pause, Together
 from tasklib.client.explaining import ExplainingCalls
 from tasklib.client.identity import Identity
 from tasklib.client.operations import OperatorCalls
+from tasklib.client.searching import SearchingCalls
 from tasklib.client.submissions import Alike, NewTasks
 from tasklib.client.tokens import TokenCalls
 from tasklib.config import Config
 from tasklib.db.query import Query
+from tasklib.events import CancelRequested, TaskReplayed, client_events
 from tasklib.models import Task
 from tasklib.states import TaskState
 from tasklib.store import control, lookup, submit
@@ -36,7 +39,7 @@ class Submitted(NamedTuple):
     """False: its idempotency key belongs to a task that was there before."""
 
 
-class Calls(OperatorCalls, ExplainingCalls, TokenCalls):
+class Calls(OperatorCalls, ExplainingCalls, SearchingCalls, TokenCalls):
     """The calls, for one configuration, on behalf of one identity."""
 
     def __init__(self, config: Config, identity: Identity | None = None) -> None:
@@ -127,7 +130,7 @@ class Calls(OperatorCalls, ExplainingCalls, TokenCalls):
     def submit_each(self, items: Sequence[Submission]) -> Call[list[Submitted]]:
         """Submit what `task_function.bind(...)` returned, all or none, and say of each whether it is new."""
         tasks = submissions.new_tasks(items, self.defaults)
-        ids = yield from self._store(tasks, None)
+        ids = yield from self._submit(tasks, None)
         return [Submitted(id_, id_ == made) for id_, made in zip(ids, tasks.ids, strict=True)]
 
     def get_task(self, task_id: UUID | str) -> Call[Task | None]:
@@ -144,10 +147,14 @@ class Calls(OperatorCalls, ExplainingCalls, TokenCalls):
         tags: Mapping[str, Any] | None = None,
         created_after: datetime | None = None,
         created_before: datetime | None = None,
+        worker: str | None = None,
         after: UUID | str | Task | None = None,
         limit: int = 100,
     ) -> Call[list[Task]]:
-        """One page of tasks, newest first. For the next page pass the last task as `after`."""
+        """One page of tasks, newest first. For the next page pass the last task as `after`.
+
+        `worker` chooses what the worker with this id runs now.
+        """
         page: list[Task] = yield requests.listing(
             self.config,
             state=state,
@@ -159,6 +166,7 @@ class Calls(OperatorCalls, ExplainingCalls, TokenCalls):
             after=after,
             limit=limit,
             owner=self.identity.owner,
+            worker=worker,
         )
         return page
 
@@ -187,6 +195,7 @@ class Calls(OperatorCalls, ExplainingCalls, TokenCalls):
         state: str | None = yield control.cancel(task_id, by=self.identity.actor, owner=self.identity.owner)
         if state is None:
             state = requests.known(task_id, (yield self._outcome(task_id))).state
+        client_events.emit_routine(CancelRequested(str(task_id), state, self.identity.actor))
         return TaskState(state)
 
     def replay_task(self, task_id: UUID | str) -> Call[None]:
@@ -195,12 +204,25 @@ class Calls(OperatorCalls, ExplainingCalls, TokenCalls):
         state: str | None = yield control.replay(task_id, by=self.identity.actor, owner=self.identity.owner)
         if state is None:
             raise requests.not_finished(task_id, (yield self._outcome(task_id)))
+        client_events.emit_routine(TaskReplayed(str(task_id), self.identity.actor))
 
     def _outcome(self, task_id: UUID) -> Query[lookup.Outcome | None]:
         return lookup.outcome(task_id, owner=self.identity.owner)
 
     def _insert(self, items: Alike | Sequence[Submission], connection: Any) -> Call[list[UUID]]:
-        return (yield from self._store(submissions.new_tasks(items, self.defaults), connection))
+        return (yield from self._submit(submissions.new_tasks(items, self.defaults), connection))
+
+    def _submit(self, tasks: NewTasks, connection: Any) -> Call[list[UUID]]:
+        span = submissions.span_of(tasks) if tracing.is_used() else None
+        if span is None:
+            ids = yield from self._store(tasks, connection)
+        else:
+            with span:
+                tasks.carry(span.carried)
+                ids = yield from self._store(tasks, connection)
+        if client_events.routine:
+            submissions.tell(tasks, ids, self.identity.actor)
+        return ids
 
     def _store(self, tasks: NewTasks, connection: Any) -> Call[list[UUID]]:
         if len(tasks) == 1:

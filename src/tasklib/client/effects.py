@@ -1,7 +1,7 @@
 """What a call is made of.
 
 A call is a generator: it yields what it needs done (`Query`, `OnConnection`, `Together`, `Pause`, `Apart`), is sent the
-answer, and returns its value. `Client` and `AsyncClient` do the doing.
+answer or thrown the error, and returns its value. `Client` and `AsyncClient` do the doing.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from tasklib.errors import InvalidOption, TaskCancelled, TaskFailed, TaskNotFoun
 from tasklib.models import Task
 from tasklib.states import TaskState
 from tasklib.store import lookup
-from tasklib.tasks.options import MAX_NAME_BYTES, Options, is_name, json_option, require_aware
+from tasklib.tasks.options import MAX_NAME_BYTES, Options, is_name, is_storable, json_option, require_aware
 
 MAX_PAGE = 10_000
 _FIRST_PAUSE, _PAUSE_GROWTH, _LONGEST_PAUSE = 0.01, 1.5, 0.5
@@ -32,12 +32,15 @@ def listing(
     after: UUID | str | Task | None,
     limit: int,
     owner: str | None = None,
+    worker: str | None = None,
 ) -> Query[list[Task]]:
     """One page of tasks, newest first."""
     check_limit(limit, MAX_PAGE)
     Options(queue=queue, tags=tags)  # checks them
     if name is not None and not is_name(name):
         raise InvalidOption(f"name must be a string of 1 to {MAX_NAME_BYTES} bytes, not {name!r}.")
+    if worker is not None and not (isinstance(worker, str) and is_storable(worker)):
+        raise InvalidOption(f"worker must be a worker's id, as workers() gives it, not {worker!r}.")
     for option, moment in (("created_after", created_after), ("created_before", created_before)):
         if moment is not None:
             require_aware(option, moment)
@@ -51,6 +54,7 @@ def listing(
         after=None if after is None else after.id if isinstance(after, Task) else as_id(after),
         limit=limit,
         owner=owner,
+        worker=worker,
     )
 
 

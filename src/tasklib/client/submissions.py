@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import repeat
-from typing import Any, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
 from uuid import UUID
 
+from tasklib import tracing
 from tasklib.config import Config
 from tasklib.errors import InvalidOption, TaskExecutionError, TaskLibError, TaskNotFound
+from tasklib.events import TaskSubmitted, client_events
 from tasklib.store.submit import Kept, NewTask, Terms
 from tasklib.tasks import registry
 from tasklib.tasks.function import Submission, TaskFunction
 from tasklib.tasks.ids import Ids
 from tasklib.tasks.options import MAX_NAME_BYTES, NOTHING_SAID, Options, is_name, json_option, priority_of
 from tasklib.tasks.payload import Unstorable, dump, limited
+
+if TYPE_CHECKING:
+    from tasklib.tracing.spans import Producer
 
 Target: TypeAlias = TaskFunction[Any, Any] | str
 _MOST_REMEMBERED = 1000
@@ -188,6 +194,15 @@ class NewTasks(Sequence[NewTask]):
     def ids(self) -> list[UUID]:
         return self._ids.first(len(self))
 
+    def carry(self, trace_context: Mapping[str, str]) -> None:
+        """Let those whose submission said nothing of a trace carry this one."""
+        if not trace_context:
+            return
+        text = dump(dict(trace_context))
+        carrying = {t: t if t.trace_context else replace(t, trace_context=text) for t in self.kinds}
+        self._terms = [carrying[t] for t in self._terms]
+        self.kinds = frozenset(carrying.values())
+
     def __len__(self) -> int:
         return len(self._kwargs)
 
@@ -227,6 +242,21 @@ def new_tasks(items: Alike | Sequence[Submission], defaults: Defaults) -> NewTas
             e.add_note(f"This was item {len(texts)} of {len(items)}; none of them was submitted.")
         raise
     return NewTasks(texts, all_terms)
+
+
+def span_of(tasks: NewTasks) -> Producer | None:
+    """The span of the call that submits these tasks, in a program that traces."""
+    count = len(tasks)
+    task_id = str(tasks[0].id) if count == 1 else None
+    return tracing.submitting({t.name for t in tasks.kinds}, {t.queue for t in tasks.kinds}, count, task_id)
+
+
+def tell(tasks: NewTasks, ids: Sequence[UUID], by: str) -> None:
+    """Tell whoever listens to this program's clients what was submitted."""
+    for (made, _, terms), id_ in zip(tasks, ids, strict=True):
+        trace_id = tracing.trace_id_of(json.loads(terms.trace_context)) if terms.trace_context else None
+        event = TaskSubmitted(str(id_), terms.name, terms.queue, by, is_new=id_ == made, trace_id=trace_id)
+        client_events.emit_routine(event)
 
 
 def _parts(items: Alike | Sequence[Submission]) -> Iterator[tuple[Target, Mapping[str, Any], Options]]:

@@ -61,15 +61,6 @@ class _PatientConnection(psycopg.Connection):
         return super().wait(_within(self.patience, gen), *args, **kwargs)
 
 
-class _PatientAsyncConnection(psycopg.AsyncConnection):
-    """The same for asynchronous code."""
-
-    patience: float
-
-    async def wait(self, gen: Any, *args: Any, **kwargs: Any) -> Any:
-        return await super().wait(_within(self.patience, gen), *args, **kwargs)
-
-
 def _within(seconds: float, conversation: Generator[T, Any, Any]) -> Generator[T, Any, Any]:
     """psycopg's conversation with the server, ended with an error if it takes longer than this."""
     deadline = time.monotonic() + seconds
@@ -100,10 +91,9 @@ def connect(
 async def connect_async(config: Config, *, role: str = "client", url: str | None = None) -> psycopg.AsyncConnection:
     """Open an asynchronous connection in autocommit mode."""
     try:
-        connection = await _PatientAsyncConnection.connect(conninfo(config, url, role=role), autocommit=True)
+        connection = await psycopg.AsyncConnection.connect(conninfo(config, url, role=role), autocommit=True)
     except psycopg.Error as e:
         raise unavailable(url or config.database_url, e) from e
-    connection.patience = config.statement_timeout_seconds
     connection.prepare_threshold = 5 if config.prepared_statements else None
     return connection
 

@@ -27,6 +27,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, NoReturn, cast
 
+from tasklib import tracing
 from tasklib.config import Config
 from tasklib.executors.functions import call, call_async
 from tasklib.executors.outcomes import Done, Failed, failed
@@ -136,6 +137,7 @@ class Child:
         self._context = context = rebuilt(order.context, self._report)
         if self._cancelled:  # it came while the modules were being imported
             context.cancel()
+        tracing.restore(order.trace)
         return outcome_of(function, order.kwargs, context, self._config)
 
     def _finish(self, outcome: Done | Failed | Unloadable) -> None:

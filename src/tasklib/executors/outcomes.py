@@ -41,6 +41,8 @@ class Failed:
     retriable: bool = True
     delay_seconds: float | None = None
     """How long the task asked to wait; None leaves it to the policy."""
+    raised: str | None = None
+    """The class of the exception, for traces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,17 +97,17 @@ def result_text(value: Any, config: Config) -> str:
 
 def failed(error: BaseException, function: TaskFunction[Any, Any], config: Config) -> Failed:
     """The outcome of a function that raised."""
-    text = _text(error, config)
+    text, raised = _text(error, config), type(error).__qualname__
     match error:
         case Retry():
-            return Failed(text, Kind.RETRY, delay_seconds=error.seconds)
+            return Failed(text, Kind.RETRY, delay_seconds=error.seconds, raised=raised)
         case Reject():
-            return Failed(text, Kind.REJECTED, retriable=False)
+            return Failed(text, Kind.REJECTED, retriable=False, raised=raised)
         case TaskTimeout():
-            return Failed(text, Kind.TIMEOUT)
+            return Failed(text, Kind.TIMEOUT, raised=raised)
         case WorkerLost():
-            return Failed(text, Kind.CRASH)
-    return Failed(text, retriable=not isinstance(error, function.non_retriable))
+            return Failed(text, Kind.CRASH, raised=raised)
+    return Failed(text, retriable=not isinstance(error, function.non_retriable), raised=raised)
 
 
 def _text(error: BaseException, config: Config) -> str:

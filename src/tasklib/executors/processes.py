@@ -64,9 +64,15 @@ class ProcessExecutor:
         self._children: set[_Child] = set()
         self._closed = False
 
-    async def run(self, function: TaskFunction[Any, Any], kwargs: str, context: TaskContext) -> Done | Failed:
+    async def run(
+        self,
+        function: TaskFunction[Any, Any],
+        kwargs: str,
+        context: TaskContext,
+        trace: dict[str, str] | None = None,
+    ) -> Done | Failed:
         """Make one attempt. Cancelling it ends the child; then CancelledError is raised as usual."""
-        order = Run(function.name, function.function.__module__, kwargs, described(context))
+        order = Run(function.name, function.function.__module__, kwargs, described(context), trace)
         while True:
             child = self._take()
             try:

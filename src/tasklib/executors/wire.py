@@ -51,6 +51,8 @@ class Run:
     module: str
     kwargs: str
     context: dict[str, Any]
+    trace: dict[str, str] | None = None
+    """The span of the attempt, which the worker has: what the task's own spans are part of."""
 
 
 @dataclass(frozen=True, slots=True)

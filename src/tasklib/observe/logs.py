@@ -1,4 +1,4 @@
-"""A worker's events as log lines: JSON or key=value, one for each transition, never arguments or results.
+"""What workers and clients tell, as log lines: JSON or key=value, one for each transition, never arguments or results.
 
 The keys are those of `current_task().logger`, so that one search finds what the worker and the task said.
 """
@@ -17,6 +17,7 @@ import structlog
 from pydantic_core import to_json
 
 from tasklib.events import (
+    CancelRequested,
     DatabaseBack,
     DatabaseLost,
     Event,
@@ -25,8 +26,10 @@ from tasklib.events import (
     ResultRefused,
     SlotStuck,
     TaskEnded,
+    TaskReplayed,
     TasksClaimed,
     TaskStarted,
+    TaskSubmitted,
     WorkerDraining,
     WorkerStarted,
     WorkerStopped,
@@ -39,7 +42,7 @@ _FIRST_KEYS = ("event", "task_id", "task", "attempt", "state")
 
 
 class LogLines:
-    """A subscriber of `worker.events` that writes log lines.
+    """A subscriber of `worker.events` or `client_events` that writes log lines.
 
     worker.events.subscribe(LogLines(log_to(sys.stderr, as_json=True)))
     """
@@ -60,6 +63,9 @@ class LogLines:
             LeasesRescued: self._rescued,
             DatabaseLost: self._database_lost,
             DatabaseBack: self._database_back,
+            TaskSubmitted: self._submitted,
+            CancelRequested: self._cancel_requested,
+            TaskReplayed: self._replayed,
         }
 
     def __call__(self, event: Event) -> None:
@@ -123,8 +129,20 @@ class LogLines:
         # As loud as the loss, so that whoever hears of the one hears of the other.
         self._log.warning("database back", purpose=event.purpose, worker=self._worker)
 
+    def _submitted(self, event: TaskSubmitted) -> None:
+        what = "task submitted" if event.is_new else "task submitted before"
+        traced = {"trace_id": event.trace_id} if event.trace_id else {}
+        self._log.info(what, task_id=event.id, task=event.name, queue=event.queue, by=event.by, **traced)
+
+    def _cancel_requested(self, event: CancelRequested) -> None:
+        self._log.info("task cancel requested", task_id=event.id, state=event.state, by=event.by)
+
+    def _replayed(self, event: TaskReplayed) -> None:
+        self._log.info("task replayed", task_id=event.id, state="pending", by=event.by)
+
     def _about(self, event: TaskStarted | TaskEnded | ResultRefused | LeaseLost | SlotStuck) -> dict[str, Any]:
-        return {"task_id": event.id, "task": event.name, "worker": self._worker}
+        about = {"task_id": event.id, "task": event.name, "worker": self._worker}
+        return about | {"trace_id": event.trace_id} if event.trace_id else about
 
 
 def log_to(stream: TextIO, *, as_json: bool, level: int = logging.INFO) -> Any:

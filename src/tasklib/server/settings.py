@@ -67,6 +67,9 @@ class ServerSettings:
     body_timeout_seconds: float = 10.0
     """How long a client may take to send a body."""
 
+    database_timeout_seconds: float = 10.0
+    """A statement of the server that is unanswered for this long counts as a lost connection."""
+
     rate_limit_per_second: float | None = None
     """How many requests a second each token may make; None: any number."""
 
@@ -116,6 +119,7 @@ _LEAST: dict[str, float] = {
     "max_page": 1,
     "max_wait_seconds": 0,
     "body_timeout_seconds": 0.1,
+    "database_timeout_seconds": 0.1,
     "rate_limit_per_second": 0.01,
     "shutdown_grace_seconds": 0,
 }

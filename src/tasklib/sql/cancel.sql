@@ -6,7 +6,9 @@ WITH changed AS (
     WHERE id = %(id)s::text::uuid
       AND (state IN ('pending', 'failed') OR (state = 'running' AND cancel_requested_at IS NULL))
       AND {include owned}
-    RETURNING state, CASE WHEN state = 'running' THEN {include wake} END
+    RETURNING state, CASE WHEN state = 'running' THEN {include wake} END,
+              name, queue, priority, state AS outcome, '' AS reason
 ),
+{include tallied},
 {include audited}
-SELECT * FROM changed
+SELECT state FROM changed

@@ -16,7 +16,9 @@ changed AS (
     UPDATE {schema.}tasks AS task
     SET {include cancelled}
     WHERE id = ANY (ARRAY(SELECT id FROM waiting UNION ALL SELECT id FROM running))
-    RETURNING state, CASE WHEN state = 'running' THEN {include wake} END
+    RETURNING state, CASE WHEN state = 'running' THEN {include wake} END,
+              name, queue, priority, state AS outcome, '' AS reason
 ),
+{include tallied},
 {include audited_batch}
-SELECT * FROM changed
+SELECT state FROM changed

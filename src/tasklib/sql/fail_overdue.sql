@@ -15,18 +15,23 @@ overdue AS (
     ORDER BY locked_until
     LIMIT %(limit)s
     FOR UPDATE SKIP LOCKED
-)
-UPDATE {schema.}tasks AS task
-SET state = CASE WHEN cancelled THEN 'cancelled' WHEN ends THEN 'dead_letter' ELSE 'failed' END,
-    error = attempt.error,
-    retry_count = task.retry_count + CASE WHEN ends THEN 0 ELSE 1 END,
-    next_retry_at = CASE WHEN ends THEN NULL ELSE now() + make_interval(secs => %(delay)s) END,
-    completed_at = CASE WHEN ends THEN now() END,
-    timeout_seconds = CASE WHEN ends THEN task.timeout_seconds
-        ELSE least(ceil(task.timeout_seconds * 1.5), 2147483647)::int END,
-    history = {include history},
-    worker_id = NULL,
-    locked_until = NULL
-FROM overdue AS attempt
-WHERE task.id = attempt.id
-RETURNING task.id::text, task.name, task.state, {include wake}
+),
+changed AS (
+    UPDATE {schema.}tasks AS task
+    SET state = CASE WHEN cancelled THEN 'cancelled' WHEN ends THEN 'dead_letter' ELSE 'failed' END,
+        error = attempt.error,
+        retry_count = task.retry_count + CASE WHEN ends THEN 0 ELSE 1 END,
+        next_retry_at = CASE WHEN ends THEN NULL ELSE now() + make_interval(secs => %(delay)s) END,
+        completed_at = CASE WHEN ends THEN now() END,
+        timeout_seconds = CASE WHEN ends THEN task.timeout_seconds
+            ELSE least(ceil(task.timeout_seconds * 1.5), 2147483647)::int END,
+        history = {include history},
+        worker_id = NULL,
+        locked_until = NULL
+    FROM overdue AS attempt
+    WHERE task.id = attempt.id
+    RETURNING task.id::text, task.name, task.state, {include wake},
+              queue, priority, task.state AS outcome, attempt.outcome AS reason
+),
+{include tallied}
+SELECT id, name, state FROM changed

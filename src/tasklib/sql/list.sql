@@ -8,6 +8,10 @@ WHERE (%(states)s::text[] IS NULL OR state = ANY (%(states)s::text[]))
   AND (%(created_after)s::timestamptz IS NULL OR created_at >= %(created_after)s::timestamptz)
   AND (%(created_before)s::timestamptz IS NULL OR created_at < %(created_before)s::timestamptz)
   AND {include owned}
+  -- Only what runs has a worker, and that has an index of its own.
+  AND (%(worker)s::text IS NULL OR id = ANY (ARRAY(
+      SELECT running.id FROM {schema.}tasks AS running
+      WHERE running.state = 'running' AND running.worker_id = %(worker)s::text)))
   AND (%(after)s::text IS NULL OR id < %(after)s::text::uuid)
 ORDER BY id DESC
 LIMIT %(limit)s

@@ -3,7 +3,9 @@ WITH changed AS (
     UPDATE {schema.}tasks AS task
     SET {include replayed}
     WHERE id = %(id)s::text::uuid AND state IN ('completed', 'cancelled', 'dead_letter') AND {include owned}
-    RETURNING state, {include wake}
+    RETURNING state, {include wake},
+              name, queue, priority, 'replayed' AS outcome, history -> -1 ->> 'was' AS reason
 ),
+{include tallied},
 {include audited}
-SELECT * FROM changed
+SELECT state FROM changed

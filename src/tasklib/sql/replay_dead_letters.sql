@@ -5,7 +5,9 @@ changed AS (
     SET {include replayed}
     FROM batch
     WHERE task.id = batch.id
-    RETURNING task.id::text, batch.completed_at, {include wake}
+    RETURNING task.id::text, batch.completed_at, {include wake},
+              name, queue, priority, 'replayed' AS outcome, 'dead_letter' AS reason
 ),
+{include tallied},
 {include audited_batch}
-SELECT * FROM changed
+SELECT id, completed_at FROM changed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -33,6 +33,19 @@ def outcome(task_id: UUID, *, owner: str | None = None) -> Query[Outcome | None]
     return Query("outcome", parameters, lambda rows: Outcome(*rows[0]) if rows else None, repeatable=True)
 
 
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a task stands, for somebody who wants to be told of each change."""
+
+    state: str
+    version: str
+
+
+def watched(ids: Iterable[UUID]) -> Query[dict[UUID, Standing]]:
+    """How these tasks stand; those that are gone are not in it. It doesn't ask whose they are."""
+    return Query("watched", {"ids": [str(i) for i in ids]}, _standings, repeatable=True)
+
+
 def list_(
     *,
     states: Sequence[str] | None,
@@ -44,6 +57,7 @@ def list_(
     after: UUID | None,
     limit: int,
     owner: str | None = None,
+    worker: str | None = None,
 ) -> Query[list[Task]]:
     parameters: Mapping[str, Any] = {
         "states": list(states) if states is not None else None,
@@ -55,6 +69,7 @@ def list_(
         "after": str(after) if after else None,
         "limit": limit,
         "owner": owner,
+        "worker": worker,
     }
     return Query("list", parameters, tasks_of, prepare=False, repeatable=True)
 
@@ -62,6 +77,10 @@ def list_(
 def tasks_of(rows: Rows) -> list[Task]:
     """Tasks from rows of all their columns."""
     return [Task(**dict(zip(TASK_COLUMNS, row, strict=True))) for row in rows]
+
+
+def _standings(rows: Rows) -> dict[UUID, Standing]:
+    return {UUID(id_): Standing(state, version) for id_, state, version in rows}
 
 
 def _first_task(rows: Rows) -> Task | None:

@@ -31,6 +31,9 @@ class TaskContext:
     deadline: float | None = None
     """When the timeout strikes, on the clock of time.monotonic(); None without a timeout."""
     trace_context: Mapping[str, str] | None = None
+    """What the submission said, or the span it came from."""
+    trace_id: str | None = None
+    """The trace this attempt is part of, as 32 hexadecimal digits."""
     _report: Callable[[str], None] | None = field(default=None, repr=False)
     _cancelled: bool = False
 
@@ -49,8 +52,9 @@ class TaskContext:
         """A structlog logger that names this task in every line."""
         import structlog  # imported here: it takes a tenth of a second that most programs never need
 
+        traced = {"trace_id": self.trace_id} if self.trace_id else {}
         return structlog.get_logger("tasklib.task").bind(
-            task_id=str(self.id), task=self.name, attempt=self.attempt, worker=self.worker_id
+            task_id=str(self.id), task=self.name, attempt=self.attempt, worker=self.worker_id, **traced
         )
 
     def progress(self, value: Any) -> None:

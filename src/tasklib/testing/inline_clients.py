@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
+from tasklib import tracing
 from tasklib.client.calls import Calls
 from tasklib.client.clients import AsyncClient, Client
 from tasklib.client.effects import Call, Effect
@@ -42,6 +43,7 @@ class InlineCalls(Calls):
     def _insert(self, items: Alike | Sequence[Submission], connection: Any) -> Call[list[UUID]]:
         # All are checked before the first is recorded: submit_many takes all or none.
         tasks = new_tasks(items, self.defaults)
+        tasks.carry(tracing.current())
         for item in items:
             if isinstance(item.target, TaskFunction):
                 self._inline.injected(item.target)

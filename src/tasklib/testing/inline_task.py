@@ -17,6 +17,7 @@ from tasklib.states import TaskState
 from tasklib.store.submit import NewTask
 from tasklib.tasks.context import TaskContext, enter
 from tasklib.tasks.function import Submission, TaskFunction
+from tasklib.tracing import trace_id_of
 
 
 @dataclass(eq=False)
@@ -116,7 +117,8 @@ class InlineTask:
 
     def _begin(self) -> TaskContext:
         self.state, self.started_at = TaskState.RUNNING, datetime.now(UTC)
-        timeout = self.new.terms.timeout_seconds
+        timeout, trace = self.new.terms.timeout_seconds, self.new.terms.trace_context
+        trace_context = json.loads(trace) if trace else None
         return TaskContext(
             id=self.id,
             name=self.name,
@@ -126,7 +128,8 @@ class InlineTask:
             queue=self.new.terms.queue,
             worker_id="inline",
             deadline=None if timeout is None else time.monotonic() + timeout,
-            trace_context=json.loads(self.new.terms.trace_context) if self.new.terms.trace_context else None,
+            trace_context=trace_context,
+            trace_id=trace_id_of(trace_context),
             _report=self._report,
         )
 

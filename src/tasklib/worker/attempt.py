@@ -8,12 +8,16 @@ import threading
 from collections.abc import Callable
 from enum import StrEnum
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from tasklib.store.claim import Claimed
 from tasklib.tasks.context import TaskContext
 from tasklib.tasks.function import TaskFunction
+from tasklib.tracing import trace_id_of
+
+if TYPE_CHECKING:
+    from tasklib.tracing.spans import Consumer
 
 
 class Interruption(StrEnum):
@@ -46,6 +50,7 @@ class Attempt:
         "report",
         "runner",
         "settled",
+        "span",
         "started_at",
         "timeout_seconds",
         "worker_id",
@@ -79,7 +84,19 @@ class Attempt:
         """True once its asyncio task has made its first step."""
         self.settled = False
         """True once an outcome was handed over for storing; whatever the function still does comes too late."""
+        self.span: Consumer | None = None
+        """Its span, where the program traces."""
         self._context: TaskContext | None = None
+
+    @property
+    def trace_context(self) -> dict[str, Any] | None:
+        """The trace that the submission was part of, or whatever else it said."""
+        return json.loads(self.claimed.trace_context) if self.claimed.trace_context else None
+
+    @property
+    def trace_id(self) -> str | None:
+        """The trace this attempt is part of."""
+        return self.span.trace_id if self.span is not None else trace_id_of(self.trace_context)
 
     def begin(self, now: float) -> None:
         """The function starts now, and its time runs."""
@@ -115,6 +132,7 @@ class Attempt:
             queue=claimed.queue,
             worker_id=self.worker_id,
             deadline=self.deadline,
-            trace_context=json.loads(claimed.trace_context) if claimed.trace_context else None,
+            trace_context=self.trace_context,
+            trace_id=self.trace_id,
             _report=partial(self.report, self) if self.report else None,
         )

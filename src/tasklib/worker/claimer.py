@@ -13,6 +13,7 @@ from tasklib.errors import DatabaseUnavailable
 from tasklib.events import Events, TasksClaimed
 from tasklib.store import claim
 from tasklib.store.claim import Claimed, Lane, Served
+from tasklib.tally import Tallier
 from tasklib.worker.places import Places
 from tasklib.worker.sleep import LONG_AWAKE_SECONDS, Sleep
 from tasklib.worker.slots import BATCH, Slots
@@ -34,6 +35,7 @@ class Claimer:
         served: Callable[[], Served],
         worker_id: Callable[[], str],
         start: Callable[[list[Claimed], str, float], None],
+        tallier: Tallier,
         burst: bool = False,
     ) -> None:
         self._config = config
@@ -44,6 +46,7 @@ class Claimer:
         self._served = served
         self._worker_id = worker_id
         self._start = start
+        self._tallier = tallier
         self._burst = burst
         self._stopped = False
         self._sleep = Sleep(link, wakeup, served=served, worker_id=worker_id)
@@ -124,6 +127,7 @@ class Claimer:
     ) -> None:
         self._wakeup.busy()
         self._slots.take(len(claimed))
+        self._tallier.claimed(claimed)
         if self._events.routine:
             self._events.emit_routine(TasksClaimed(asked, len(claimed)))
         if more:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import math
 import time
 from collections import deque
@@ -24,6 +25,7 @@ from tasklib.worker.attempt import Attempt, Interruption
 from tasklib.worker.prefetch import PATIENCE_SECONDS
 from tasklib.worker.settler import Settler
 from tasklib.worker.slots import Slots
+from tasklib.worker.spans import begin_span
 from tasklib.worker.timing import RepeatedLook, eager_task
 
 _STUBBORN_SECONDS = 5.0
@@ -48,6 +50,7 @@ class Runner:
         self._settler = settler
         self._events = events
         self._loop = asyncio.get_running_loop()
+        self._context = contextvars.copy_context()
         self._threads = ThreadExecutor(slots.size)
         self._processes = ProcessExecutor(config, modules)
         shared = transaction_config(config, slots.size)
@@ -80,7 +83,8 @@ class Runner:
             return
         attempt.interrupt(why)
         if why is Interruption.LEASE_LOST:
-            self._events.emit(LeaseLost(attempt.claimed.id, attempt.claimed.name, attempt.claimed.token))
+            claimed = attempt.claimed
+            self._events.emit(LeaseLost(claimed.id, claimed.name, claimed.token, attempt.trace_id))
         if not attempt.begun:
             self.running.pop(attempt, None)
             self._settler.put(attempt, self._interrupted(attempt))
@@ -136,21 +140,25 @@ class Runner:
             attempt.executor = Executor.PROCESS
         attempt.report = self._settler.report_progress
         attempt.begin(now)
+        begin_span(attempt)
         if attempt.deadline is not None and attempt.deadline < self._deadlines.next:
             self._deadlines.at(attempt.deadline)
         self._slots.running += 1
         if self._events.routine:
             claimed = attempt.claimed
-            self._events.emit_routine(TaskStarted(claimed.id, claimed.name, claimed.retry_count + 1))
+            self._events.emit_routine(TaskStarted(claimed.id, claimed.name, claimed.retry_count + 1, attempt.trace_id))
         if attempt.executor is Executor.THREAD:
             self._threads.submit(partial(self._call_in_thread, attempt), partial(self._finish, attempt))
         else:
-            task = eager_task(self._run(attempt), self._loop)
+            # Not in the context of the attempt whose end gave it its slot: that one's variables are no business of it.
+            task = eager_task(self._run(attempt), self._loop, self._context.copy())
             if not task.done():
                 attempt.runner = task
 
     async def _run(self, attempt: Attempt) -> None:
         attempt.entered = True
+        if attempt.span is not None:
+            attempt.span.enter()
         try:
             outcome = self._interrupted(attempt) if attempt.interruption else await self._outcome(attempt)
         except asyncio.CancelledError as e:
@@ -160,7 +168,8 @@ class Runner:
     async def _outcome(self, attempt: Attempt) -> Outcome:
         function, kwargs = attempt.function, attempt.claimed.kwargs
         if attempt.executor is Executor.PROCESS:
-            return await self._processes.run(function, kwargs, attempt.context())
+            trace = attempt.span.carried if attempt.span is not None else None
+            return await self._processes.run(function, kwargs, attempt.context(), trace)
         if function.transactional:
             return await call_in_transaction_async(
                 function, kwargs, attempt.context, attempt.claimed, self._async_database
@@ -171,6 +180,8 @@ class Runner:
         function, kwargs = attempt.function, attempt.claimed.kwargs
         if attempt.interruption:
             return self._interrupted(attempt)
+        if attempt.span is not None:
+            attempt.span.enter()
         if function.transactional:
             return call_in_transaction(function, kwargs, attempt.context, attempt.claimed, self._database)
         return call(function, kwargs, attempt.context, self._config)
@@ -220,14 +231,14 @@ class Runner:
         if attempt.settled or attempt not in self.running:
             return
         self._slots.keep()
-        self._events.emit(SlotStuck(attempt.claimed.id, attempt.claimed.name))
+        self._events.emit(SlotStuck(attempt.claimed.id, attempt.claimed.name, attempt.trace_id))
         self._settler.put(attempt, self._interrupted(attempt))
 
     def _interrupted(self, attempt: Attempt) -> Outcome:
         match attempt.interruption:
             case Interruption.TIMEOUT:
                 error = TaskTimeout(f"the attempt ran longer than its timeout of {attempt.timeout_seconds} s")
-                return Failed(f"{type(error).__name__}: {error}", Kind.TIMEOUT)
+                return Failed(f"{type(error).__name__}: {error}", Kind.TIMEOUT, raised=type(error).__name__)
             case Interruption.LEASE_LOST:
                 return Lost()
             case Interruption.SHUTDOWN | Interruption.NO_SLOT:

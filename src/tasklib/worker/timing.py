@@ -6,6 +6,7 @@ import asyncio
 import math
 import sys
 from collections.abc import Callable, Coroutine
+from contextvars import Context
 from typing import Any
 
 
@@ -41,12 +42,16 @@ class RepeatedLook:
 
 if sys.version_info >= (3, 12):
 
-    def eager_task(coroutine: Coroutine[Any, Any, None], loop: asyncio.AbstractEventLoop) -> asyncio.Task[None]:
+    def eager_task(
+        coroutine: Coroutine[Any, Any, None], loop: asyncio.AbstractEventLoop, context: Context | None = None
+    ) -> asyncio.Task[None]:
         """Run a coroutine as a task that starts now: one that never waits is over when this returns."""
-        return asyncio.Task(coroutine, loop=loop, eager_start=True)
+        return asyncio.Task(coroutine, loop=loop, context=context, eager_start=True)
 
 else:
 
-    def eager_task(coroutine: Coroutine[Any, Any, None], loop: asyncio.AbstractEventLoop) -> asyncio.Task[None]:
+    def eager_task(
+        coroutine: Coroutine[Any, Any, None], loop: asyncio.AbstractEventLoop, context: Context | None = None
+    ) -> asyncio.Task[None]:
         """Run a coroutine as a task."""
-        return loop.create_task(coroutine)
+        return loop.create_task(coroutine, context=context)

@@ -1,0 +1,141 @@
+"""Play every order, and judge each: `make interleavings`."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, field
+from uuid import UUID
+
+import psycopg
+
+from proof.history import recording
+from proof.history.checker import Checker, End, Violation
+from proof.history.recording import Transition
+from proof.interleavings.deeds import CRASH_LIMIT, DEEDS, LEADER, NAME, STATES
+from proof.interleavings.stepping import Session, orders, play
+from tasklib.states import TERMINAL
+from tasklib.testing import databases
+
+PAIRS = [*itertools.combinations_with_replacement([*DEEDS, "expire"], 2)]
+TRIPLES = [*itertools.combinations([d for d in (*DEEDS, "expire") if d not in ("stop", "late rescue")], 3)]
+
+
+@dataclass
+class Tally:
+    """How much was played, and what was wrong."""
+
+    orders: int = 0
+    wrong: list[str] = field(default_factory=list)
+
+
+class Table:
+    """One database on which orders are played, each on a task of its own."""
+
+    def __init__(self, url: str) -> None:
+        self._stack = ExitStack()
+        self.db = self._stack.enter_context(psycopg.connect(url, autocommit=True))
+        recording.install(self.db)
+        self.db.execute(
+            "INSERT INTO leadership (holder, term, expires_at) VALUES (%s, %s, now() + interval '1 day')",
+            (LEADER.holder, LEADER.number),
+        )
+        self._sessions = [self._stack.enter_context(closing(Session(url, self.db))) for _ in range(3)]
+
+    def close(self) -> None:
+        self._stack.close()
+
+    def play_all(self, groups: Iterable[tuple[str, ...]], states: Iterable[str], tally: Tally) -> None:
+        for deeds, state in itertools.product(groups, states):
+            for order in orders(len(deeds)):
+                tally.orders += 1
+                for violation in self.play(deeds, state, order):
+                    tally.wrong.append(f"{' | '.join(deeds)} from {state} in {order}: {violation}")
+
+    def play(self, deeds: tuple[str, ...], state: str, order: tuple[int, ...]) -> Iterator[str]:
+        """Play one order from one state, and say what is wrong with the outcome."""
+        task = self._task(state)
+        sessions = self._sessions[: len(deeds)]
+        play(sessions, deeds, order, task)
+        moves = self._moves(task)
+        for deed, session in zip(deeds, sessions, strict=True):
+            if session.error is not None:
+                yield f"{deed} failed: {session.error}"
+            if deed in DEEDS and not DEEDS[deed].is_legitimate and session.answer:
+                yield f"{deed} was accepted: {session.answer}"
+        yield from (f"{v.invariant}: {v.detail}" for v in self._judge(task, state, moves))
+        yield from _answers(deeds, sessions, moves)
+
+    def _task(self, state: str) -> UUID:
+        self.db.execute("DELETE FROM tasks")
+        # Not TRUNCATE: it would lock out the other sessions' catalogue look-ups for longer than a delete takes.
+        row = self.db.execute("INSERT INTO tasks (name, max_retries) VALUES (%s, 3) RETURNING id", (NAME,)).fetchone()
+        assert row is not None
+        self.db.execute(f"UPDATE tasks SET {STATES[state]} WHERE id = %s".encode(), (row[0],))
+        self.db.execute("DELETE FROM transitions")
+        task: UUID = row[0]
+        return task
+
+    def _moves(self, task: UUID) -> list[Transition]:
+        return [move for move in recording.transitions(self.db) if move.task == str(task)]
+
+    def _judge(self, task: UUID, state: str, moves: list[Transition]) -> Iterator[Violation]:
+        if not moves:
+            return
+        replays = self.db.execute(
+            "SELECT count(*) FROM audit WHERE action = 'task.replay' AND target = %s", (str(task),)
+        ).fetchone()
+        assert replays is not None
+        # The history begins in the middle of a life: what came before is as the state says.
+        first = moves[0]._replace(
+            old_state=None,
+            old_token=None,
+            new_state=moves[0].old_state,
+            new_token=moves[0].old_token,
+            retry_count=1 if state == "failed" else 0,
+            crash_count=0,
+            wrote_token=None,
+        )
+        end = End(replays=Counter({str(task): replays[0]}))
+        verdict = Checker(crash_limit=CRASH_LIMIT).check([first, *moves], [], [], end)
+        # A life that began in the middle need not have ended, but for that all has to hold.
+        yield from (v for v in verdict.violations if v.invariant != "I1")
+
+
+def _answers(deeds: tuple[str, ...], sessions: list[Session], moves: list[Transition]) -> Iterator[str]:
+    """Whoever was told that its ending was taken, made one: as many endings as were acknowledged."""
+    said = sum(bool(s.answer) for d, s in zip(deeds, sessions, strict=True) if d in ("complete", "stop"))
+    made = sum(m.new_state in TERMINAL and m.old_state == "running" for m in moves if "maintenance" not in m.by)
+    if said > made:
+        yield f"{said} endings were acknowledged and {made} made"
+
+
+@contextmanager
+def table() -> Iterator[Table]:
+    """A table on a database of its own."""
+    with (
+        databases.server() as server,
+        databases.template(server) as template,
+        databases.database(server, template) as url,
+        closing(Table(url)) as made,
+    ):
+        yield made
+
+
+def main() -> None:
+    tally = Tally()
+    with table() as made:
+        made.play_all(PAIRS, STATES, tally)
+        print(f"two sessions: {tally.orders:,} orders, {len(tally.wrong)} wrong", flush=True)
+        made.play_all(TRIPLES, STATES, tally)
+    for wrong in tally.wrong[:50]:
+        print(wrong)
+    print(f"two and three sessions: {tally.orders:,} orders, {len(tally.wrong)} wrong")
+    sys.exit(bool(tally.wrong))
+
+
+if __name__ == "__main__":
+    main()

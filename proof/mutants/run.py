@@ -1,0 +1,82 @@
+"""Take each guard out and run the tests until one turns red: `make mutants`.
+
+python -m proof.mutants.run                     all, and write proof/results/mutants.json
+python -m proof.mutants.run --only complete     those of one file
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from proof.mutants.guards import Guard, guards, source, without
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "proof" / "results" / "mutants.json"
+# From those that look at the statements themselves to those that see a difference from afar.
+TESTS = (
+    "tests/store",
+    "tests/proof/test_interleavings.py",
+    "tests/client/test_dead_letters.py tests/client/test_operations.py tests/client/test_ownership.py "
+    "tests/client/test_idempotency.py tests/client/test_tokens.py",
+    "tests/maintenance tests/worker/test_fleet_duties.py tests/worker/test_recovery.py tests/worker/test_cancel.py "
+    "tests/worker/test_sleep.py tests/worker/test_guess.py tests/worker/test_shutdown.py",
+)
+EQUIVALENT: dict[str, str] = {}
+"""Conditions without which nothing can be seen to differ, and why they stand all the same."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m proof.mutants.run", description=__doc__)
+    parser.add_argument("--only", default="", help="the guards whose name begins so")
+    parser.add_argument("--again", action="store_true", help="also those that were caught before")
+    given = parser.parse_args()
+    known: dict[str, str] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    known = {guard.name: known[guard.name] for guard in guards() if guard.name in known}
+    for guard in guards():
+        if guard.name.startswith(given.only) and (given.again or not known.get(guard.name)):
+            known[guard.name] = caught_by(guard)
+            print(f"{guard.name}\n    {known[guard.name] or EQUIVALENT.get(guard.name) or 'NOT CAUGHT'}", flush=True)
+            RESULTS.parent.mkdir(exist_ok=True)
+            RESULTS.write_text(json.dumps(known, indent=2, ensure_ascii=False) + "\n")
+    escaped = [name for name, test in known.items() if not test and name not in EQUIVALENT]
+    print(f"{len(known)} guards, {len(escaped)} not caught")
+    sys.exit(bool(escaped))
+
+
+def caught_by(guard: Guard) -> str:
+    """The test that turns red without this guard; empty if none does."""
+    with tempfile.TemporaryDirectory(prefix="tasklib-mutant-") as directory:
+        copy = Path(directory) / "src"
+        shutil.copytree(ROOT / "src", copy)
+        (copy / "tasklib" / "sql" / f"{guard.file}.sql").write_text(without(guard, source(guard.file)))
+        for group in TESTS:
+            if test := _red(copy, group.split()):
+                return test
+    return ""
+
+
+def _red(src: Path, tests: list[str]) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-x", "-q", "-n", "2", "-p", "no:cacheprovider", "--timeout", "60", *tests],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": f"{src}:{ROOT}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode == 0:
+        return ""
+    found = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
+    return found[1] if found else f"the tests could not run: {done.stdout[-200:]}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,226 @@
+"""What the API is told: the bodies of requests. Their limits are those of the options they become."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Self
+from uuid import UUID
+
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StrictBool, StrictInt, model_validator
+
+from tasklib.states import TaskState
+from tasklib.store.tokens import Role
+from tasklib.tasks.options import MAX_DELAY_SECONDS, MAX_INT, MAX_NAME_BYTES, is_name, is_storable
+
+MAX_IDS = 1000
+"""Tasks named one by one in a request."""
+MAX_TAKEN = 10_000
+"""Dead letters replayed or purged by one request."""
+
+
+def _name(value: str) -> str:
+    if not is_name(value):
+        raise ValueError(f"must be 1 to {MAX_NAME_BYTES} bytes of text that PostgreSQL can hold")
+    return value
+
+
+def _text(value: str) -> str:
+    if not is_storable(value):
+        raise ValueError("must be text that PostgreSQL can hold: no NUL, no half of a surrogate pair")
+    return value
+
+
+Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME_BYTES), AfterValidator(_name)]
+"""A task's name, a queue, a key: what can be in an index."""
+Text = Annotated[str, Field(min_length=1, max_length=2000), AfterValidator(_text)]
+Seconds = Annotated[float, Field(strict=True, ge=0, le=MAX_DELAY_SECONDS)]
+
+
+class Body(BaseModel):
+    """A body refuses what it doesn't know: a misspelt option would be ignored without a word."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class SubmitBody(Body):
+    """One task to submit."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {
+                    "task_type": "process_video",
+                    "parameters": {"video_id": 17, "format": "webm"},
+                    "priority": "high",
+                    "required_capabilities": ["gpu"],
+                    "timeout_seconds": 600,
+                    "idempotency_key": "video-17-webm",
+                },
+                {"task_type": "send_email", "parameters": {"to": "ada@example.com"}, "delay": 60},
+            ]
+        },
+    )
+
+    task_type: Annotated[Name, Field(description="The name of the task function.")]
+    parameters: dict[str, Any] = Field(default_factory=dict, description="Its arguments, by name.")
+    priority: StrictInt | str | None = Field(
+        None, description="From -10 to 100, or a level (`low`, `medium`, `high`), which brings its retries and timeout."
+    )
+    queue: Annotated[Name | None, Field(description="`default` unless said otherwise.")] = None
+    required_capabilities: list[Name] | None = Field(
+        None, max_length=100, description="What a worker must have to take it."
+    )
+    timeout_seconds: StrictInt | None = Field(None, ge=1, le=MAX_INT, description="How long an attempt may take.")
+    max_retries: StrictInt | None = Field(None, ge=0, le=MAX_INT, description="How often it is tried again.")
+    idempotency_key: Annotated[
+        Name | None,
+        Field(description="A second submission with this name and key, within the window, returns the first task."),
+    ] = None
+    delay: Seconds | None = Field(None, description="Run it no sooner than in so many seconds.")
+    delay_seconds: Seconds | None = Field(None, description="The same as `delay`.")
+    scheduled_at: AwareDatetime | None = Field(None, description="Run it no sooner than then; with a time zone.")
+    tags: dict[str, Any] | None = Field(None, description="For finding it again.")
+    trace_context: dict[str, str] | None = Field(
+        None, description="`traceparent` and `tracestate` of W3C; else those of the request's headers."
+    )
+
+    @model_validator(mode="after")
+    def _one_time(self) -> Self:
+        given = [n for n in ("delay", "delay_seconds", "scheduled_at") if getattr(self, n) is not None]
+        if len(given) > 1:
+            raise ValueError(f"give one of {' and '.join(given)}")
+        return self
+
+    def options(self, trace_context: Mapping[str, str] | None) -> dict[str, Any]:
+        """The options as `submit_task` names them; only what was said."""
+        said = {
+            "priority": self.priority,
+            "queue": self.queue,
+            "required_capabilities": self.required_capabilities,
+            "timeout_seconds": self.timeout_seconds,
+            "max_retries": self.max_retries,
+            "idempotency_key": self.idempotency_key,
+            "delay_seconds": self.delay if self.delay is not None else self.delay_seconds,
+            "scheduled_at": self.scheduled_at,
+            "tags": self.tags,
+            "trace_context": self.trace_context if self.trace_context is not None else trace_context,
+        }
+        return {name: value for name, value in said.items() if value is not None}
+
+
+class BatchBody(Body):
+    """Tasks to submit together: all of them or none."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {
+                    "tasks": [
+                        {"task_type": "send_email", "parameters": {"to": "ada@example.com"}},
+                        {"task_type": "send_email", "parameters": {"to": "bob@example.com"}, "priority": "low"},
+                    ]
+                }
+            ]
+        },
+    )
+
+    tasks: list[SubmitBody] = Field(min_length=1, description="At most as many as the server allows (1,000).")
+
+
+class CancelBody(Body):
+    """Which tasks to cancel: those that fit every filter given. Without a filter, `everything` has to be true."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"examples": [{"name": "send_email", "tags": {"batch": "daily"}, "dry_run": True}]},
+    )
+
+    state: list[TaskState] | None = Field(None, min_length=1, description="Some of pending, failed, running.")
+    name: Name | None = None
+    queue: Name | None = None
+    tags: dict[str, Any] | None = None
+    created_after: AwareDatetime | None = None
+    created_before: AwareDatetime | None = None
+    everything: StrictBool = False
+    dry_run: StrictBool = Field(False, description="Only count.")
+
+
+class ReplayDeadLettersBody(Body):
+    """Which dead letters to start afresh, the oldest first. Without a filter, `everything` has to be true."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"examples": [{"fingerprint": "b1946ac92492d2347c6235b4d2611184", "limit": 500}]},
+    )
+
+    ids: list[UUID] | None = Field(None, min_length=1, max_length=MAX_IDS)
+    fingerprint: str | None = Field(
+        None, pattern="^[0-9a-f]{6,32}$", description="Of a group, or its beginning.", examples=["b1946ac92492"]
+    )
+    name: Name | None = None
+    queue: Name | None = None
+    error: Text | None = Field(None, description="A piece of the traceback, in any case.")
+    since: AwareDatetime | None = None
+    until: AwareDatetime | None = Field(None, description="Given up before this.")
+    everything: StrictBool = False
+    limit: StrictInt = Field(1000, ge=1, le=MAX_TAKEN, description="Ask again for more.")
+    dry_run: StrictBool = Field(False, description="Change nothing; say what would be replayed.")
+
+    def conditions(self) -> dict[str, Any]:
+        """The filters as `replay_dead_letters` takes them."""
+        names = ("ids", "fingerprint", "name", "queue", "error", "since", "until", "everything", "dry_run")
+        return {name: getattr(self, name) for name in names}
+
+
+class PauseBody(Body):
+    """A queue or a task's name, and only one of them."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"queue": "mail"}, {"name": "resize"}]})
+
+    queue: Name | None = None
+    name: Name | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if (self.queue is None) == (self.name is None):
+            raise ValueError("give either queue or name, and only one of them")
+        return self
+
+
+Threshold = Annotated[float, Field(strict=True, gt=0, le=MAX_INT)]
+
+
+class SettingsBody(Body):
+    """The settings to change; null gives one back to each program's configuration, what is left out stays."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"promote_to_medium_after_seconds": 300}]}
+    )
+
+    promote_to_medium_after_seconds: Threshold | None = None
+    promote_to_high_after_seconds: Threshold | None = None
+
+
+class TokenBody(Body):
+    """A token to create."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {"name": "ci", "roles": ["submitter"], "expires_in_seconds": 7776000},
+                {"name": "gpu box", "roles": ["worker"], "queues": ["images"]},
+            ]
+        },
+    )
+
+    name: str = Field(min_length=1, max_length=100, description="What people call it.")
+    roles: list[Role] = Field(min_length=1, max_length=len(Role))
+    queues: list[Name] | None = Field(
+        None, min_length=1, max_length=100, description="With the role worker: the queues it may take tasks from."
+    )
+    expires_in_seconds: float | None = Field(
+        None, strict=True, gt=0, le=100 * 365 * 86400, description="Without it, it is good until it is revoked."
+    )

@@ -1,0 +1,148 @@
+"""The OpenAPI document: what FastAPI writes by itself, with roles, locks and refusals as they really are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
+from pydantic import BaseModel, ConfigDict, Field
+
+from tasklib.server.access import roles_of
+from tasklib.server.problems import MEDIA_TYPE
+from tasklib.store.tokens import Role
+
+_DESCRIPTION = """\
+Submit, watch and operate tasks of TaskLib.
+
+A token opens it: `Authorization: Bearer tasklib_...`. Without any token in the database the server serves its own
+machine only, and needs none. Errors are problem details (RFC 9457) with a stable `code`; every answer has an
+`X-Request-ID`. A submitter sees its own tasks; those of others answer 404.
+"""
+_TAGS = {
+    "tasks": "Submit, look at, wait for, cancel and replay tasks.",
+    "queue": "How much waits.",
+    "dead letters": "What failed for good: look, group by cause, replay, purge.",
+    "workers": "Who works, and draining.",
+    "pauses": "Queues and names that nobody begins.",
+    "settings": "What changes at run time.",
+    "tokens": "Who may come in.",
+    "audit": "Who did what.",
+    "worker protocol": "For workers without a database; docs/reference/worker-protocol.md tells how.",
+}
+API_VERSION = "1"
+"""Of the paths and keys, not of the server: what is added to them doesn't change it."""
+_SECURITY = "token"
+
+
+class ProblemAnswer(BaseModel):
+    """Problem details (RFC 9457). Some have further members, such as `field`, `errors` or `roles`."""
+
+    model_config = ConfigDict(
+        extra="allow",
+        json_schema_extra={
+            "examples": [
+                {
+                    "type": "urn:tasklib:problem:task_not_found",
+                    "title": "No such task",
+                    "status": 404,
+                    "detail": "no task has the id 0196f2a0-7a3c-7d41-9a5e-3f2b8c1d4e5f; it may have been deleted.",
+                    "code": "task_not_found",
+                    "request_id": "5f2c9a1b7e0d4c33",
+                }
+            ]
+        },
+    )
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str = Field(description="Stable: programs compare this.")
+    request_id: str | None
+
+
+_MEANINGS = {
+    400: "The body is not JSON.",
+    401: "There is no token, or it is unknown, revoked or expired.",
+    403: "The token's roles don't allow this; `roles` says which would.",
+    404: "There is no such thing, or it is somebody else's.",
+    408: "The body came too slowly.",
+    409: "It can't be done as things stand.",
+    413: "The body or the batch is too large.",
+    415: "The body is not JSON by its Content-Type.",
+    421: "The Host header names another server.",
+    422: "A value can't be used; `detail` says which.",
+    429: "Too many requests with this token.",
+    503: "The database doesn't answer; try again.",
+}
+_ALWAYS = (421, 503)
+_GUARDED = (401, 403, 429)
+_WITH_BODY = (400, 408, 413, 415)
+
+
+def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """For a route's `responses=`: what it may answer besides what any route may."""
+    return {status: _refusal(status) for status in statuses}
+
+
+def document(app: FastAPI) -> dict[str, Any]:
+    """The whole document; made once."""
+    if app.openapi_schema is None:
+        made = get_openapi(
+            title="TaskLib",
+            version=API_VERSION,
+            description=_DESCRIPTION,
+            routes=app.routes,
+            tags=[{"name": name, "description": text} for name, text in _TAGS.items()],
+        )
+        operations = {(path, method): op for path, item in made["paths"].items() for method, op in item.items()}
+        for route in app.routes:
+            if isinstance(route, APIRoute) and route.include_in_schema:
+                for method in route.methods or ():
+                    _complete(operations[route.path_format, method.lower()], roles_of(route) or frozenset())
+        _add_components(made)
+        app.openapi_schema = made
+    return app.openapi_schema
+
+
+def _complete(operation: dict[str, Any], roles: frozenset[Role]) -> None:
+    """Add whom an operation serves and what it refuses."""
+    statuses = list(_ALWAYS)
+    if roles:
+        names = [role.value for role in Role if role in roles]
+        operation["security"] = [{_SECURITY: []}]
+        operation["x-roles"] = names
+        needs = f"Needs the role {' or '.join(names)}."
+        operation["description"] = f"{operation.get('description', '')}\n\n{needs}".strip()
+        statuses += _GUARDED
+    if "requestBody" in operation:
+        statuses += _WITH_BODY
+    if operation["responses"].pop("422", None) or "requestBody" in operation or operation.get("parameters"):
+        statuses.append(422)
+    for status in statuses:
+        operation["responses"].setdefault(str(status), _refusal(status))
+    operation["responses"] = dict(sorted(operation["responses"].items()))
+
+
+def _add_components(made: dict[str, Any]) -> None:
+    components = made.setdefault("components", {})
+    schemas = components.setdefault("schemas", {})
+    for unused in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(unused, None)
+    schemas["Problem"] = ProblemAnswer.model_json_schema()
+    components["schemas"] = dict(sorted(schemas.items()))
+    components["securitySchemes"] = {
+        _SECURITY: {
+            "type": "http",
+            "scheme": "bearer",
+            "bearerFormat": "tasklib_<prefix>_<secret>",
+            "description": "From `tasklib token create` or `POST /api/v1/tokens`.",
+        }
+    }
+
+
+def _refusal(status: int) -> dict[str, Any]:
+    content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    return {"description": _MEANINGS[status], "content": content}

@@ -1,0 +1,258 @@
+"""What the API answers about everything but single tasks: dead letters, workers, pauses, settings, tokens, audit."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from tasklib.store.audit import Action
+from tasklib.store.pauses import Kind
+from tasklib.store.tokens import Role
+
+_ID = "0196f2a0-7a3c-7d41-9a5e-3f2b8c1d4e5f"
+_MOMENT = "2026-05-21T08:30:00Z"
+_FINGERPRINT = "b1946ac92492d2347c6235b4d2611184"
+
+
+class _Read(BaseModel):
+    """Made of what the client returns: `Answer.model_validate(record)`."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+
+def _example(*examples: dict[str, Any]) -> ConfigDict:
+    return ConfigDict(from_attributes=True, json_schema_extra={"examples": list(examples)})
+
+
+class GroupAnswer(_Read):
+    """Dead letters with the same name and, but for ids and numbers, the same error."""
+
+    fingerprint: str
+    name: str
+    count: int
+    first_seen: datetime
+    last_seen: datetime
+    sample_id: UUID
+    error: str = Field(description="The last line of the sample's error.")
+
+
+class GroupsAnswer(BaseModel):
+    """Dead letters by cause, the most frequent first."""
+
+    model_config = _example(
+        {
+            "groups": [
+                {
+                    "fingerprint": _FINGERPRINT,
+                    "name": "send_email",
+                    "count": 412,
+                    "first_seen": _MOMENT,
+                    "last_seen": _MOMENT,
+                    "sample_id": _ID,
+                    "error": "ConnectionError: mail.example.com refused port 25",
+                }
+            ]
+        }
+    )
+
+    groups: list[GroupAnswer]
+
+
+class TakenAnswer(BaseModel):
+    """The dead letters that were replayed or purged, or would be."""
+
+    model_config = _example({"count": 1, "task_ids": [_ID], "more": False, "dry_run": False})
+
+    count: int
+    task_ids: list[UUID]
+    more: bool = Field(description="True: the limit was reached, and there may be more.")
+    dry_run: bool
+
+
+class WorkerAnswer(_Read):
+    """A worker."""
+
+    worker_id: str = Field(validation_alias="id")
+    status: str = Field(description="active, draining or dead.")
+    queues: list[str] | None = Field(description="The queues it takes from; null means all.")
+    names: list[str] = Field(description="The tasks it knows.")
+    capabilities: list[str]
+    capacity: int
+    current_load: int
+    version: str
+    host: str
+    pid: int
+    started_at: datetime
+    last_heartbeat: datetime
+    seconds_since_heartbeat: float
+    drain_requested_at: datetime | None
+    is_leader: bool
+
+
+class WorkersAnswer(BaseModel):
+    """Every worker that is known, the dead ones of the last day too, in the order of their starts."""
+
+    model_config = _example(
+        {
+            "workers": [
+                {
+                    "worker_id": "gpu1-4711-9f3a",
+                    "status": "active",
+                    "queues": None,
+                    "names": ["process_video"],
+                    "capabilities": ["gpu"],
+                    "capacity": 5,
+                    "current_load": 2,
+                    "version": "0.1.0",
+                    "host": "gpu1",
+                    "pid": 4711,
+                    "started_at": _MOMENT,
+                    "last_heartbeat": _MOMENT,
+                    "seconds_since_heartbeat": 3.2,
+                    "drain_requested_at": None,
+                    "is_leader": True,
+                }
+            ]
+        }
+    )
+
+    workers: list[WorkerAnswer]
+
+
+class DrainAnswer(BaseModel):
+    """A worker that was asked to drain."""
+
+    model_config = _example({"worker_id": "gpu1-4711-9f3a", "status": "draining"})
+
+    worker_id: str
+    status: str
+
+
+class PauseAnswer(_Read):
+    """A queue or a name that is paused."""
+
+    kind: Kind
+    value: str
+    paused_at: datetime
+
+
+class PausesAnswer(BaseModel):
+    """All that is paused."""
+
+    model_config = _example({"pauses": [{"kind": "queue", "value": "mail", "paused_at": _MOMENT}]})
+
+    pauses: list[PauseAnswer]
+
+
+class PauseChangeAnswer(BaseModel):
+    """What became of a pause."""
+
+    model_config = _example({"kind": "queue", "value": "mail", "changed": True})
+
+    kind: Kind
+    value: str
+    changed: bool = Field(description="False: it was so before.")
+
+
+class SettingsAnswer(_Read):
+    """The settings that change at run time, as they are now."""
+
+    model_config = _example(
+        {
+            "promote_to_medium_after_seconds": 300.0,
+            "promote_to_high_after_seconds": 1200.0,
+            "changed": ["promote_to_medium_after_seconds"],
+        }
+    )
+
+    promote_to_medium_after_seconds: float
+    promote_to_high_after_seconds: float
+    changed: list[str] = Field(description="Those stored for the fleet; the others are as the configuration says.")
+
+
+_TOKEN = {
+    "id": _ID,
+    "name": "ci",
+    "prefix": "157a26d8fcf2",
+    "roles": ["submitter"],
+    "queues": None,
+    "created_at": _MOMENT,
+    "created_by": "token:root (0a1b2c3d4e5f)",
+    "expires_at": None,
+    "revoked_at": None,
+    "last_used_at": None,
+    "is_usable": True,
+}
+
+
+class TokenAnswer(_Read):
+    """A token, without what it opens doors with."""
+
+    model_config = _example(_TOKEN)
+
+    id: UUID
+    name: str
+    prefix: str = Field(description="The part of it that is no secret.")
+    roles: list[Role]
+    queues: list[str] | None
+    created_at: datetime
+    created_by: str
+    expires_at: datetime | None
+    revoked_at: datetime | None
+    last_used_at: datetime | None = Field(description="To the minute.")
+    is_usable: bool
+
+
+class NewTokenAnswer(TokenAnswer):
+    """A token that was just created."""
+
+    model_config = _example({"token": "tasklib_157a26d8fcf2_...", **_TOKEN})
+
+    token: str = Field(description="The token itself: shown here and never again.")
+
+
+class TokensAnswer(BaseModel):
+    """All tokens, the oldest first: those that expired or were revoked too."""
+
+    model_config = _example({"tokens": [_TOKEN]})
+
+    tokens: list[TokenAnswer]
+
+
+class AuditAnswer(_Read):
+    """Who did what to what, and when."""
+
+    id: int
+    at: datetime
+    actor: str
+    action: Action | str
+    target: str | None = Field(
+        description="A task's, worker's or token's id, `queue:mail`, `name:send_email`; null for many tasks at once."
+    )
+    details: dict[str, Any] = Field(description="What was asked for; of many tasks at once also the `count`.")
+
+
+class AuditPage(BaseModel):
+    """Records, the latest first."""
+
+    model_config = _example(
+        {
+            "records": [
+                {
+                    "id": 17,
+                    "at": _MOMENT,
+                    "actor": "token:ops (28d2cb701504)",
+                    "action": "pause",
+                    "target": "queue:mail",
+                    "details": {},
+                }
+            ],
+            "next": None,
+        }
+    )
+
+    records: list[AuditAnswer]
+    next: str | None = Field(description="Pass it as `cursor` for the next page; null on the last one.")

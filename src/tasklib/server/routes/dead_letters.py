@@ -1,0 +1,124 @@
+"""Dead letters: look at them, group them by cause, replay and purge many at once."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import APIRouter, Query
+from pydantic import AwareDatetime
+
+from tasklib.models import Task
+from tasklib.server.access import client_of
+from tasklib.server.answers import TaskPage
+from tasklib.server.bodies import MAX_IDS, MAX_TAKEN, Name, ReplayDeadLettersBody, Text
+from tasklib.server.cursors import cursor, moment, place_of
+from tasklib.server.fleet_answers import GroupAnswer, GroupsAnswer, TakenAnswer
+from tasklib.server.routing import Cursor, Given, Limit, Operator, Reader, Submitter, page_size
+from tasklib.server.showing import shown
+from tasklib.store.dead_letters import Place
+
+router = APIRouter(prefix="/api/v1/dead-letters", tags=["dead letters"])
+
+NameFilter = Annotated[Name | None, Query()]
+Fingerprint = Annotated[str | None, Query(pattern="^[0-9a-f]{6,32}$", description="Of a group, or its beginning.")]
+ErrorFilter = Annotated[Text | None, Query(description="A piece of the traceback, in any case.")]
+Since = Annotated[AwareDatetime | None, Query(description="Given up at or after this.")]
+Until = Annotated[AwareDatetime | None, Query(description="Given up before this.")]
+
+
+@router.get("", operation_id="list_dead_letters", summary="List dead letters")
+async def list_dead_letters(
+    principal: Reader,
+    given: Given,
+    name: NameFilter = None,
+    queue: NameFilter = None,
+    error: ErrorFilter = None,
+    fingerprint: Fingerprint = None,
+    since: Since = None,
+    until: Until = None,
+    limit: Limit = None,
+    cursor_: Annotated[Cursor, Query(alias="cursor")] = None,
+) -> TaskPage:
+    """One page of those that fit every filter, the latest first."""
+    client = client_of(principal, given)
+    size = page_size(limit, given)
+    found = await client.dead_letters(
+        name=name,
+        queue=queue,
+        error=error,
+        fingerprint=fingerprint,
+        since=since,
+        until=until,
+        after=None if cursor_ is None else _place(cursor_),
+        limit=size + 1,
+    )
+    page = found[:size]
+    return TaskPage(tasks=await shown(page, client), next=_following(page[-1]) if len(found) > size else None)
+
+
+@router.get("/groups", operation_id="list_dead_letter_groups", summary="Group dead letters by cause")
+async def list_dead_letter_groups(
+    principal: Reader,
+    given: Given,
+    name: NameFilter = None,
+    queue: NameFilter = None,
+    error: ErrorFilter = None,
+    since: Since = None,
+    until: Until = None,
+    limit: Limit = None,
+) -> GroupsAnswer:
+    """One name and, but for ids and numbers, one error make a group; the most frequent first."""
+    found = await client_of(principal, given).dead_letter_groups(
+        name=name, queue=queue, error=error, since=since, until=until, limit=page_size(limit, given)
+    )
+    return GroupsAnswer(groups=[GroupAnswer.model_validate(group) for group in found])
+
+
+@router.post("/replay", operation_id="replay_dead_letters", summary="Replay dead letters")
+async def replay_dead_letters(body: ReplayDeadLettersBody, principal: Submitter, given: Given) -> TakenAnswer:
+    """Start those that fit afresh, the oldest first. A submitter's own dead letters, an operator's everybody's."""
+    client = client_of(principal, given, to_change=True)
+    ids = await client.replay_dead_letters(**body.conditions(), limit=body.limit)
+    return TakenAnswer(count=len(ids), task_ids=ids, more=len(ids) == body.limit, dry_run=body.dry_run)
+
+
+@router.delete("", operation_id="purge_dead_letters", summary="Purge dead letters")
+async def purge_dead_letters(
+    principal: Operator,
+    given: Given,
+    task_id: Annotated[list[UUID] | None, Query(max_length=MAX_IDS, description="Repeatable.")] = None,
+    fingerprint: Fingerprint = None,
+    name: NameFilter = None,
+    queue: NameFilter = None,
+    error: ErrorFilter = None,
+    since: Since = None,
+    until: Until = None,
+    everything: Annotated[bool, Query(description="Has to be true where there is no filter.")] = False,
+    limit: Annotated[int, Query(ge=1, le=MAX_TAKEN, description="Ask again for more.")] = 1000,
+    dry_run: Annotated[bool, Query(description="Delete nothing; say what would be deleted.")] = False,
+) -> TakenAnswer:
+    """Delete those that fit for good, the oldest first."""
+    ids = await client_of(principal, given).purge_dead_letters(
+        ids=task_id,
+        fingerprint=fingerprint,
+        name=name,
+        queue=queue,
+        error=error,
+        since=since,
+        until=until,
+        everything=everything,
+        limit=limit,
+        dry_run=dry_run,
+    )
+    return TakenAnswer(count=len(ids), task_ids=ids, more=len(ids) == limit, dry_run=dry_run)
+
+
+def _following(last: Task) -> str:
+    assert last.completed_at is not None
+    return cursor("dead_letters", last.completed_at.isoformat(), str(last.id))
+
+
+def _place(text: str) -> Place:
+    completed_at, task_id = place_of("dead_letters", text, moment, UUID)
+    return Place(completed_at, str(task_id))

@@ -1,0 +1,218 @@
+"""Tasks: submit, list, look at, cancel, replay."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import APIRouter, Header, Query, Response
+from pydantic import AwareDatetime
+
+from tasklib.client.submissions import submission
+from tasklib.errors import InvalidOption, TaskLibError, TaskNotFound
+from tasklib.server.access import client_of
+from tasklib.server.answers import (
+    BatchAnswer,
+    BatchItem,
+    CancelledAnswer,
+    ExplanationAnswer,
+    StatusAnswer,
+    SubmittedAnswer,
+    TaskAnswer,
+    TaskPage,
+)
+from tasklib.server.bodies import BatchBody, CancelBody, Name, SubmitBody
+from tasklib.server.cursors import cursor, place_of
+from tasklib.server.document import refusals
+from tasklib.server.problems import Problem
+from tasklib.server.routing import (
+    Cursor,
+    Given,
+    Limit,
+    Reader,
+    Submitter,
+    page_size,
+    tags_of,
+)
+from tasklib.server.showing import shown
+from tasklib.states import TaskState
+from tasklib.tasks.function import Submission
+from tasklib.tasks.options import options_of
+
+router = APIRouter(prefix="/api/v1/tasks", tags=["tasks"])
+
+_TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
+TraceParent = Annotated[str | None, Header(max_length=512, description="W3C trace context, kept with the task.")]
+TraceState = Annotated[str | None, Header(max_length=512)]
+
+
+@router.post(
+    "",
+    operation_id="submit_task",
+    summary="Submit a task",
+    status_code=201,
+    responses={
+        200: {"model": SubmittedAnswer, "description": "The idempotency key belongs to this task already."},
+        **refusals(409),
+    },
+)
+async def submit_task(
+    body: SubmitBody,
+    principal: Submitter,
+    given: Given,
+    response: Response,
+    queue_position: Annotated[bool, Query(description="False spares the server the counting.")] = True,
+    traceparent: TraceParent = None,
+    tracestate: TraceState = None,
+) -> SubmittedAnswer:
+    """Store a task; a worker that sleeps is woken at once.
+
+    The server need not know the task function. If it does (a module was given to it), the arguments are checked first.
+    """
+    client = client_of(principal, given)
+    [stored] = await client.submit_each([_submission(body, _trace(traceparent, tracestate))])
+    state: str = TaskState.PENDING
+    if not stored.is_new:
+        response.status_code = 200
+        task = await client.get_task(stored.id)
+        state = task.state if task else state
+    position = await client.queue_position(stored.id) if queue_position else None
+    return SubmittedAnswer(
+        task_id=stored.id,
+        status=TaskState(state),
+        is_new=stored.is_new,
+        queue_position=position.number if position else None,
+    )
+
+
+@router.post(
+    "/batch",
+    operation_id="submit_batch",
+    summary="Submit many tasks, all or none",
+    status_code=201,
+    responses=refusals(409),
+)
+async def submit_batch(
+    body: BatchBody, principal: Submitter, given: Given, traceparent: TraceParent = None, tracestate: TraceState = None
+) -> BatchAnswer:
+    """Store tasks of any kinds together. Answers in their order; what has a known idempotency key is not new."""
+    if len(body.tasks) > given.settings.max_batch:
+        raise Problem(
+            413,
+            "batch_too_large",
+            "Too many tasks at once",
+            f"A batch has at most {given.settings.max_batch} tasks; this one has {len(body.tasks)}.",
+        )
+    trace = _trace(traceparent, tracestate)
+    items = [_submission(item, trace, index) for index, item in enumerate(body.tasks)]
+    stored = await client_of(principal, given).submit_each(items)
+    return BatchAnswer(tasks=[BatchItem.of(s) for s in stored])
+
+
+@router.get("", operation_id="list_tasks", summary="List tasks")
+async def list_tasks(
+    principal: Reader,
+    given: Given,
+    state: Annotated[list[TaskState] | None, Query(description="Repeatable.")] = None,
+    name: Annotated[Name | None, Query()] = None,
+    queue: Annotated[Name | None, Query()] = None,
+    tag: Annotated[
+        list[str] | None, Query(description="`key=value`, repeatable; a value that is JSON means that.")
+    ] = None,
+    worker: Annotated[Name | None, Query(description="What this worker runs now.")] = None,
+    created_after: Annotated[AwareDatetime | None, Query(description="At or after.")] = None,
+    created_before: Annotated[AwareDatetime | None, Query()] = None,
+    limit: Limit = None,
+    cursor_: Annotated[Cursor, Query(alias="cursor")] = None,
+) -> TaskPage:
+    """One page of the tasks that fit every filter, the newest first. What is submitted meanwhile shifts nothing."""
+    client = client_of(principal, given)
+    size = page_size(limit, given)
+    found = await client.list_tasks(
+        state=state or None,
+        name=name,
+        queue=queue,
+        tags=tags_of(tag),
+        worker=worker,
+        created_after=created_after,
+        created_before=created_before,
+        after=None if cursor_ is None else place_of("tasks", cursor_, UUID)[0],
+        limit=size + 1,
+    )
+    page = found[:size]
+    following = cursor("tasks", str(page[-1].id)) if len(found) > size else None
+    return TaskPage(tasks=await shown(page, client), next=following)
+
+
+@router.post("/cancel", operation_id="cancel_tasks", summary="Cancel tasks by filter")
+async def cancel_tasks(body: CancelBody, principal: Submitter, given: Given) -> CancelledAnswer:
+    """Cancel every unfinished task that fits, or count them. A submitter's own tasks, an operator's everybody's."""
+    done = await client_of(principal, given, to_change=True).cancel_tasks(**dict(body))
+    return CancelledAnswer(cancelled=done.cancelled, asked=done.asked, dry_run=body.dry_run)
+
+
+@router.get("/{task_id}", operation_id="get_task", summary="Look at a task", responses=refusals(404))
+async def get_task(task_id: UUID, principal: Reader, given: Given) -> TaskAnswer:
+    """Everything about one task."""
+    client = client_of(principal, given)
+    task = await client.get_task(task_id)
+    if task is None:
+        raise TaskNotFound.with_id(task_id)
+    return (await shown([task], client))[0]
+
+
+@router.delete(
+    "/{task_id}",
+    operation_id="cancel_task",
+    summary="Cancel a task",
+    responses={
+        202: {"model": StatusAnswer, "description": "It runs; its worker was asked to stop it."},
+        **refusals(404),
+    },
+)
+async def cancel_task(task_id: UUID, principal: Submitter, given: Given, response: Response) -> StatusAnswer:
+    """Cancel what waits at once, and ask what runs to stop. What is finished stays as it is; `status` says how."""
+    state = await client_of(principal, given, to_change=True).cancel_task(task_id)
+    if state is TaskState.RUNNING:
+        response.status_code = 202
+    return StatusAnswer(task_id=task_id, status=state)
+
+
+@router.post(
+    "/{task_id}/replay", operation_id="replay_task", summary="Run a finished task again", responses=refusals(404, 409)
+)
+async def replay_task(task_id: UUID, principal: Submitter, given: Given) -> StatusAnswer:
+    """Start a completed, cancelled or dead letter task afresh, with the same arguments and all retries anew."""
+    try:
+        await client_of(principal, given, to_change=True).replay_task(task_id)
+    except InvalidOption as e:
+        raise Problem(409, "task_not_finished", "The task is not finished", str(e)) from e
+    return StatusAnswer(task_id=task_id, status=TaskState.PENDING)
+
+
+@router.get(
+    "/{task_id}/explain", operation_id="explain_task", summary="Why is it not running?", responses=refusals(404)
+)
+async def explain_task(task_id: UUID, principal: Reader, given: Given) -> ExplanationAnswer:
+    """Every reason that holds, the most decisive first, and what to do about it; and where it stands in line."""
+    explanation = await client_of(principal, given).explain_task(task_id)
+    return ExplanationAnswer.model_validate(explanation.as_dict())
+
+
+def _submission(body: SubmitBody, trace: Mapping[str, str] | None, index: int | None = None) -> Submission:
+    try:
+        options = options_of(body.options(trace))
+        return submission(body.task_type, (), options, body.parameters, {}, registered_elsewhere=True)
+    except TaskLibError as e:
+        if index is not None:
+            e.add_note(f"This was item {index}; none of them was submitted.")
+        raise
+
+
+def _trace(traceparent: str | None, tracestate: str | None) -> dict[str, str] | None:
+    """As W3C has it: what is malformed is as if it weren't there, and a state needs a parent."""
+    if traceparent is None or not _TRACEPARENT.fullmatch(traceparent):
+        return None
+    return {"traceparent": traceparent, **({"tracestate": tracestate} if tracestate else {})}

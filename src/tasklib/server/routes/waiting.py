@@ -1,0 +1,132 @@
+"""Waiting for a task: a bounded long poll for its result, and a stream of its changes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import APIRouter, Header, Query, Response
+from fastapi.responses import StreamingResponse
+
+from tasklib.client.clients import AsyncClient
+from tasklib.client.requests import known
+from tasklib.server.access import client_of
+from tasklib.server.answers import ResultAnswer
+from tasklib.server.document import refusals
+from tasklib.server.routing import Given, Reader
+from tasklib.server.services import Services
+from tasklib.server.showing import shown
+from tasklib.states import TaskState
+from tasklib.store import lookup
+
+router = APIRouter(prefix="/api/v1/tasks", tags=["tasks"])
+
+KEEP_ALIVE_SECONDS = 15.0
+"""A stream is never silent for longer: proxies close what is."""
+STREAM_SECONDS = 300.0
+"""A stream ends after this long, and its reader comes again with a token that is still good."""
+
+_EVENTS = """event: task
+id: 5d41402abc4b2a76b9719d911017c592
+data: {"task_id": "0196f2a0-7a3c-7d41-9a5e-3f2b8c1d4e5f", "status": "running", ...}
+
+: still here
+
+event: task
+id: 7d793037a0760186574b0282f2f435e7
+data: {"task_id": "0196f2a0-7a3c-7d41-9a5e-3f2b8c1d4e5f", "status": "completed", ...}
+
+"""
+
+
+@router.get(
+    "/{task_id}/result",
+    operation_id="get_result",
+    summary="Wait for a task's result",
+    responses={202: {"model": ResultAnswer, "description": "It is not finished yet."}, **refusals(404)},
+)
+async def get_result(
+    task_id: UUID,
+    principal: Reader,
+    given: Given,
+    response: Response,
+    wait_seconds: Annotated[
+        float,
+        Query(ge=0, le=2**31 - 1, description="How long to wait, at most as long as the server lets anybody (30 s)."),
+    ] = 0.0,
+) -> ResultAnswer:
+    """The result as soon as there is one: 200 if the task is finished, however it ended, 202 if it goes on."""
+    client = client_of(principal, given)
+    deadline = time.monotonic() + min(wait_seconds, given.settings.max_wait_seconds)
+    outcome = await _outcome(client, given, task_id)
+    seen: str | None = None
+    while not TaskState(outcome.state).is_terminal:
+        standing = await given.watch.change(task_id, seen, deadline - time.monotonic())
+        if standing is None:
+            response.status_code = 202
+            break
+        seen = standing.version
+        outcome = await _outcome(client, given, task_id)
+    return ResultAnswer.of(task_id, outcome.state, outcome.result, outcome.error)
+
+
+@router.get(
+    "/{task_id}/events",
+    operation_id="watch_task",
+    summary="Watch a task until it ends",
+    response_class=StreamingResponse,
+    responses={
+        200: {
+            "description": "Server-sent events: the task as `GET /api/v1/tasks/{task_id}` shows it, at once and then "
+            "after every change of its state, retries, progress or cancel request. The last one is terminal.",
+            "content": {"text/event-stream": {"example": _EVENTS}},
+        },
+        204: {"description": "`Last-Event-ID` says that you know the end. A browser stops coming back."},
+        **refusals(404),
+    },
+)
+async def watch_task(
+    task_id: UUID,
+    principal: Reader,
+    given: Given,
+    last_event_id: Annotated[
+        str | None, Header(max_length=100, description="The id of the last event you saw, if you come back.")
+    ] = None,
+) -> Response:
+    """Every change as it happens. Changes in quick succession come as one; the last is always told.
+
+    The stream ends with the task, after five minutes, or when the server ends. Browsers come back by themselves.
+    """
+    client = client_of(principal, given)
+    await _outcome(client, given, task_id)
+    standing = await given.watch.change(task_id, None, given.settings.max_wait_seconds)
+    if standing is not None and standing.version == last_event_id and TaskState(standing.state).is_terminal:
+        return Response(status_code=204)
+    return StreamingResponse(
+        _events(task_id, client, given, last_event_id),
+        media_type="text/event-stream",
+        headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
+    )
+
+
+async def _events(task_id: UUID, client: AsyncClient, given: Services, seen: str | None) -> AsyncIterator[str]:
+    deadline = time.monotonic() + STREAM_SECONDS
+    while not given.news.is_stopped and (left := deadline - time.monotonic()) > 0:
+        standing = await given.watch.change(task_id, seen, min(KEEP_ALIVE_SECONDS, left))
+        if standing is None:
+            yield ": still here\n\n"
+            continue
+        task = await client.get_task(task_id)
+        if task is None:
+            return
+        seen = standing.version
+        text = (await shown([task], client))[0].model_dump_json()
+        yield f"event: task\nid: {seen}\ndata: {text}\n\n"
+        if TaskState(task.state).is_terminal:
+            return
+
+
+async def _outcome(client: AsyncClient, given: Services, task_id: UUID) -> lookup.Outcome:
+    return known(task_id, await given.run(lookup.outcome(task_id, owner=client.calls.identity.owner)))

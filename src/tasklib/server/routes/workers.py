@@ -1,0 +1,36 @@
+"""Workers: who they are, and asking one to drain."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path
+
+from tasklib.server.access import client_of
+from tasklib.server.bodies import Text
+from tasklib.server.document import refusals
+from tasklib.server.fleet_answers import DrainAnswer, WorkerAnswer, WorkersAnswer
+from tasklib.server.routing import Given, Operator, Viewer
+
+router = APIRouter(prefix="/api/v1/workers", tags=["workers"])
+
+
+@router.get("", operation_id="list_workers", summary="List workers")
+async def list_workers(principal: Viewer, given: Given) -> WorkersAnswer:
+    """Every worker that is known. What one runs: `GET /api/v1/tasks?worker=...`."""
+    found = await client_of(principal, given).workers()
+    return WorkersAnswer(workers=[WorkerAnswer.model_validate(worker) for worker in found])
+
+
+# A worker's id may have a slash in it: people choose the first part.
+@router.post(
+    "/{worker_id:path}/drain",
+    operation_id="drain_worker",
+    summary="Drain a worker",
+    status_code=202,
+    responses=refusals(404),
+)
+async def drain_worker(worker_id: Annotated[Text, Path()], principal: Operator, given: Given) -> DrainAnswer:
+    """Ask a worker to take no more tasks, finish what it has, and end. Asking again changes nothing."""
+    await client_of(principal, given).drain_worker(worker_id)
+    return DrainAnswer(worker_id=worker_id, status="draining")

@@ -1,0 +1,47 @@
+"""What the routes of the API have in common: whom they serve, and how much at a time."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+from fastapi import Depends, Query
+
+from tasklib.errors import InvalidOption
+from tasklib.server.access import Principal, allow
+from tasklib.server.services import Services, services
+from tasklib.store.tokens import Role
+
+Given = Annotated[Services, Depends(services)]
+
+Reader = Annotated[Principal, Depends(allow(Role.VIEWER, Role.SUBMITTER))]
+"""Whoever may look at tasks: at all of them, or at its own."""
+Submitter = Annotated[Principal, Depends(allow(Role.SUBMITTER))]
+Viewer = Annotated[Principal, Depends(allow(Role.VIEWER))]
+Operator = Annotated[Principal, Depends(allow(Role.OPERATOR))]
+Admin = Annotated[Principal, Depends(allow(Role.ADMIN))]
+
+Cursor = Annotated[str | None, Query(max_length=2000, description="The `next` of the page before.")]
+Limit = Annotated[
+    int | None, Query(ge=1, le=2**31 - 1, description="Entries of a page: 50, and at most 200, unless set otherwise.")
+]
+DEFAULT_PAGE = 50
+
+
+def page_size(limit: int | None, given: Services) -> int:
+    """As many as were asked for, as far as the server allows: `next` leads to the rest."""
+    return min(limit or DEFAULT_PAGE, given.settings.max_page)
+
+
+def tags_of(pairs: list[str] | None) -> dict[str, Any] | None:
+    """Tags from `key=value`; a value that is JSON means that, any other is a string."""
+    tags: dict[str, Any] = {}
+    for pair in pairs or ():
+        key, separator, value = pair.partition("=")
+        if not separator or not key:
+            raise InvalidOption(f"tag is written key=value, not {pair!r}.")
+        try:
+            tags[key] = json.loads(value)
+        except (ValueError, RecursionError):
+            tags[key] = value
+    return tags or None

@@ -1,0 +1,40 @@
+"""The span of an attempt, from its start to its outcome, in programs that trace."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never
+
+from tasklib import tracing
+from tasklib.executors.outcomes import Cancelled, Committed, Done, Failed, Kind, Lost, Outcome, Released
+from tasklib.worker.attempt import Attempt
+
+if TYPE_CHECKING:
+    from tasklib.tracing.spans import Consumer
+
+
+def begin_span(attempt: Attempt) -> None:
+    """Give the attempt its span, unless nobody would see it."""
+    if tracing.is_used():
+        c = attempt.claimed
+        attempt.span = tracing.attempting(
+            c.id, c.name, c.queue, c.retry_count + 1, attempt.worker_id, attempt.trace_context
+        )
+
+
+def end_span(span: Consumer, outcome: Outcome) -> None:
+    """End an attempt's span and say how the attempt ended."""
+    match outcome:
+        case Done() | Committed():
+            span.end("completed")
+        case Failed(_, Kind.RETRY):
+            span.end(Kind.RETRY.value)  # what the task asked for is no error
+        case Failed(error, kind):
+            span.end(kind.value, error, outcome.raised)
+        case Cancelled():
+            span.end("cancelled")
+        case Released():
+            span.end("released")
+        case Lost():
+            span.end("lost")
+        case _:
+            assert_never(outcome)

@@ -1,0 +1,46 @@
+"""Telling the database what this worker has counted: every few seconds, beside the work, and once more at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Sequence
+
+from tasklib.db.link import Link
+from tasklib.errors import DatabaseUnavailable
+from tasklib.store import tallies
+from tasklib.tally import Tallier, Tally
+
+_TELL_SECONDS = 5.0
+
+
+class Teller:
+    """Hands a worker's tallies over. What is on its way is kept until the database has answered."""
+
+    def __init__(self, tallier: Tallier, link: Link, worker_id: Callable[[], str]) -> None:
+        self._tallier = tallier
+        self._link = link
+        self._worker_id = worker_id
+        self._number = 0
+        self._on_its_way: Sequence[Tally] = ()
+
+    async def tell_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(_TELL_SECONDS * random.uniform(0.7, 1.0))
+            await self.tell()
+
+    async def tell(self) -> None:
+        """Tell what is new. If the answer is lost, the same is told again next time, under the same number."""
+        if not self._on_its_way:
+            self._on_its_way = self._tallier.take()
+            self._number += 1
+            if not self._on_its_way and self._tallier.clock_offset is not None:
+                return
+        before = time.monotonic()
+        try:
+            clock = await self._link.run(tallies.add(self._on_its_way, worker=self._worker_id(), number=self._number))
+        except DatabaseUnavailable:
+            return
+        self._on_its_way = ()
+        self._tallier.clock_offset = clock - (before + time.monotonic()) / 2

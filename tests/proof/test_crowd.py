@@ -1,0 +1,17 @@
+"""32 sessions claim, settle, rescue, cancel and delete on one small table, and never lock each other out."""
+
+from __future__ import annotations
+
+import pytest
+
+from proof.chaos.crowd import gather
+from tasklib import Config
+
+
+@pytest.mark.timeout(180)
+def test_thirty_two_sessions_on_one_table_never_deadlock(config: Config) -> None:
+    crowd = gather(config, seconds=6)
+    assert crowd.errors == []
+    assert crowd.deadlocks == 0
+    for deed in ("claimed", "completed", "failed", "released", "cancelled", "deleted"):
+        assert crowd.deeds[deed] > 0, crowd.deeds

@@ -1,0 +1,51 @@
+"""Two sessions on one task in every order; three in some. `make interleavings` plays all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from proof.interleavings.run import PAIRS, Table, Tally
+from proof.interleavings.stepping import orders
+
+
+@pytest.fixture(scope="module")
+def table(server_url: str, template_database: str) -> Iterator[Table]:
+    from tasklib.testing import databases
+
+    with databases.database(server_url, template_database) as url, closing(Table(url)) as made:
+        yield made
+
+
+def test_the_orders_of_two_and_three_sessions_are_all_there() -> None:
+    assert len(set(orders(2))) == 6
+    assert len(set(orders(3))) == 90
+
+
+@pytest.mark.parametrize("state", ["pending", "running", "expired", "completed"])
+def test_two_sessions_in_every_order_break_no_invariant(table: Table, state: str) -> None:
+    tally = Tally()
+    table.play_all(PAIRS, [state], tally)
+    assert tally.wrong == []
+    assert tally.orders == 6 * len(PAIRS)
+
+
+@pytest.mark.parametrize(
+    "deeds",
+    [
+        ("complete", "rescue", "cancel"),
+        ("expire", "rescue", "complete"),
+        ("expire", "extend", "rescue"),
+        ("claim", "cancel", "rescue"),
+        ("rescue", "claim", "complete"),
+        ("complete", "replay", "claim"),
+    ],
+    ids=" | ".join,
+)
+def test_three_sessions_in_every_order_break_no_invariant(table: Table, deeds: tuple[str, ...]) -> None:
+    tally = Tally()
+    table.play_all([deeds], ["running", "expired"], tally)
+    assert tally.wrong == []
+    assert tally.orders == 180

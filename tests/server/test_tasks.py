@@ -1,0 +1,347 @@
+"""Tasks over HTTP: submitted, listed, looked at, cancelled and replayed as through any other door."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from tasklib import task
+from tests.server.api import Api, refused
+
+TASKS = "/api/v1/tasks"
+TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+
+# ---- submitting ----
+
+
+def test_a_task_is_stored_with_everything_that_was_said(api: Api) -> None:
+    body = {
+        "task_type": "api_video",
+        "parameters": {"video": 17, "nested": {"a": [1, None, "ü"]}},
+        "priority": "high",
+        "queue": "media",
+        "required_capabilities": ["gpu", "cuda"],
+        "timeout_seconds": 60,
+        "max_retries": 1,
+        "idempotency_key": "video-17",
+        "delay": 3600,
+        "tags": {"customer": "acme"},
+    }
+    answer = api.ann.post(TASKS, json=body, headers={"traceparent": TRACE, "tracestate": "a=b"})
+    assert answer.status_code == 201
+    said = answer.json()
+    assert said == {"task_id": said["task_id"], "status": "pending", "is_new": True, "queue_position": None}
+    stored = api.client.get_task(said["task_id"])
+    assert stored is not None
+    assert (stored.name, stored.kwargs, stored.priority) == ("api_video", body["parameters"], 100)
+    assert (stored.queue, stored.required_capabilities) == ("media", ["cuda", "gpu"])
+    assert (stored.timeout_seconds, stored.max_retries, stored.tags) == (60, 1, {"customer": "acme"})
+    assert stored.trace_context == {"traceparent": TRACE, "tracestate": "a=b"}
+    assert stored.scheduled_at - stored.created_at == timedelta(hours=1)
+    assert stored.submitted_by == api.token_ids["ann"]
+
+
+def test_the_least_is_a_name_and_defaults_are_those_of_any_door(api: Api) -> None:
+    over_http = api.client.get_task(api.submit(task_type="api_least"))
+    direct = api.client.get_task(api.client.submit_task("api_least", registered_elsewhere=True))
+    assert over_http is not None
+    assert direct is not None
+    own = {"id", "created_at", "scheduled_at", "submitted_by"}
+    assert over_http.model_dump(exclude=own) == direct.model_dump(exclude=own)
+
+
+def test_the_position_in_line_counts_who_goes_before(api: Api) -> None:
+    positions = [api.ann.post(TASKS, json={"task_type": "api_line"}).json()["queue_position"] for _ in range(3)]
+    first = api.ann.post(TASKS, json={"task_type": "api_line", "priority": 100}).json()["queue_position"]
+    unasked = api.ann.post(TASKS, json={"task_type": "api_line"}, params={"queue_position": False}).json()
+    assert (positions, first, unasked["queue_position"]) == ([1, 2, 3], 1, None)
+
+
+def test_a_start_time_and_both_names_of_a_delay(api: Api) -> None:
+    at = datetime(2040, 1, 1, tzinfo=UTC)
+    stored = api.client.get_task(api.submit(scheduled_at=at.isoformat()))
+    assert stored is not None
+    assert stored.scheduled_at == at
+    delayed = api.client.get_task(api.submit(delay_seconds=60))
+    assert delayed is not None
+    assert delayed.scheduled_at - delayed.created_at == timedelta(seconds=60)
+
+
+@pytest.mark.parametrize(
+    ("body", "where"),
+    [
+        ({}, "task_type"),
+        ({"task_type": ""}, "task_type"),
+        ({"task_type": "a\x00b"}, "task_type"),
+        ({"task_type": "x" * 501}, "task_type"),
+        ({"task_type": "a", "priority": 101}, "priority"),
+        ({"task_type": "a", "priority": "urgent"}, "priority"),
+        ({"task_type": "a", "priority": True}, "priority"),
+        ({"task_type": "a", "parameters": [1]}, "parameters"),
+        ({"task_type": "a", "parameters": {"a": "\x00"}}, "a: contains the character"),
+        ({"task_type": "a", "timeout_seconds": 0}, "timeout_seconds"),
+        ({"task_type": "a", "timeout_seconds": "60"}, "timeout_seconds"),
+        ({"task_type": "a", "max_retries": 2**31}, "max_retries"),
+        ({"task_type": "a", "delay": -1}, "delay"),
+        ({"task_type": "a", "delay": 1, "delay_seconds": 1}, "delay and delay_seconds"),
+        ({"task_type": "a", "delay": 1, "scheduled_at": "2040-01-01T00:00:00Z"}, "delay and scheduled_at"),
+        ({"task_type": "a", "scheduled_at": "2040-01-01T00:00:00"}, "scheduled_at"),
+        ({"task_type": "a", "required_capabilities": "gpu"}, "required_capabilities"),
+        ({"task_type": "a", "tags": {"a": "\x00"}}, "tags"),
+        ({"task_type": "a", "retries": 3}, "retries"),
+    ],
+)
+def test_a_wrong_option_is_named_and_nothing_is_stored(api: Api, body: dict[str, Any], where: str) -> None:
+    answer = api.ann.post(TASKS, json=body)
+    assert answer.status_code == 422, answer.text
+    assert where in answer.json()["detail"]
+    refused(api.ann.post(f"{TASKS}/batch", json={"tasks": [{"task_type": "a"}, body]}), 422, answer.json()["code"])
+    assert api.db.execute("SELECT count(*) FROM tasks").fetchone() == (0,)
+
+
+def test_what_is_no_number_in_json_is_refused(api: Api) -> None:
+    for text in ('{"task_type": "a", "parameters": {"x": NaN}}', '{"task_type": "a", "tags": {"x": 1e999}}'):
+        answer = api.ann.post(TASKS, content=text, headers={"Content-Type": "application/json"})
+        assert answer.status_code in (400, 422), answer.text
+
+
+def test_arguments_are_checked_where_the_server_knows_the_function(api: Api) -> None:
+    @task(name="api_known", queue="known", max_retries=7)
+    def known(count: int) -> None: ...
+
+    problem = refused(
+        api.ann.post(TASKS, json={"task_type": "api_known", "parameters": {"count": "many"}}), 422, "invalid_arguments"
+    )
+    assert problem["field"] == "count"
+    stored = api.client.get_task(api.submit(task_type="api_known", parameters={"count": 3}))
+    assert stored is not None
+    assert (stored.queue, stored.max_retries) == ("known", 7), "the decorator's defaults hold"
+
+
+def test_a_malformed_trace_is_as_if_it_were_not_there_and_the_body_goes_first(api: Api) -> None:
+    answer = api.ann.post(TASKS, json={"task_type": "api_any"}, headers={"traceparent": "nonsense"})
+    stored = api.client.get_task(answer.json()["task_id"])
+    assert stored is not None
+    assert stored.trace_context is None
+    body = {"task_type": "api_any", "trace_context": {"traceparent": TRACE}}
+    task_id = api.ann.post(TASKS, json=body, headers={"traceparent": TRACE.replace("4b", "5b")}).json()["task_id"]
+    assert api.ann.get(f"{TASKS}/{task_id}").json()["trace_id"] == "4bf92f3577b34da6a3ce929d0e0e4736"
+
+
+# ---- once ----
+
+
+def test_a_known_key_answers_with_the_first_task_whatever_door_it_came_through(api: Api) -> None:
+    [(by_sql,)] = api.db.execute(
+        "INSERT INTO tasks (name, kwargs, idempotency_key) VALUES ('api_once', '{}', 'k1') RETURNING id::text"
+    )
+    body = {"task_type": "api_once", "idempotency_key": "k1"}
+    again = api.operator.post(TASKS, json=body)
+    assert again.status_code == 200
+    assert again.json() == {"task_id": by_sql, "status": "pending", "is_new": False, "queue_position": 1}
+    direct = api.client.submit_task("api_once", registered_elsewhere=True, idempotency_key="k1")
+    assert str(direct) == by_sql
+    api.end(by_sql)
+    assert api.operator.post(TASKS, json=body).json()["status"] == "completed"
+    refused(api.ann.post(TASKS, json=body), 409, "idempotency_key_taken")
+
+
+def test_a_batch_keeps_its_order_and_says_what_was_there_before(api: Api) -> None:
+    first = api.submit(api.ann, task_type="api_batch", idempotency_key="k")
+    items = [{"task_type": "api_batch", "parameters": {"n": n}} for n in range(3)]
+    items.insert(1, {"task_type": "api_batch", "idempotency_key": "k"})
+    answer = api.ann.post(f"{TASKS}/batch", json={"tasks": items})
+    assert answer.status_code == 201
+    stored = answer.json()["tasks"]
+    assert [s["is_new"] for s in stored] == [True, False, True, True]
+    assert stored[1]["task_id"] == first
+    numbers = [api.ann.get(f"{TASKS}/{s['task_id']}").json()["parameters"].get("n") for s in stored]
+    assert numbers == [0, None, 1, 2]
+
+
+def test_a_batch_is_neither_empty_nor_too_large(api: Api) -> None:
+    refused(api.ann.post(f"{TASKS}/batch", json={"tasks": []}), 422, "invalid_request")
+    many = {"tasks": [{"task_type": "a"}] * 1001}
+    refused(api.ann.post(f"{TASKS}/batch", json=many), 413, "batch_too_large")
+    assert api.ann.post(f"{TASKS}/batch", json={"tasks": many["tasks"][:1000]}).status_code == 201
+
+
+# ---- listing ----
+
+
+def _walk(api: Api, **filters: Any) -> list[str]:
+    found: list[str] = []
+    answer = api.viewer.get(TASKS, params={"limit": 3, **filters}).json()
+    while True:
+        assert len(answer["tasks"]) <= 3
+        found += [t["task_id"] for t in answer["tasks"]]
+        if answer["next"] is None:
+            return found
+        assert len(answer["tasks"]) == 3, "only the last page is short"
+        answer = api.viewer.get(TASKS, params={"limit": 3, "cursor": answer["next"], **filters}).json()
+
+
+@pytest.mark.parametrize("count", [0, 2, 3, 7])
+def test_pages_have_every_task_once_the_newest_first(api: Api, count: int) -> None:
+    ids = [api.submit() for _ in range(count)]
+    assert _walk(api) == ids[::-1]
+
+
+def test_every_filter_chooses(api: Api) -> None:
+    plain = api.submit(task_type="api_plain")
+    mail = api.submit(task_type="api_mail", queue="mail", tags={"n": 1, "kind": "a=b"})
+    failed = api.submit(task_type="api_mail")
+    api.db.execute("UPDATE tasks SET state = 'failed', next_retry_at = now() WHERE id = %s", [failed])
+    running = api.submit()
+    api.begin(running, "host/w1")
+    moment = api.client.get_task(failed).created_at.isoformat()  # type: ignore[union-attr]
+    assert _walk(api, name="api_mail") == [failed, mail]
+    assert _walk(api, queue="mail") == [mail]
+    assert _walk(api, tag="n=1") == _walk(api, tag=["n=1", "kind=a=b"]) == [mail]
+    assert _walk(api, tag="n=2") == []
+    assert _walk(api, state=["failed", "running"]) == [running, failed]
+    assert _walk(api, worker="host/w1") == [running]
+    assert _walk(api, worker="w2") == []
+    assert _walk(api, created_after=moment) == [running, failed]
+    assert _walk(api, created_before=moment) == [mail, plain]
+
+
+def test_a_page_asked_too_large_is_as_large_as_allowed(api: Api) -> None:
+    api.ann.post(f"{TASKS}/batch", json={"tasks": [{"task_type": "a"}] * 201})
+    page = api.viewer.get(TASKS, params={"limit": 5000}).json()
+    assert len(page["tasks"]) == 200
+    assert page["next"]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"limit": 0},
+        {"limit": "x"},
+        {"state": "waiting"},
+        {"tag": "x"},
+        {"cursor": "x"},
+        {"cursor": "WyJhdWRpdCIsMV0"},
+        {"cursor": "WyJ0YXNrcyIsMV0"},
+        {"name": "a\x00"},
+        {"created_after": "yesterday"},
+        {"created_after": "2026-01-01T00:00:00"},
+    ],
+)
+def test_a_wrong_filter_is_refused(api: Api, wrong: dict[str, Any]) -> None:
+    assert api.viewer.get(TASKS, params=wrong).status_code == 422
+
+
+# ---- one task ----
+
+
+def test_a_task_is_shown_with_all_about_it(api: Api) -> None:
+    task_id = api.submit(api.ann, parameters={"a": 1}, priority="low", tags={"t": 1})
+    shown = api.ann.get(f"{TASKS}/{task_id}").json()
+    assert (shown["task_id"], shown["task_type"], shown["status"]) == (task_id, "api_any", "pending")
+    assert (shown["priority"], shown["level"], shown["effective_level"]) == (-10, "low", "low")
+    assert (shown["parameters"], shown["tags"], shown["result"], shown["error"]) == ({"a": 1}, {"t": 1}, None, None)
+    assert shown["submitted_by"] == api.token_ids["ann"]
+    api.db.execute("UPDATE tasks SET scheduled_at = now() - interval '700 seconds' WHERE id = %s", [task_id])
+    aged = api.ann.get(f"{TASKS}/{task_id}").json()
+    assert (aged["priority"], aged["effective_priority"], aged["effective_level"]) == (-10, 0, "medium")
+    api.begin(task_id)
+    assert api.ann.get(f"{TASKS}/{task_id}").json()["assigned_worker_id"] == "w1"
+    api.end(task_id, value={"rows": 3})
+    done = api.ann.get(f"{TASKS}/{task_id}").json()
+    assert (done["status"], done["result"]) == ("completed", {"rows": 3})
+    assert done["completed_at"]
+
+
+def test_an_error_has_its_last_line_apart(api: Api) -> None:
+    task_id = api.submit()
+    api.end(task_id, "dead_letter", error="Traceback ...\nValueError: no")
+    error = api.viewer.get(f"{TASKS}/{task_id}").json()["error"]
+    assert error == {"message": "ValueError: no", "traceback": "Traceback ...\nValueError: no", "retriable": False}
+
+
+def test_an_unknown_task_is_404_and_no_uuid_422(api: Api) -> None:
+    for method, path in (("GET", ""), ("DELETE", ""), ("POST", "/replay"), ("GET", "/explain"), ("GET", "/result")):
+        refused(api.operator.request(method, f"{TASKS}/{uuid4()}{path}"), 404, "task_not_found")
+        refused(api.operator.request(method, f"{TASKS}/17{path}"), 422, "invalid_request")
+
+
+def test_cancelling_what_waits_what_runs_and_what_is_finished(api: Api) -> None:
+    waiting, running, done = api.submit(), api.submit(), api.submit()
+    api.begin(running)
+    api.end(done)
+    answers = [api.operator.delete(f"{TASKS}/{i}") for i in (waiting, running, done)]
+    assert [a.status_code for a in answers] == [200, 202, 200]
+    assert [a.json()["status"] for a in answers] == ["cancelled", "running", "completed"]
+    assert api.viewer.get(f"{TASKS}/{running}").json()["cancel_requested_at"]
+    actors = {r.actor for r in api.client.audit(limit=2)}
+    assert all(actor.startswith("token:operator (") for actor in actors)
+
+
+def test_replaying_what_is_finished_and_what_is_not(api: Api) -> None:
+    task_id = api.submit()
+    refused(api.operator.post(f"{TASKS}/{task_id}/replay"), 409, "task_not_finished")
+    api.end(task_id, "dead_letter", error="no")
+    assert api.operator.post(f"{TASKS}/{task_id}/replay").json() == {"task_id": task_id, "status": "pending"}
+    assert api.viewer.get(f"{TASKS}/{task_id}").json()["status"] == "pending"
+
+
+def test_cancelling_by_filter_counts_first_and_wants_a_filter(api: Api) -> None:
+    for n in range(4):
+        api.submit(task_type="api_bulk", tags={"odd": n % 2})
+    api.begin(api.submit(task_type="api_bulk", tags={"odd": 1}))
+    refused(api.operator.post(f"{TASKS}/cancel", json={}), 422, "invalid_option")
+    refused(api.operator.post(f"{TASKS}/cancel", json={"state": ["completed"]}), 422, "invalid_option")
+    choice = {"name": "api_bulk", "tags": {"odd": 1}}
+    counted = api.operator.post(f"{TASKS}/cancel", json={**choice, "dry_run": True}).json()
+    assert counted == {"cancelled": 2, "asked": 1, "dry_run": True}
+    assert api.operator.post(f"{TASKS}/cancel", json=choice).json() == {**counted, "dry_run": False}
+    assert len(_walk(api, state="cancelled")) == 2
+    everything = api.operator.post(f"{TASKS}/cancel", json={"everything": True}).json()
+    assert everything["cancelled"] == 2
+
+
+def test_an_explanation_says_why_it_waits(api: Api) -> None:
+    task_id = api.submit(api.ann, queue="explained")
+    api.client.pause(queue="explained")
+    said = api.ann.get(f"{TASKS}/{task_id}/explain").json()
+    assert said["task_id"] == task_id
+    assert "queue_paused" in [r["code"] for r in said["reasons"]]
+    assert said["position"] is None
+    api.client.resume(queue="explained")
+    assert api.ann.get(f"{TASKS}/{task_id}/explain").json()["reasons"][0]["code"] == "no_worker"
+
+
+# ---- whose ----
+
+
+def test_a_submitter_knows_only_its_own_tasks(api: Api) -> None:
+    own, other = api.submit(api.ann), api.submit(api.bob)
+    direct = str(api.client.submit_task("api_any", registered_elsewhere=True))
+    for task_id in (other, direct):
+        for method, path in (("GET", ""), ("DELETE", ""), ("POST", "/replay"), ("GET", "/explain"), ("GET", "/result")):
+            refused(api.ann.request(method, f"{TASKS}/{task_id}{path}"), 404, "task_not_found")
+        refused(api.ann.get(f"{TASKS}/{task_id}/events"), 404, "task_not_found")
+    assert [t["task_id"] for t in api.ann.get(TASKS).json()["tasks"]] == [own]
+    assert api.ann.post(f"{TASKS}/cancel", json={"everything": True}).json()["cancelled"] == 1
+    assert {str(t.id) for t in api.client.list_tasks(state="pending")} == {other, direct}
+
+
+def test_who_sees_everything_changes_only_its_own(api: Api) -> None:
+    other = api.submit(api.bob)
+    assert api.watcher.get(f"{TASKS}/{other}").status_code == 200
+    refused(api.watcher.delete(f"{TASKS}/{other}"), 404, "task_not_found")
+    assert api.watcher.post(f"{TASKS}/cancel", json={"everything": True}).json()["cancelled"] == 0
+    api.end(other)
+    refused(api.watcher.post(f"{TASKS}/{other}/replay"), 404, "task_not_found")
+
+
+def test_a_viewer_changes_nothing_and_a_stranger_sees_nothing(api: Api) -> None:
+    task_id = UUID(api.submit())
+    refused(api.viewer.post(TASKS, json={"task_type": "a"}), 403, "role_missing")
+    refused(api.viewer.delete(f"{TASKS}/{task_id}"), 403, "role_missing")
+    refused(api.running.http.get(f"{TASKS}/{task_id}"), 401, "token_missing")
