@@ -24,7 +24,8 @@ from tests.server.conftest import PATIENCE
 
 CALLERS = {
     "nobody": [],
-    "worker": ["worker"],
+    "worker": ["worker"],  # the worker that is meant is this token's
+    "other": ["worker"],  # not this one's
     "viewer": ["viewer"],
     "bob": ["submitter"],  # somebody else's task is not his
     "ann": ["submitter"],  # it is hers
@@ -34,37 +35,44 @@ CALLERS = {
 }
 
 # Ann's task is meant wherever a route is about one.
-#                                                nobody worker viewer bob ann watcher operator admin
+#                                                  nobody worker other viewer bob ann watcher operator admin
 TABLE = {
-    "GET    /health/live": "                        200    200    200 200 200     200      200   200",
-    "GET    /health/ready": "                       200    200    200 200 200     200      200   200",
-    "GET    /openapi.json": "                       200    200    200 200 200     200      200   200",
-    "POST   /api/v1/tasks": "                       401    403    403 201 201     201      201   201",
-    "POST   /api/v1/tasks/batch": "                 401    403    403 201 201     201      201   201",
-    "GET    /api/v1/tasks": "                       401    403    200 200 200     200      200   200",
-    "POST   /api/v1/tasks/cancel": "                401    403    403 200 200     200      200   200",
-    "GET    /api/v1/tasks/{task_id}": "             401    403    200 404 200     200      200   200",
-    "DELETE /api/v1/tasks/{task_id}": "             401    403    403 404 200     404      200   200",
-    "POST   /api/v1/tasks/{task_id}/replay": "      401    403    403 404 200     404      200   200",
-    "GET    /api/v1/tasks/{task_id}/explain": "     401    403    200 404 200     200      200   200",
-    "GET    /api/v1/tasks/{task_id}/result": "      401    403    200 404 200     200      200   200",
-    "GET    /api/v1/tasks/{task_id}/events": "      401    403    200 404 200     200      200   200",
-    "GET    /api/v1/queue/stats": "                 401    403    200 403 403     200      200   200",
-    "GET    /api/v1/dead-letters": "                401    403    200 200 200     200      200   200",
-    "GET    /api/v1/dead-letters/groups": "         401    403    200 200 200     200      200   200",
-    "POST   /api/v1/dead-letters/replay": "         401    403    403 200 200     200      200   200",
-    "DELETE /api/v1/dead-letters": "                401    403    403 403 403     403      200   200",
-    "GET    /api/v1/workers": "                     401    403    200 403 403     200      200   200",
-    "POST   /api/v1/workers/{worker_id}/drain": "   401    403    403 403 403     403      202   202",
-    "GET    /api/v1/pauses": "                      401    403    200 403 403     200      200   200",
-    "POST   /api/v1/pauses": "                      401    403    403 403 403     403      201   201",
-    "DELETE /api/v1/pauses": "                      401    403    403 403 403     403      200   200",
-    "GET    /api/v1/settings": "                    401    403    200 403 403     200      200   200",
-    "PATCH  /api/v1/settings": "                    401    403    403 403 403     403      200   200",
-    "GET    /api/v1/tokens": "                      401    403    403 403 403     403      403   200",
-    "POST   /api/v1/tokens": "                      401    403    403 403 403     403      403   201",
-    "DELETE /api/v1/tokens/{id_or_prefix}": "       401    403    403 403 403     403      403   200",
-    "GET    /api/v1/audit": "                       401    403    403 403 403     403      403   200",
+    "GET    /health/live": "                            200    200   200    200 200 200     200      200   200",
+    "GET    /health/ready": "                           200    200   200    200 200 200     200      200   200",
+    "GET    /openapi.json": "                           200    200   200    200 200 200     200      200   200",
+    "POST   /api/v1/tasks": "                           401    403   403    403 201 201     201      201   201",
+    "POST   /api/v1/tasks/batch": "                     401    403   403    403 201 201     201      201   201",
+    "GET    /api/v1/tasks": "                           401    403   403    200 200 200     200      200   200",
+    "POST   /api/v1/tasks/cancel": "                    401    403   403    403 200 200     200      200   200",
+    "GET    /api/v1/tasks/{task_id}": "                 401    403   403    200 404 200     200      200   200",
+    "DELETE /api/v1/tasks/{task_id}": "                 401    403   403    403 404 200     404      200   200",
+    "POST   /api/v1/tasks/{task_id}/replay": "          401    403   403    403 404 200     404      200   200",
+    "GET    /api/v1/tasks/{task_id}/explain": "         401    403   403    200 404 200     200      200   200",
+    "GET    /api/v1/tasks/{task_id}/result": "          401    403   403    200 404 200     200      200   200",
+    "GET    /api/v1/tasks/{task_id}/events": "          401    403   403    200 404 200     200      200   200",
+    "GET    /api/v1/queue/stats": "                     401    403   403    200 403 403     200      200   200",
+    "GET    /api/v1/dead-letters": "                    401    403   403    200 200 200     200      200   200",
+    "GET    /api/v1/dead-letters/groups": "             401    403   403    200 200 200     200      200   200",
+    "POST   /api/v1/dead-letters/replay": "             401    403   403    403 200 200     200      200   200",
+    "DELETE /api/v1/dead-letters": "                    401    403   403    403 403 403     403      200   200",
+    "GET    /api/v1/workers": "                         401    403   403    200 403 403     200      200   200",
+    "POST   /api/v1/workers/{worker_id}/drain": "       401    403   403    403 403 403     403      202   202",
+    "GET    /api/v1/pauses": "                          401    403   403    200 403 403     200      200   200",
+    "POST   /api/v1/pauses": "                          401    403   403    403 403 403     403      201   201",
+    "DELETE /api/v1/pauses": "                          401    403   403    403 403 403     403      200   200",
+    "GET    /api/v1/settings": "                        401    403   403    200 403 403     200      200   200",
+    "PATCH  /api/v1/settings": "                        401    403   403    403 403 403     403      200   200",
+    "GET    /api/v1/tokens": "                          401    403   403    403 403 403     403      403   200",
+    "POST   /api/v1/tokens": "                          401    403   403    403 403 403     403      403   201",
+    "DELETE /api/v1/tokens/{id_or_prefix}": "           401    403   403    403 403 403     403      403   200",
+    "GET    /api/v1/audit": "                           401    403   403    403 403 403     403      403   200",
+    "GET    /internal/workers/terms": "                 401    200   200    403 403 403     403      403   403",
+    "POST   /internal/workers/register": "              401    201   201    403 403 403     403      403   403",
+    "POST   /internal/workers/{worker_id}/poll": "      401    200   404    403 403 403     403      403   403",
+    "POST   /internal/workers/{worker_id}/heartbeat": " 401    200   404    403 403 403     403      403   403",
+    "POST   /internal/workers/{worker_id}/result": "    401    409   404    403 403 403     403      403   403",
+    "POST   /internal/workers/{worker_id}/progress": "  401    409   404    403 403 403     403      403   403",
+    "DELETE /internal/workers/{worker_id}": "           401    204   404    403 403 403     403      403   403",
 }
 
 # Whose answer has Ann's task in it.
@@ -79,6 +87,7 @@ SEEN = {
 # Who changes Ann's task where the answer is 200 for others too: they changed nothing.
 CHANGED = {"POST   /api/v1/tasks/cancel": {"ann", "operator", "admin"}}
 
+_ATTEMPT = {"task_id": "0196f2a0-7a3c-7d41-9a5e-3f2b8c1d4e5f", "lease_token": 1}  # of a task that never was
 _NEW = {"task_type": "matrix_any"}
 BODIES: dict[str, Any] = {
     "POST   /api/v1/tasks": _NEW,
@@ -88,6 +97,11 @@ BODIES: dict[str, Any] = {
     "POST   /api/v1/pauses": {"queue": "matrix"},
     "PATCH  /api/v1/settings": {"promote_to_medium_after_seconds": 300},
     "POST   /api/v1/tokens": {"name": "one more", "roles": ["viewer"]},
+    "POST   /internal/workers/register": {"task_types": ["matrix_none"]},
+    "POST   /internal/workers/{worker_id}/poll": {"available_capacity": 1},
+    "POST   /internal/workers/{worker_id}/heartbeat": {},
+    "POST   /internal/workers/{worker_id}/result": {**_ATTEMPT, "status": "completed"},
+    "POST   /internal/workers/{worker_id}/progress": {**_ATTEMPT, "progress": 1},
 }
 QUERIES = {
     "DELETE /api/v1/dead-letters": "name=matrix_anns",
@@ -117,7 +131,12 @@ class Stage:
         self.api.db.execute(
             "INSERT INTO workers (id, host, pid, version, capacity) VALUES ('matrix', 'here', 1, '0', 1)"
         )
-        return {"task_id": task_id, "worker_id": "matrix", "id_or_prefix": self.spare_token(row)}
+        worker_id = self.register() if "/internal/" in row else "matrix"
+        return {"task_id": task_id, "worker_id": worker_id, "id_or_prefix": self.spare_token(row)}
+
+    def register(self) -> str:
+        answer = self.callers["worker"].post("/internal/workers/register", json={"task_types": ["matrix_none"]})
+        return str(answer.json()["worker_id"])
 
     def spare_token(self, row: str) -> str:
         if "{id_or_prefix}" not in row:
@@ -134,7 +153,8 @@ def stage(server_url: str, template_database: str) -> Iterator[Stage]:
     with ExitStack() as stack:
         url = stack.enter_context(databases.database(server_url, template_database))
         api = stack.enter_context(api_on(url))
-        api.add("worker", ["worker"], stack)
+        for name in ("worker", "other"):
+            api.add(name, ["worker"], stack)
         nobody = stack.enter_context(httpx.Client(base_url=str(api.running), timeout=PATIENCE))
         yield Stage(api, {name: nobody if name == "nobody" else getattr(api, name) for name in CALLERS})
 
@@ -149,7 +169,7 @@ def row_of(route: APIRoute) -> str:
     return f"{method:6} {route.path_format}"
 
 
-ROWS = [row_of(r) for r in routes() if r.path.startswith(("/api/", "/health/", "/openapi.json"))]
+ROWS = [row_of(r) for r in routes() if r.path.startswith(("/api/", "/internal/", "/health/", "/openapi.json"))]
 
 
 def test_the_table_has_every_route_of_the_api() -> None:
@@ -183,7 +203,7 @@ def check_refusal(answer: httpx.Response, task_id: str) -> None:
     assert answer.headers["content-type"] == "application/problem+json"
     if answer.status_code in (401, 403):
         assert problem["roles"]
-    if answer.status_code == 404:
+    if answer.status_code == 404 and problem["code"] != "worker_not_found":
         assert problem["code"] == "task_not_found"
         assert problem["detail"] == f"no task has the id {task_id}; it may have been deleted."
 

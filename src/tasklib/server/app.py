@@ -21,25 +21,27 @@ from tasklib.server.routes import (
     dead_letters,
     health,
     internal,
+    metrics,
     openapi,
     pauses,
+    queue,
     tasks,
     tokens,
     waiting,
     workers,
 )
-from tasklib.server.routes import (
-    settings as settings_routes,
-)
+from tasklib.server.routes import settings as settings_routes
 from tasklib.server.services import Services, version
 from tasklib.server.sessions import Sessions
 from tasklib.server.settings import ServerSettings
 
 ROUTERS: list[APIRouter] = [
     health.router,
+    metrics.router,
     openapi.router,
     tasks.router,
     waiting.router,
+    queue.router,
     dead_letters.router,
     workers.router,
     pauses.router,
