@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Literal
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -99,10 +100,10 @@ def _workers(workers: Sequence[WorkerInfo], load: Mapping[str, int], rows: int) 
         filled = min(10, round(10 * holds / max(1, worker.capacity)))
         bar = Text("█" * filled, "cyan").append("░" * (10 - filled), "dim")
         table.add_row(
-            printable(worker.id),
+            _short(worker.id),
             worker.status,
             bar.append(f" {holds}/{worker.capacity}", "default"),
-            "all" if worker.queues is None else printable(",".join(worker.queues)),
+            "all" if worker.queues is None else _short(",".join(worker.queues), 20),
             printable(worker.version),
             duration(worker.seconds_since_heartbeat),
         )
@@ -116,9 +117,9 @@ def _running(running: Sequence[Running], rows: int) -> Table:
     for task in running[:rows]:
         table.add_row(
             short_id(task.id),
-            printable(task.name),
-            printable(task.queue),
-            printable(task.worker_id),
+            _short(task.name),
+            _short(task.queue, 20),
+            _short(task.worker_id),
             str(task.attempt),
             duration(task.seconds),
         )
@@ -130,7 +131,7 @@ def _names(names: Sequence[Point], rows: int) -> Table:
     for name in names[:rows]:
         p50, p95 = name.duration(0.5), name.duration(0.95)
         table.add_row(
-            printable(name.label),
+            _short(name.label),
             f"{name.attempts:,}",
             Text(f"{name.failures:,}", "yellow" if name.failures else "dim"),
             Text(f"{name.of('dead_letter'):,}", "bold red" if name.of("dead_letter") else "dim"),
@@ -142,10 +143,11 @@ def _names(names: Sequence[Point], rows: int) -> Table:
 
 def _table(first: str, *others: str, numbers: Sequence[object] = ()) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim", expand=False, padding=(0, 2, 0, 0))
-    table.add_column(first, no_wrap=True, overflow="ellipsis")
+    table.add_column(first, no_wrap=True, overflow="ellipsis", min_width=len(first))
     for title in others:
         right = title in numbers or ... in numbers
-        table.add_column(title, justify="right" if right else "left", no_wrap=True, overflow="ellipsis")
+        side: Literal["right", "left"] = "right" if right else "left"
+        table.add_column(title, justify=side, no_wrap=True, overflow="ellipsis", min_width=len(title))
     return table
 
 
@@ -155,6 +157,11 @@ def _with_more(table: Table, more: int) -> Table:
         table.caption_justify = "left"
         table.caption_style = "dim"
     return table
+
+
+def _short(text: str, limit: int = 40) -> str:
+    text = printable(text)
+    return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def _cut(line: Text, width: int) -> Text:
