@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from proof.failover.cluster import missing
@@ -25,9 +26,7 @@ def main() -> None:
     for mode in ("synchronous", "asynchronous"):
         if given.mode in (mode, "both"):
             print(f"{mode}:", flush=True)
-            found[mode] = run(
-                synchronous=mode == "synchronous", rounds=given.rounds, say=lambda t: print(t, flush=True)
-            )
+            found[mode] = run(synchronous=mode == "synchronous", rounds=given.rounds, say=partial(print, flush=True))
             print(json.dumps(found[mode].figures(), indent=2), flush=True)
     RESULTS.parent.mkdir(exist_ok=True)
     kept = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}

@@ -183,9 +183,8 @@ def _completed_since(cluster: Cluster, producer: Producer, since: float) -> floa
     ids = [str(id_) for at, id_ in producer.acknowledged if at >= since][:20]
     try:
         with psycopg.connect(cluster.url, connect_timeout=3) as db:
-            row = db.execute(
-                "SELECT 1 FROM tasks WHERE id = ANY(%s::uuid[]) AND state = 'completed'", (ids,)
-            ).fetchone()
+            query = "SELECT 1 FROM tasks WHERE id = ANY(%s::uuid[]) AND state = 'completed'"
+            row = db.execute(query, (ids,)).fetchone()
     except psycopg.Error:
         return None
     return time.monotonic() if row else None
