@@ -223,7 +223,8 @@ class Cluster:
             "scope": "tasklib",
             "name": node.name,
             "restapi": {"listen": f"127.0.0.1:{node.rest}", "connect_address": f"127.0.0.1:{node.rest}"},
-            "etcd": {"host": f"127.0.0.1:{node.etcd.port}"},
+            # `use_proxies`: it keeps to this address, which can be cut, and asks etcd for no other.
+            "etcd": {"hosts": f"127.0.0.1:{node.etcd.port}", "use_proxies": True},
             "bootstrap": {
                 "dcs": {
                     "ttl": TTL,
