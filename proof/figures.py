@@ -127,7 +127,10 @@ def mutants() -> str:
     from proof.mutants.run import EQUIVALENT
 
     caught = sum(bool(test) for test in found.values())
-    return f"{len(found)} guards were taken out one at a time; {caught} times a test turned red, and {len(EQUIVALENT)} are there for another reason."
+    rest = len(found) - caught
+    reasons = "".join(f"\n- `{name}`: {why}" for name, why in EQUIVALENT.items() if not found.get(name))
+    said = f"{len(found)} conditions were taken out, one at a time; {caught} times a test turned red."
+    return f"{said} Of {rest} nothing can be seen from outside:\n{reasons}" if rest else said
 
 
 PARTS: dict[str, Callable[[], str]] = {
