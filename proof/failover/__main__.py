@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from proof.failover.cluster import missing
-from proof.failover.run import run
+from proof.failover.run import Result, run
 
 RESULTS = Path(__file__).parents[1] / "results" / "failover.json"
 
@@ -28,12 +28,17 @@ def main() -> None:
             print(f"{mode}:", flush=True)
             found[mode] = run(synchronous=mode == "synchronous", rounds=given.rounds, say=partial(print, flush=True))
             print(json.dumps(found[mode].figures(), indent=2), flush=True)
-    RESULTS.parent.mkdir(exist_ok=True)
-    kept = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    figures = {mode: result.figures() for mode, result in found.items()}
-    RESULTS.write_text(json.dumps({**kept, "on": f"{datetime.now(UTC):%Y-%m-%d}", **figures}, indent=2) + "\n")
+            keep(mode, found[mode])
     strict = found.get("synchronous")
     sys.exit(bool(strict and (strict.lost or strict.doubled)))
+
+
+def keep(mode: str, result: Result) -> None:
+    """Write the figures of one mode; those of the other stay."""
+    RESULTS.parent.mkdir(exist_ok=True)
+    kept = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    figures = {**kept, "on": f"{datetime.now(UTC):%Y-%m-%d}", mode: result.figures()}
+    RESULTS.write_text(json.dumps(figures, indent=2) + "\n")
 
 
 if __name__ == "__main__":

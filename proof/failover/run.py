@@ -129,7 +129,7 @@ def run(*, synchronous: bool, rounds: int = 1, say: Callable[[str], None] = prin
     with Cluster(synchronous) as cluster:
         cluster.wait_until_whole()
         config = Config(cluster.url, **SETTINGS)
-        migrate(config)
+        migrate(config.with_changes(connect_timeout_seconds=60.0))
         producer, crews = Producer(config), [Crew(config), Crew(Config(cluster.url_of_both, **SETTINGS))]
         for thread in (producer, *crews):
             thread.start()
