@@ -129,7 +129,7 @@ def run(*, synchronous: bool, rounds: int = 1, say: Callable[[str], None] = prin
     with Cluster(synchronous) as cluster:
         cluster.wait_until_whole()
         config = Config(cluster.url, **SETTINGS)
-        migrate(config.with_changes(connect_timeout_seconds=60.0))
+        _wait_for(lambda: _migrated(config))
         producer, crews = Producer(config), [Crew(config), Crew(Config(cluster.url_of_both, **SETTINGS))]
         for thread in (producer, *crews):
             thread.start()
@@ -146,6 +146,15 @@ def run(*, synchronous: bool, rounds: int = 1, say: Callable[[str], None] = prin
         for crew in crews:
             crew.stop()
     return result
+
+
+def _migrated(config: Config) -> float | None:
+    """HAProxy may still be looking at its servers."""
+    try:
+        migrate(config)
+    except (TaskLibError, psycopg.Error):
+        return None
+    return time.monotonic()
 
 
 def _trial(cluster: Cluster, producer: Producer, name: str, fault: Callable[[Cluster], Node]) -> Trial:

@@ -62,7 +62,7 @@ class Trial:
         self.log = directory / f"{system}.log"
         self.log.unlink(missing_ok=True)
         self.log.touch()
-        program = directory / f"{system}.py"
+        program = directory / f"{system}_program.py"
         program.write_text(PROGRAMS[system])
         self._command = [str(python), str(program)]
         self._environment = {
