@@ -14,8 +14,10 @@ from dataclasses import MISSING, Field, dataclass, fields
 from enum import StrEnum
 from itertools import pairwise
 from pathlib import Path
+from types import ModuleType
 from typing import Any, get_args, get_origin, get_type_hints
 
+import http_api
 from typer.models import ArgumentInfo, CommandInfo, OptionInfo
 
 from tasklib import config
@@ -27,10 +29,7 @@ HERE = Path(__file__).parent
 
 def settings() -> str:
     """Every field of Config: its name, type, default and sentence."""
-    sentences = dict(_sentences())
-    types = {f.name: str(f.type).replace("|", "or") for f in fields(Config)}
-    rows = [f"| `{f.name}` | `{types[f.name]}` | {_default(f)} | {sentences[f.name]} |" for f in fields(Config)]
-    return "\n".join(["| setting | type | default | |", "|---|---|---|---|", *rows])
+    return _table(Config, dict(_sentences(config, "Config")))
 
 
 def levels() -> str:
@@ -56,14 +55,34 @@ def commands() -> str:
     return "\n\n".join(parts)
 
 
+def problems() -> str:
+    """Every code of a problem over HTTP."""
+    from tasklib.server.problems import KNOWN
+
+    rows = [f"| `{code}` | {known.status} | {known.meaning} |" for code, known in KNOWN.items()]
+    return "\n".join(["| code | status | |", "|---|---|---|", *rows])
+
+
+def server_settings() -> str:
+    """Every field of ServerSettings."""
+    from tasklib.server import settings
+    from tasklib.server.settings import ServerSettings
+
+    return _table(ServerSettings, dict(_sentences(settings, "ServerSettings")))
+
+
 PARTS: dict[str, dict[str, Callable[[], str]]] = {
-    "configuration.md": {"settings": settings, "levels": levels},
+    "configuration.md": {"settings": settings, "levels": levels, "server settings": server_settings},
+    "http-errors.md": {"problems": problems},
     "cli.md": {"commands": commands},
+    "http-api.md": {"operations": http_api.operations, "models": http_api.models},
 }
 
 
 def written_anew(page: str) -> str:
     """The text of a page with its generated parts as they should be."""
+    if page == http_api.DOCUMENT:
+        return http_api.text()
     text = (HERE / page).read_text(encoding="utf-8")
     for name, part in PARTS[page].items():
         begin, end = f"<!-- generated: {name} -->", "<!-- generated: end -->"
@@ -73,10 +92,16 @@ def written_anew(page: str) -> str:
     return text
 
 
-def _sentences() -> Iterator[tuple[str, str]]:
-    """The string below each field in the source of Config."""
-    tree = ast.parse(inspect.getsource(config))
-    body = next(n.body for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "Config")
+def _table(settings: type[Any], sentences: dict[str, str]) -> str:
+    types = {f.name: str(f.type).replace("|", "or") for f in fields(settings)}
+    rows = [f"| `{f.name}` | `{types[f.name]}` | {_default(f)} | {sentences[f.name]} |" for f in fields(settings)]
+    return "\n".join(["| setting | type | default | |", "|---|---|---|---|", *rows])
+
+
+def _sentences(module: ModuleType, name: str) -> Iterator[tuple[str, str]]:
+    """The string below each field in the source of a class of settings."""
+    tree = ast.parse(inspect.getsource(module))
+    body = next(n.body for n in tree.body if isinstance(n, ast.ClassDef) and n.name == name)
     for field, sentence in pairwise(body):
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
             assert isinstance(sentence, ast.Expr), f"{field.target.id} has no sentence"
@@ -166,8 +191,8 @@ def _paragraphs(text: str) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    for page in PARTS:
+    for page in (*PARTS, http_api.DOCUMENT):
         anew = written_anew(page)
-        if anew != (HERE / page).read_text(encoding="utf-8"):
+        if not (HERE / page).exists() or anew != (HERE / page).read_text(encoding="utf-8"):
             (HERE / page).write_text(anew, encoding="utf-8")
             sys.stdout.write(f"wrote {page}\n")

@@ -312,3 +312,34 @@ async def test_no_condition_is_refused_and_no_ids_are_none(either: Either, db: p
 async def test_nonsense_is_refused(either: Either, options: dict[str, Any]) -> None:
     with pytest.raises(InvalidOption):
         await either.replay_dead_letters(**options)
+
+
+# ---- at a bounded cost ----
+
+
+async def test_causes_are_those_of_the_latest_dead_letters(either: Either, db: psycopg.Connection) -> None:
+    for n in range(6):
+        die(db, "mail", f"no route to host {n}", ago=100 - n)
+    for n in range(4):
+        die(db, "sms", f"refused {n}", ago=10 - n)
+    everything = await either.latest_dead_letter_groups()
+    assert ([(g.name, g.count) for g in everything.groups], everything.looked_at) == ([("mail", 6), ("sms", 4)], None)
+    latest = await either.latest_dead_letter_groups(look=5)
+    assert ([(g.name, g.count) for g in latest.groups], latest.looked_at) == ([("sms", 4), ("mail", 1)], 5)
+
+
+async def test_dead_letters_of_one_cause_come_in_pages_and_say_where_looking_ended(
+    either: Either, db: psycopg.Connection
+) -> None:
+    cause = fingerprint(db, "mail", "no route to host 1")
+    made = [die(db, "mail", f"no route to host {n}", ago=100 - n) for n in range(6)]
+    for n in range(4):
+        die(db, "sms", f"refused {n}", ago=10 - n)
+    page = await either.dead_letters_alike(cause, limit=4)
+    assert [t.id for t in page.tasks] == made[:1:-1]
+    page = await either.dead_letters_alike(cause, limit=4, after=page.after)
+    assert ([t.id for t in page.tasks], page.after, page.looked_at) == (made[1::-1], None, None)
+    page = await either.dead_letters_alike(cause, look=3)
+    assert (page.tasks, page.looked_at) == ([], 3)
+    page = await either.dead_letters_alike(cause, look=3, after=page.after)
+    assert ([t.id for t in page.tasks], page.looked_at) == (made[:3:-1], 3)

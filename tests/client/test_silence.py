@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import psycopg
 import pytest
 
-from tasklib import Client, Config
+from tasklib import AsyncClient, Client, Config
 from tasklib.db.connect import connect
 from tasklib.errors import DatabaseUnavailable
 
@@ -31,9 +31,13 @@ def backend_of_the_client(db: psycopg.Connection) -> int:
     ).fetchone()
     assert found is not None
     pid: int = found[0]
+    require_local(pid)
+    return pid
+
+
+def require_local(pid: int) -> None:
     if not os.path.exists(f"/proc/{pid}"):
         pytest.skip("the server is not on this machine")
-    return pid
 
 
 def test_a_statement_on_a_silent_link_ends_with_an_error(config: Config) -> None:
@@ -67,3 +71,30 @@ def test_what_may_not_be_repeated_says_that_the_database_is_away(config: Config,
         pid = backend_of_the_client(db)
         with frozen(pid), pytest.raises(DatabaseUnavailable, match="or doesn't answer"):
             client.pause(queue="mail")
+
+
+async def the_backend(client: AsyncClient) -> int:
+    """The one that answers this client's next call."""
+    async with client._database.connection() as connection:
+        pid = connection.info.backend_pid
+    require_local(pid)
+    return pid
+
+
+async def test_asynchronous_clients_are_no_more_patient(config: Config, db: psycopg.Connection) -> None:
+    async with AsyncClient(config.with_changes(statement_timeout_seconds=0.5)) as client:
+        with frozen(await the_backend(client)):
+            await client.pauses()  # on a new connection
+        with frozen(await the_backend(client)), pytest.raises(DatabaseUnavailable, match="or doesn't answer"):
+            await client.pause(queue="silence")
+        with frozen(await the_backend(client)):  # sent again, as ids are made here
+            ids = await client.submit_many("away", [{}] * 150, registered_elsewhere=True)
+        assert db.execute("SELECT count(*) FROM tasks WHERE id = ANY (%s)", (ids,)).fetchone() == (150,)
+
+
+async def test_a_free_connection_is_not_waited_for_without_end(config: Config) -> None:
+    async with AsyncClient(config.with_changes(statement_timeout_seconds=0.5, max_connections=1)) as client:
+        async with client._database.connection():  # somebody else has it
+            with pytest.raises(DatabaseUnavailable, match="max_connections"):
+                await client.pauses()
+        await client.pauses()

@@ -31,7 +31,7 @@ from tests.docs.pages import ROOT, Block, Page
 # The address that the pages use stands for the database of the test.
 ADDRESS = "app@localhost/shop"
 PATIENCE = 90.0
-STARTED = "worker started"
+STARTED = re.compile("worker started|Serving http")
 
 
 class Performance:
@@ -163,7 +163,7 @@ class Performance:
 
 
 class _Program:
-    """A program in the background whose worker starts, and starts again when files change."""
+    """A program in the background whose worker, or server, starts; and starts again when files change."""
 
     def __init__(self, command: str, directory: Path, environment: dict[str, str]) -> None:
         self._log = directory / f".{len(list(directory.glob('.*.log')))}.log"
@@ -183,12 +183,12 @@ class _Program:
         return self._log.read_text()
 
     def await_start(self) -> None:
-        """Wait until the worker has started once more than before."""
+        """Wait until it has started once more than before."""
         self._starts += 1
         deadline = time.monotonic() + PATIENCE
-        while self.said().count(STARTED) < self._starts:
+        while len(STARTED.findall(self.said())) < self._starts:
             assert self._process.poll() is None, f"it ended:\n{self.said()}"
-            assert time.monotonic() < deadline, f"no worker started:\n{self.said()}"
+            assert time.monotonic() < deadline, f"it didn't start:\n{self.said()}"
             time.sleep(0.05)
 
     def await_restart(self) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
+from fastapi import APIRouter
 
 from tasklib import Client, Config
 from tasklib.server.serving import Server, make_server
@@ -25,6 +26,13 @@ class Running(str):
 
     server: Server
     http: httpx.Client
+    thread: threading.Thread
+
+    def stop(self) -> None:
+        """End it as SIGTERM would, and wait until it has ended."""
+        self.server.should_exit = True
+        self.thread.join(PATIENCE)
+        assert not self.thread.is_alive(), "it didn't end"
 
     @property
     def app(self) -> Any:
@@ -32,9 +40,11 @@ class Running(str):
 
 
 @contextmanager
-def running(config: Config, **settings: Any) -> Iterator[Running]:
-    """A server with these settings, until the block ends."""
+def running(config: Config, *routers: APIRouter, **settings: Any) -> Iterator[Running]:
+    """A server with these settings, and perhaps further routes, until the block ends."""
     made = make_server(config, ServerSettings(**{"port": 0, **settings}))
+    for router in routers:
+        made.config.app.router.routes.extend(router.routes)  # type: ignore[union-attr]
     listening = socket.create_server((made.config.host, 0))
     port = listening.getsockname()[1]
     failed: list[BaseException] = []
@@ -53,7 +63,7 @@ def running(config: Config, **settings: Any) -> Iterator[Running]:
         assert made.started, failed
         scheme = "https" if made.config.is_ssl else "http"
         url = Running(f"{scheme}://{made.config.host}:{port}")
-        url.server = made
+        url.server, url.thread = made, thread
         with httpx.Client(base_url=url, timeout=PATIENCE, verify=False) as url.http:
             yield url
     finally:
@@ -64,9 +74,9 @@ def running(config: Config, **settings: Any) -> Iterator[Running]:
 
 @pytest.fixture
 def server() -> Iterator[Callable[..., Running]]:
-    """`server(config, **settings)` starts one; it ends with the test."""
+    """`server(config, *routers, **settings)` starts one; it ends with the test."""
     with ExitStack() as stack:
-        yield lambda config, **settings: stack.enter_context(running(config, **settings))
+        yield lambda config, *routers, **settings: stack.enter_context(running(config, *routers, **settings))
 
 
 @pytest.fixture

@@ -75,12 +75,11 @@ def _serve(config: Config, modules: tuple[str, ...], **given: Any) -> None:
     except ModuleNotFoundError as e:
         raise CommandError(f"{e.name} is not installed. The server needs: pip install 'tasklib-pg[server]'") from e
     settings = ServerSettings.from_env(modules=modules, **given)
-    is_open = asyncio.run(check(config, settings))
-    scheme = "https" if settings.tls_certificate else "http"
-    note(f"Serving {scheme}://{settings.host}:{settings.port}. Ctrl-C ends it.")
-    if is_open:
+    if asyncio.run(check(config, settings)):
         note("There are no API tokens, so everybody on this machine may do everything: tasklib token create", "yellow")
-    make_server(config, settings).run()
+    made = make_server(config, settings)
+    made.on_started = lambda url: note(f"Serving {url}. Ctrl-C ends it.")
+    made.run()
 
 
 def _configure_logging(log_format: LogFormat, *, quiet: bool) -> None:

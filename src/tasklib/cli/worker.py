@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -38,6 +39,13 @@ def worker(
     poll_interval: PollInterval = None,
     burst: Annotated[bool, typer.Option("--burst", help="Stop when nothing is due and nothing runs.")] = False,
     migrate: Annotated[bool, typer.Option("--migrate", help="Bring the schema up to date first.")] = False,
+    server: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Work through a TaskLib server, without a database. Needs TASKLIB_TOKEN."),
+    ] = None,
+    token_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Where the server's token is. Else in TASKLIB_TOKEN.")
+    ] = None,
     verbose: Verbose = False,
     quiet: Quiet = False,
     log_format: LogFormats = LogFormat.AUTO,
@@ -52,13 +60,18 @@ def worker(
     from tasklib.cli.running import run
     from tasklib.worker.worker import Worker
 
-    loaded, config = load_with_database(modules, database_url, schema)
+    loaded, config = _loaded(modules, database_url, schema, server)
     if migrate:
+        if server:
+            raise typer.BadParameter("--migrate needs a database, which a worker with --server doesn't have.")
         from tasklib.migrations import migrate as bring_up_to_date
 
+        assert config is not None
         bring_up_to_date(config)
     made = Worker(
         config,
+        server=server,
+        token=_token_in(token_file) if token_file else None,
         concurrency=concurrency,
         queues=queue or None,
         capabilities=capability or (),
@@ -69,6 +82,23 @@ def worker(
     )
     made.events.subscribe(observer(log_format, verbose=verbose, quiet=quiet), routine=not quiet)
     run(made)
+
+
+def _loaded(
+    modules: list[str], database_url: str | None, schema: str | None, server: str | None
+) -> tuple[Loaded, Config | None]:
+    if server is None:
+        return load_with_database(modules, database_url, schema)
+    from tasklib.cli.loading import load
+
+    return load(modules), None
+
+
+def _token_in(file: Path) -> str:
+    try:
+        return file.read_text().strip()
+    except (OSError, UnicodeDecodeError) as e:
+        raise typer.BadParameter(f"the token can't be read from {file}: {e}.") from None
 
 
 def load_with_database(modules: list[str], database_url: str | None, schema: str | None) -> tuple[Loaded, Config]:

@@ -14,6 +14,7 @@ from tasklib.client.effects import Call, Effect, OnConnection, Pause, Together
 from tasklib.client.explaining import ExplainingCalls
 from tasklib.client.identity import Identity
 from tasklib.client.operations import OperatorCalls
+from tasklib.client.searching import SearchingCalls
 from tasklib.client.submissions import Alike, NewTasks
 from tasklib.client.tokens import TokenCalls
 from tasklib.config import Config
@@ -38,7 +39,7 @@ class Submitted(NamedTuple):
     """False: its idempotency key belongs to a task that was there before."""
 
 
-class Calls(OperatorCalls, ExplainingCalls, TokenCalls):
+class Calls(OperatorCalls, ExplainingCalls, SearchingCalls, TokenCalls):
     """The calls, for one configuration, on behalf of one identity."""
 
     def __init__(self, config: Config, identity: Identity | None = None) -> None:

@@ -20,6 +20,7 @@ from tasklib.config import Config
 from tasklib.db.callers import run_on, run_on_async
 from tasklib.db.database import TRIES, AsyncDatabase, Database, execute, execute_async, worth_another_try
 from tasklib.db.failures import lost
+from tasklib.db.patience import Patience
 from tasklib.db.query import Query
 from tasklib.sql import statement
 from tasklib.store.submit import copied
@@ -74,6 +75,7 @@ class Client:
     submit_each = _blocking(Calls.submit_each)
     get_task = _blocking(Calls.get_task)
     list_tasks = _blocking(Calls.list_tasks)
+    search_tasks = _blocking(Calls.search_tasks)
     wait_for = _blocking(Calls.wait_for)
     cancel_task = _blocking(Calls.cancel_task)
     replay_task = _blocking(Calls.replay_task)
@@ -87,8 +89,15 @@ class Client:
     settings = _blocking(Calls.settings)
     change_settings = _blocking(Calls.change_settings)
     cancel_tasks = _blocking(Calls.cancel_tasks)
+    cancel_found = _blocking(Calls.cancel_found)
+    replay_found = _blocking(Calls.replay_found)
+    cancel_chosen = _blocking(Calls.cancel_chosen)
+    replay_chosen = _blocking(Calls.replay_chosen)
+    count_states = _blocking(Calls.count_states)
     dead_letters = _blocking(Calls.dead_letters)
     dead_letter_groups = _blocking(Calls.dead_letter_groups)
+    latest_dead_letter_groups = _blocking(Calls.latest_dead_letter_groups)
+    dead_letters_alike = _blocking(Calls.dead_letters_alike)
     replay_dead_letters = _blocking(Calls.replay_dead_letters)
     purge_dead_letters = _blocking(Calls.purge_dead_letters)
     create_token = _blocking(Calls.create_token)
@@ -185,6 +194,7 @@ class AsyncClient:
     submit_each = _awaitable(Calls.submit_each)
     get_task = _awaitable(Calls.get_task)
     list_tasks = _awaitable(Calls.list_tasks)
+    search_tasks = _awaitable(Calls.search_tasks)
     wait_for = _awaitable(Calls.wait_for)
     cancel_task = _awaitable(Calls.cancel_task)
     replay_task = _awaitable(Calls.replay_task)
@@ -198,8 +208,15 @@ class AsyncClient:
     settings = _awaitable(Calls.settings)
     change_settings = _awaitable(Calls.change_settings)
     cancel_tasks = _awaitable(Calls.cancel_tasks)
+    cancel_found = _awaitable(Calls.cancel_found)
+    replay_found = _awaitable(Calls.replay_found)
+    cancel_chosen = _awaitable(Calls.cancel_chosen)
+    replay_chosen = _awaitable(Calls.replay_chosen)
+    count_states = _awaitable(Calls.count_states)
     dead_letters = _awaitable(Calls.dead_letters)
     dead_letter_groups = _awaitable(Calls.dead_letter_groups)
+    latest_dead_letter_groups = _awaitable(Calls.latest_dead_letter_groups)
+    dead_letters_alike = _awaitable(Calls.dead_letters_alike)
     replay_dead_letters = _awaitable(Calls.replay_dead_letters)
     purge_dead_letters = _awaitable(Calls.purge_dead_letters)
     create_token = _awaitable(Calls.create_token)
@@ -259,21 +276,28 @@ class AsyncClient:
 
     async def _together(self, work: Together) -> Any:
         for attempt in range(TRIES):
-            answer = None
             try:
-                async with self._database.connection() as connection, connection.transaction():
-                    if work.copied:
-                        async with connection.cursor() as cursor, cursor.copy(copy_statement(self.config)) as copy:
-                            for rows in copied(work.copied):
-                                await copy.write(rows)
-                    for query in work.queries:
-                        answer = await execute_async(connection, query, self.config.schema)
-                return answer
+                async with self._database.connection() as connection:
+                    with Patience(connection, self.config.statement_timeout_seconds) as patience:
+                        return await self._in_transaction(connection, work, patience)
             except psycopg.Error as e:
                 if not worth_another_try(e, attempt, repeatable=True):
                     raise lost(e) from e
                 work = work.again()
         raise AssertionError("unreachable")
+
+    async def _in_transaction(self, connection: psycopg.AsyncConnection, work: Together, patience: Patience) -> Any:
+        answer = None
+        async with connection.transaction():
+            if work.copied:
+                async with connection.cursor() as cursor, cursor.copy(copy_statement(self.config)) as copy:
+                    for rows in copied(work.copied):
+                        await copy.write(rows)
+                        patience.again()
+            for query in work.queries:
+                answer = await execute_async(connection, query, self.config.schema)
+                patience.again()
+        return answer
 
 
 def copy_statement(config: Config) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from uuid import UUID
@@ -18,6 +18,7 @@ from tasklib.models import Task, is_dead_letter
 from tasklib.store import dead_letters as store
 from tasklib.store import lookup
 from tasklib.store.dead_letters import Batch, Chosen, DeadLetterGroup, Place
+from tasklib.store.search import FoundTask
 from tasklib.tasks.options import MAX_NAME_BYTES, Options, is_name, is_storable, require_aware
 
 BATCH = 500
@@ -26,6 +27,26 @@ RAMP_SECONDS = 0.2
 
 _FINGERPRINT = re.compile(r"[0-9a-f]{6,32}")
 _Take = Callable[[Chosen, Place | None, int], Query[Batch]]
+
+
+@dataclass(frozen=True, slots=True)
+class LatestGroups:
+    """Dead letters by cause."""
+
+    groups: list[DeadLetterGroup]
+    looked_at: int | None
+    """None: all dead letters are counted. Else so many, the latest, and there may be more."""
+
+
+@dataclass(frozen=True, slots=True)
+class AlikePage:
+    """Dead letters with the same cause."""
+
+    tasks: list[FoundTask]
+    after: Place | None
+    """Pass it as `after` for the next page."""
+    looked_at: int | None
+    """As in a SearchPage."""
 
 
 class DeadLetterCalls(OnBehalf):
@@ -68,6 +89,24 @@ class DeadLetterCalls(OnBehalf):
         requests.check_limit(limit, requests.MAX_PAGE)
         groups: list[DeadLetterGroup] = yield store.groups(chosen, limit)
         return groups
+
+    def latest_dead_letter_groups(self, *, limit: int = 50, look: int = 5_000) -> Call[LatestGroups]:
+        """The causes among the latest dead letters: as many as `look` says are looked at, however many there are."""
+        requests.check_limit(limit, requests.MAX_PAGE)
+        requests.check_limit(look, None)
+        groups, looked_at = yield store.latest_groups(self._chosen(), limit, look)
+        return LatestGroups(groups, looked_at if looked_at >= look else None)
+
+    def dead_letters_alike(
+        self, fingerprint: str, *, after: Place | None = None, limit: int = 50, look: int = 5_000
+    ) -> Call[AlikePage]:
+        """One page of the dead letters with this cause, the latest first, of which `look` are looked at."""
+        chosen = self._chosen(fingerprint=fingerprint)
+        tasks, ended = yield store.alike(chosen, after, limit + 1, look)
+        if len(tasks) > limit:
+            last = tasks[limit - 1]
+            return AlikePage(tasks[:limit], Place(last.completed_at, str(last.id)), None)
+        return AlikePage(tasks, ended, look if ended else None)
 
     def replay_dead_letters(
         self,

@@ -15,8 +15,10 @@ from psycopg.rows import tuple_row
 from tasklib.config import Config
 from tasklib.db.connect import connect, connect_async
 from tasklib.db.failures import TRANSIENT, is_connection_loss, lost
+from tasklib.db.patience import Patience
 from tasklib.db.query import Query
 from tasklib.db.wire import exchange, wait
+from tasklib.errors import DatabaseUnavailable
 from tasklib.sql import statement
 
 T = TypeVar("T")
@@ -60,7 +62,7 @@ class _Pool(Generic[C]):
         else:
             discard(connection)
 
-    def _drop_if_useless(self, connection: C, error: psycopg.Error) -> None:
+    def _drop_if_useless(self, connection: C, error: Exception) -> None:
         # A demoted primary still answers: its connections look alive, the idle ones too.
         if is_connection_loss(error):
             discard(connection)
@@ -137,13 +139,15 @@ class AsyncDatabase(_Pool[psycopg.AsyncConnection]):
 
     async def run(self, query: Query[T]) -> T:
         """Run one statement in its own transaction and read its rows."""
+        patience = self.config.statement_timeout_seconds
         for attempt in range(TRIES):
-            connection = await self._borrow()
+            connection = await self._borrow(patience)
             try:
                 if query.all_text:
-                    return await wait(connection, exchange(connection, query, self.config.schema))
-                return await execute_async(connection, query, self.config.schema)
-            except psycopg.Error as e:
+                    return await wait(connection, exchange(connection, query, self.config.schema), patience)
+                with Patience(connection, patience):
+                    return await execute_async(connection, query, self.config.schema)
+            except (psycopg.Error, TimeoutError) as e:
                 self._drop_if_useless(connection, e)
                 if not worth_another_try(e, attempt, repeatable=query.repeatable):
                     raise lost(e) from e
@@ -163,10 +167,16 @@ class AsyncDatabase(_Pool[psycopg.AsyncConnection]):
         finally:
             self._give_back(connection)
 
-    async def _borrow(self) -> psycopg.AsyncConnection:
+    async def _borrow(self, patience: float | None = None) -> psycopg.AsyncConnection:
         if self._forget_after_fork():
             self._slots = asyncio.Semaphore(self.config.max_connections)
-        await self._slots.acquire()
+        try:
+            async with asyncio.timeout(patience):
+                await self._slots.acquire()
+        except TimeoutError as e:
+            raise DatabaseUnavailable(
+                f"none of {self.config.max_connections} connections was free within {patience:g} s (max_connections)."
+            ) from e
         try:
             return self._take() or await connect_async(self.config)
         except BaseException:
@@ -195,7 +205,7 @@ async def execute_async(connection: psycopg.AsyncConnection, query: Query[T], sc
         return query.read(await cursor.fetchall() if cursor.description else ())
 
 
-def worth_another_try(error: psycopg.Error, attempt: int, *, repeatable: bool) -> bool:
+def worth_another_try(error: Exception, attempt: int, *, repeatable: bool) -> bool:
     """Whether to run again what just failed; the first time is attempt 0."""
     passes = isinstance(error, TRANSIENT) or (repeatable and is_connection_loss(error))
     return passes and attempt < TRIES - 1
@@ -208,6 +218,8 @@ def _prepare(connection: psycopg.Connection | psycopg.AsyncConnection, query: Qu
 def _is_alive(connection: psycopg.Connection | psycopg.AsyncConnection) -> bool:
     """False if the server has hung up while the connection lay idle: then its socket is readable."""
     try:
+        # Twice: the first may only read what the server said before it hung up.
+        connection.pgconn.consume_input()
         connection.pgconn.consume_input()
     except psycopg.Error:
         return False

@@ -57,7 +57,7 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         error = getattr(error, "orig", None) or error.__cause__
 
 
-def lost(error: psycopg.Error) -> Exception:
+def lost(error: Exception) -> Exception:
     """What a call on a connection of ours ends with, after this error and no further try."""
     if not is_connection_loss(error):
         return explained(error)

@@ -17,8 +17,6 @@ from tasklib.store.tokens import Role, StoredToken
 
 __all__ = ["ANONYMOUS", "NOBODY", "Principal", "Role", "allow", "anybody", "client_of", "roles_of"]
 
-SESSION_COOKIE = "tasklib_session"
-"""Holds a token, for the dashboard's pages only."""
 PRINCIPAL = "tasklib.principal"
 """Where the scope of a request has its Principal."""
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from importlib import import_module
 
 from fastapi import APIRouter, FastAPI
 
@@ -19,17 +20,18 @@ from tasklib.server.routes import (
     audit,
     dead_letters,
     health,
+    internal,
     openapi,
     pauses,
+    queue,
     tasks,
     tokens,
     waiting,
     workers,
 )
-from tasklib.server.routes import (
-    settings as settings_routes,
-)
+from tasklib.server.routes import settings as settings_routes
 from tasklib.server.services import Services, version
+from tasklib.server.sessions import Sessions
 from tasklib.server.settings import ServerSettings
 
 ROUTERS: list[APIRouter] = [
@@ -37,18 +39,22 @@ ROUTERS: list[APIRouter] = [
     openapi.router,
     tasks.router,
     waiting.router,
+    queue.router,
     dead_letters.router,
     workers.router,
     pauses.router,
     settings_routes.router,
     tokens.router,
     audit.router,
+    internal.router,
 ]
 
 
 def create_app(config: Config, settings: ServerSettings | None = None) -> FastAPI:
     """The ASGI application. It connects when it starts, and refuses to start where that would not be safe."""
     settings = settings or ServerSettings()
+    for module in settings.modules:
+        import_module(module)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -61,9 +67,15 @@ def create_app(config: Config, settings: ServerSettings | None = None) -> FastAP
     app = FastAPI(
         title="TaskLib", version=version(), lifespan=lifespan, openapi_url=None, docs_url=None, redoc_url=None
     )
+    app.router.redirect_slashes = False  # a redirect would repeat the Host header to whoever sent it
     for router in ROUTERS:
         # Not include_router: it may wrap them, and the gate wants to see each.
         app.router.routes.extend(router.routes)
+    app.state.sessions = Sessions()
+    if settings.dashboard:
+        from tasklib.server.dashboard.mounting import mount
+
+        mount(app)
     problems.handle_in(app)
     # The last one added is the outermost.
     app.add_middleware(Limits, settings=settings)

@@ -29,6 +29,8 @@ _TAGS = {
     "settings": "What changes at run time.",
     "tokens": "Who may come in.",
     "audit": "Who did what.",
+    "health": "Whether the server runs, and whether it can serve.",
+    "worker protocol": "For workers without a database; docs/reference/worker-protocol.md tells how.",
 }
 API_VERSION = "1"
 """Of the paths and keys, not of the server: what is added to them doesn't change it."""

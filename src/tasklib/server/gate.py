@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from urllib.parse import urlsplit
 from uuid import UUID
@@ -15,7 +16,6 @@ from tasklib.server.access import (
     ANONYMOUS,
     NOBODY,
     PRINCIPAL,
-    SESSION_COOKIE,
     Principal,
     checked,
     principal_of,
@@ -23,6 +23,7 @@ from tasklib.server.access import (
 )
 from tasklib.server.problems import Problem
 from tasklib.server.services import Services
+from tasklib.server.sessions import COOKIE, Sessions
 from tasklib.server.settings import ServerSettings, is_loopback
 
 API_PATHS = ("/api/", "/internal/", "/health/", "/metrics", "/openapi.json")
@@ -38,34 +39,46 @@ class Gate:
         self.app = app
         self._router = router
         self._settings = settings
+        self._by_beginning: dict[str, list[BaseRoute]] | None = None
         self._buckets: dict[UUID | None, tuple[float, float]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":  # there are none here
+            await send({"type": "websocket.close", "code": 1008})
+            return
         if scope["type"] == "http":
             await self._admit(scope)
-        elif scope["type"] == "websocket":
-            raise RuntimeError("there are no web sockets here.")
         await self.app(scope, receive, send)
 
     async def _admit(self, scope: Scope) -> None:
         """Put the Principal into the scope, or raise a Problem."""
         headers = Headers(scope=scope)
-        self._check_host(headers)
+        if not scope["path"].startswith("/health/"):  # probes name no host
+            self._check_host(headers)
         services: Services = scope["app"].state.services
-        route = _route(self._router, scope)
+        route = _route(self._candidates(scope["path"]), scope)
         if route is None:
-            return  # 404 or 405, for everybody alike
-        principal = await self._principal(services, scope, headers)
-        scope[PRINCIPAL] = principal
+            return  # 404, for everybody alike
         roles = roles_of(route)
         if roles is None:
             raise Problem(403, "route_closed", "Nobody may do this", "This route doesn't say who may use it.")
+        if not roles and is_for_programs(scope["path"]):
+            return  # whether the server lives doesn't hang on the database
+        principal = await self._principal(services, scope, headers)
+        scope[PRINCIPAL] = principal
         if roles:
             checked(principal, roles)
             self._check_rate(principal)
 
+    def _candidates(self, path: str) -> list[BaseRoute]:
+        """The routes that begin like the path does: looking at all of them would take longer than the rest here."""
+        if self._by_beginning is None:
+            beginnings = {_beginning(getattr(route, "path", "/{any}")) for route in self._router.routes}
+            self._by_beginning = {b: [r for r in self._router.routes if _may_begin(r, b)] for b in beginnings | {""}}
+        return self._by_beginning.get(_beginning(path)) or self._by_beginning[""]
+
     async def _principal(self, services: Services, scope: Scope, headers: Headers) -> Principal:
-        text = _token(scope, headers)
+        text = _token(headers)
         if text is not None:
             token = await services.tokens.find(text)
             if token is None:
@@ -76,6 +89,9 @@ class Gate:
                     "It is unknown, revoked or expired. Create one with: tasklib token create",
                     headers={"WWW-Authenticate": 'Bearer realm="tasklib", error="invalid_token"'},
                 )
+            return principal_of(token)
+        # A session that has ended is nobody's: the way to the login stays open.
+        if (session := _session(scope, headers)) and (token := await services.tokens.find(session)):
             return principal_of(token)
         if await services.tokens.asks_for_none():
             _check_local(scope, headers)
@@ -102,7 +118,7 @@ class Gate:
                 "rate_limited",
                 "Too many requests",
                 f"A token may make {rate:g} requests a second; try again in {seconds:.1f} s.",
-                headers={"Retry-After": str(max(1, round(seconds)))},
+                headers={"Retry-After": str(math.ceil(seconds))},
             )
         self._buckets[principal.token_id] = (level - 1, now)
 
@@ -112,23 +128,49 @@ def is_for_programs(path: str) -> bool:
     return path.startswith(API_PATHS)
 
 
-def _route(router: Router, scope: Scope) -> BaseRoute | None:
-    for route in router.routes:
-        if route.matches(scope)[0] is Match.FULL:
+def _beginning(path: str) -> str:
+    """What a path has before its second slash."""
+    return path.split("/", 2)[1] if path.startswith("/") else ""
+
+
+def _may_begin(route: BaseRoute, beginning: str) -> bool:
+    own = _beginning(getattr(route, "path", "/{any}"))
+    return own == beginning or "{" in own
+
+
+def _route(routes: list[BaseRoute], scope: Scope) -> BaseRoute | None:
+    """The route that will answer. 405 if there are only others for this path: Starlette would name the first."""
+    methods: set[str] = set()
+    for route in routes:
+        match, _ = route.matches(scope)
+        if match is Match.FULL:
             return route
+        if match is Match.PARTIAL:
+            methods |= getattr(route, "methods", None) or set()
+    if methods:
+        allowed = ", ".join(sorted(methods))
+        detail = f"This path knows {allowed}."
+        raise Problem(405, "method_not_allowed", "Method Not Allowed", detail, headers={"Allow": allowed})
     return None
 
 
-def _token(scope: Scope, headers: Headers) -> str | None:
+def _token(headers: Headers) -> str | None:
     """The text of the token that came with the request, if any."""
     if authorization := headers.get("authorization"):
         scheme, _, text = authorization.partition(" ")
         if scheme.lower() == "bearer":
             return text.strip()
         raise Problem(401, "token_missing", "A token is needed", "Only this is understood: Authorization: Bearer ...")
-    if not is_for_programs(scope["path"]) and (cookies := headers.get("cookie")):
-        return cookie_parser(cookies).get(SESSION_COOKIE) or None
     return None
+
+
+def _session(scope: Scope, headers: Headers) -> str | None:
+    """The token that somebody has logged in with: only for the dashboard's pages."""
+    if is_for_programs(scope["path"]) or not (cookies := headers.get("cookie")):
+        return None
+    sessions: Sessions = scope["app"].state.sessions
+    session = sessions.find(cookie_parser(cookies).get(COOKIE))
+    return session.token if session else None
 
 
 def _check_local(scope: Scope, headers: Headers) -> None:

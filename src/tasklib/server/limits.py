@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from contextlib import suppress
 from itertools import accumulate
 
 from starlette.datastructures import Headers
@@ -15,6 +16,8 @@ from tasklib.server.settings import ServerSettings
 
 _STRINGS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+BODY_IS_READ = "tasklib.body_is_read"
+_LINGER_SECONDS, _LINGER_BYTES = 2.0, 32 * 1024 * 1024
 _STEPS = [(byte in b"[{") - (byte in b"]}") for byte in range(256)]
 
 
@@ -32,35 +35,37 @@ class Limits:
 
     async def _with_body(self, scope: Scope, receive: Receive) -> Receive:
         headers = Headers(scope=scope)
-        if headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers:
+        if not has_body(headers):
             return receive
-        if int(headers.get("content-length", "0")) > self._settings.max_body_bytes:
+        size = headers.get("content-length", "0")
+        if not size.isdecimal():
+            raise Problem(400, "bad_request", "Bad Request", "Content-Length must be a number.")
+        if int(size) > self._settings.max_body_bytes:
             raise self._too_large()
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         is_json = kind == "application/json" or kind.endswith("+json")
         if is_for_programs(scope["path"]) and not is_json:
             raise Problem(415, "not_json", "Only JSON is understood", "Send the body as application/json.")
         body = await self._read(receive)
-        if is_json and depth(body) > self._settings.max_depth:
+        scope[BODY_IS_READ] = True
+        if is_json and is_deeper(body, self._settings.max_depth):
             most = self._settings.max_depth
             raise Problem(422, "too_deep", "The JSON is nested too deep", f"It may be {most} levels deep.")
         return _replayed(body, receive)
 
     async def _read(self, receive: Receive) -> bytes:
-        parts: list[bytes] = []
-        size = 0
+        body = bytearray()
         try:
             async with asyncio.timeout(self._settings.body_timeout_seconds):
                 while True:
                     message = await receive()
                     if message["type"] == "http.disconnect":
                         raise Problem(400, "bad_request", "Bad Request", "The body ended early.")
-                    parts.append(message.get("body", b""))
-                    size += len(parts[-1])
-                    if size > self._settings.max_body_bytes:
+                    body += message.get("body", b"")
+                    if len(body) > self._settings.max_body_bytes:
                         raise self._too_large()
                     if not message.get("more_body"):
-                        return b"".join(parts)
+                        return bytes(body)
         except TimeoutError:
             seconds = self._settings.body_timeout_seconds
             detail = f"The whole body must be here within {seconds:g} s."
@@ -71,12 +76,30 @@ class Limits:
         return Problem(413, "body_too_large", "The body is too large", f"A body may have {most} bytes.")
 
 
-def depth(text: bytes) -> int:
-    """How deep JSON is nested, without reading it: brackets outside of strings."""
-    if text.count(b"[") + text.count(b"{") <= 4:  # most bodies
-        return 4
+def has_body(headers: Headers) -> bool:
+    """True if a body comes with the request."""
+    return "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
+
+
+def is_deeper(text: bytes, most: int) -> bool:
+    """True if JSON is nested deeper than this. Only its brackets outside of strings are looked at, so nothing this
+    finds can overwhelm it, as it would the parser."""
+    if text.count(b"[") + text.count(b"{") <= most:
+        return False
     brackets = _STRINGS.sub(b"", text).translate(None, _NOT_BRACKETS)
-    return max(accumulate(map(_STEPS.__getitem__, brackets)), default=0)
+    return max(accumulate(map(_STEPS.__getitem__, brackets)), default=0) > most
+
+
+async def drain(receive: Receive) -> None:
+    """Let a client send on for a moment, into nothing: it reads the answer only when it has sent, or has failed to."""
+    size = 0
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_LINGER_SECONDS):
+            while size < _LINGER_BYTES:
+                message = await receive()
+                size += len(message.get("body", b""))
+                if not message.get("more_body"):
+                    return
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:

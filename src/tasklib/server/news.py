@@ -12,6 +12,7 @@ from tasklib.db.connect import connect_async
 from tasklib.db.link import backoff
 from tasklib.errors import DatabaseUnavailable
 from tasklib.sql import quoted
+from tasklib.store import control, fleet
 
 _WATCHDOG_SECONDS = 30.0
 
@@ -27,7 +28,9 @@ class News:
     def __init__(self, config: Config) -> None:
         self._config = config
         self._count = 0
+        self._orders = 0
         self._waiting: set[asyncio.Future[None]] = set()
+        self._waiting_for_orders: set[asyncio.Future[None]] = set()
         self._listening: asyncio.Task[None] | None = None
         self.is_listening = False
         """False: only the poll beside it brings news."""
@@ -50,25 +53,30 @@ class News:
             with suppress(asyncio.CancelledError):
                 await self._listening
 
-    def mark(self) -> int:
-        """This moment, to say later since when there may be news."""
-        return self._count
+    def mark(self, *, orders: bool = False) -> int:
+        """This moment, to say later since when there may be news (or orders to workers)."""
+        return self._orders if orders else self._count
 
-    def ring(self) -> None:
-        """There is news."""
+    def ring(self, message: str | None = None) -> None:
+        """There is news; None: of any kind."""
         self._count += 1
-        for waiting in self._waiting:
-            if not waiting.done():
-                waiting.set_result(None)
+        _wake(self._waiting)
+        if message is None or message in (control.CANCEL, fleet.DRAIN):
+            self._orders += 1
+            _wake(self._waiting_for_orders)
 
-    async def wait(self, seconds: float, *, since: int | None = None) -> bool:
-        """Wait for a notification, but no longer than this; without LISTEN no longer than the poll interval."""
-        if self.is_stopped or (since is not None and since != self._count):
+    async def wait(self, seconds: float, *, since: int | None = None, orders: bool = False) -> bool:
+        """Wait for a notification, but no longer than this; without LISTEN no longer than the poll interval.
+
+        `orders`: only for those that ask workers to drain or to stop a task.
+        """
+        if self.is_stopped or (since is not None and since != self.mark(orders=orders)):
             return not self.is_stopped
         if not self.is_listening:
             seconds = min(seconds, self._config.poll_interval_seconds)
         waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.add(waiting)
+        everybody = self._waiting_for_orders if orders else self._waiting
+        everybody.add(waiting)
         try:
             async with asyncio.timeout(max(0.0, seconds)):
                 await waiting
@@ -76,7 +84,7 @@ class News:
         except TimeoutError:
             return False
         finally:
-            self._waiting.discard(waiting)
+            everybody.discard(waiting)
 
     async def _listen(self, schema: str) -> None:
         """LISTEN for ever: reconnect after any loss, and let everybody look at once."""
@@ -102,9 +110,15 @@ class News:
 
     async def _hear(self, connection: psycopg.AsyncConnection) -> None:
         while True:
-            async for _ in connection.notifies(timeout=_WATCHDOG_SECONDS):
-                self.ring()
+            async for notification in connection.notifies(timeout=_WATCHDOG_SECONDS):
+                self.ring(notification.payload)
             # Silence may be peace or a half-open socket: ask.
             async with asyncio.timeout(_WATCHDOG_SECONDS):
                 await connection.execute("SELECT 1")
             self.ring()  # what came meanwhile may be lost on older drivers
+
+
+def _wake(everybody: set[asyncio.Future[None]]) -> None:
+    for waiting in everybody:
+        if not waiting.done():
+            waiting.set_result(None)

@@ -6,7 +6,8 @@ raise Problem(404, "task_not_found", "No such task", f"no task has the id {task_
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
@@ -24,7 +25,59 @@ from tasklib.db.failures import is_bad_data, is_connection_loss
 MEDIA_TYPE = "application/problem+json"
 REQUEST_ID = "tasklib.request_id"
 """Where the scope of a request has its id."""
+CODE = "tasklib.problem"
+"""Where the scope of a request has the code of the problem it was answered with."""
 _RETRY_AFTER = {"Retry-After": "2"}
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a code means, for the reference."""
+
+    status: int
+    meaning: str
+
+
+KNOWN: dict[str, Known] = {
+    "bad_request": Known(400, "The request can't be read."),
+    "invalid_json": Known(400, "The body is not JSON."),
+    "token_missing": Known(401, "No token came with the request. `roles` says which would do."),
+    "token_invalid": Known(401, "The token is unknown, expired or revoked."),
+    "role_missing": Known(403, "The token is good, but not for this. `roles` says which would do."),
+    "local_only": Known(403, "There are no tokens yet, and the request came from elsewhere or through a proxy."),
+    "origin_not_allowed": Known(403, "A web page of another site made the request."),
+    "form_outdated": Known(403, "A form of the dashboard came without its token, or after its session."),
+    "queue_not_allowed": Known(403, "The token is for other queues."),
+    "route_closed": Known(403, "Nobody may use this route."),
+    "not_found": Known(404, "There is no such path."),
+    "task_not_found": Known(404, "No task has this id, or it is not yours."),
+    "worker_not_found": Known(404, "No live worker has this id."),
+    "token_not_found": Known(404, "No token has this id or prefix."),
+    "method_not_allowed": Known(405, "The path has other methods: see `Allow`."),
+    "body_too_slow": Known(408, "The body took longer than `body_timeout_seconds`."),
+    "task_not_finished": Known(409, "Only a finished task can be replayed."),
+    "stale_attempt": Known(409, "The attempt has ended, or another worker has the task now. Nothing was changed."),
+    "already_settled": Known(409, "The attempt has ended already, perhaps by this very report. Nothing was changed."),
+    "idempotency_key_taken": Known(409, "The key belongs to somebody else's task."),
+    "body_too_large": Known(413, "The body is larger than `max_body_bytes`."),
+    "batch_too_large": Known(413, "More at once than `max_batch`."),
+    "not_json": Known(415, "The body must be `application/json`."),
+    "host_not_allowed": Known(421, "The Host header names a server that this is not."),
+    "invalid_request": Known(422, "Some part of the request has a wrong form. `errors` names each."),
+    "invalid_option": Known(422, "An option has a value that can't be used."),
+    "invalid_arguments": Known(422, "The arguments don't fit the task function. `field` names the first."),
+    "unknown_task_type": Known(422, "No task function has this name."),
+    "not_storable": Known(422, "PostgreSQL can't hold a value."),
+    "result_not_storable": Known(422, "The result can't be stored as JSON: report the attempt as failed."),
+    "progress_not_storable": Known(422, "The progress can't be stored as JSON."),
+    "too_deep": Known(422, "The JSON is nested deeper than `max_depth`."),
+    "rate_limited": Known(429, "More requests than `rate_limit_per_second`. `Retry-After` says when to go on."),
+    "internal_error": Known(500, "A mistake in the server. Its log has the details, under the `request_id`."),
+    "database_unavailable": Known(503, "PostgreSQL doesn't answer. Try again after `Retry-After` seconds."),
+    "schema_not_current": Known(503, "The database needs `tasklib migrate`, or the server a newer TaskLib."),
+    "stopping": Known(503, "The server is about to end."),
+}
+"""Every code there is. They are stable: a code never changes its meaning."""
 
 
 class Problem(Exception):
@@ -74,11 +127,19 @@ def handle_in(app: FastAPI) -> None:
 
 async def _answer(request: Request, error: Exception) -> Response:
     problem = problem_of(error)
+    request.scope[CODE] = problem.code
     if problem.status >= 500:
         structlog.get_logger("tasklib.server").error(
             "request failed", request_id=request.scope.get(REQUEST_ID), code=problem.code, reason=str(error)[:500]
         )
-    return problem.response(request.scope.get(REQUEST_ID))
+    return answer(request, problem)
+
+
+def answer(request: Request, problem: Problem) -> Response:
+    """A problem as JSON; or as a page, where there is a dashboard and somebody with a browser asks for one."""
+    show: Callable[[Request, Problem], Response | None] | None = getattr(request.app.state, "show_problem", None)
+    shown = show(request, problem) if show else None
+    return shown or problem.response(request.scope.get(REQUEST_ID))
 
 
 def problem_of(error: Exception) -> Problem:

@@ -16,6 +16,7 @@ from tasklib.errors import ConfigError
 from tasklib.migrations.revisions import require_current
 from tasklib.server.keyring import Keyring
 from tasklib.server.news import News
+from tasklib.server.remote.workers import RemoteWorkers
 from tasklib.server.settings import ServerSettings
 from tasklib.server.watch import Watch
 from tasklib.store import schema, tokens
@@ -32,6 +33,7 @@ class Services:
     client: AsyncClient
     tokens: Keyring
     news: News
+    remote: RemoteWorkers
     version: str
     watch: Watch = field(init=False)
 
@@ -41,6 +43,8 @@ class Services:
     @classmethod
     async def open(cls, config: Config, settings: ServerSettings) -> Services:
         """Refuses to serve a schema of another version, and beyond loopback without a token."""
+        patience = min(config.statement_timeout_seconds, settings.database_timeout_seconds)
+        config = config.with_changes(statement_timeout_seconds=patience)
         client = AsyncClient(config)
         try:
             await require_schema(config, client)
@@ -50,7 +54,8 @@ class Services:
         except BaseException:
             client.close()
             raise
-        made = cls(config, settings, client, Keyring(client, is_open=not has_tokens), News(config), version())
+        keyring, news = Keyring(client, is_open=not has_tokens), News(config)
+        made = cls(config, settings, client, keyring, news, RemoteWorkers(config, news), version())
         made.news.start(place or "public")
         made.tokens.start()
         return made
@@ -66,6 +71,7 @@ class Services:
     async def close(self) -> None:
         self.stop()
         await self.news.close()
+        await self.remote.close()
         await self.tokens.close()
         self.client.close()
 

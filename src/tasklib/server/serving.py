@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import signal
 import socket
 import ssl
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import uvicorn
 from fastapi import FastAPI
@@ -14,15 +19,42 @@ from tasklib.server.app import create_app
 from tasklib.server.services import Services
 from tasklib.server.settings import ServerSettings
 
+_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
 
 class Server(uvicorn.Server):
     """uvicorn, but whoever waits for news is told that the server ends before it waits for them."""
+
+    on_started: Callable[[str], None] = staticmethod(lambda url: None)
+    """Called with the URL once requests can come."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            port = next((s.getsockname()[1] for server in self.servers for s in server.sockets), self.config.port)
+            host = f"[{self.config.host}]" if ":" in self.config.host else self.config.host
+            self.on_started(f"{'https' if self.config.is_ssl else 'http'}://{host}:{port}")
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         app = self.config.app
         if isinstance(app, FastAPI) and hasattr(app.state, "services"):
             app.state.services.stop()
         await super().shutdown(sockets)
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """As uvicorn does, but the signal is not raised again: a server that ended as it was told has not failed."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        loop = asyncio.get_running_loop()
+        for number in _STOP_SIGNALS:
+            loop.add_signal_handler(number, self.handle_exit, number, None)
+        try:
+            yield
+        finally:
+            for number in _STOP_SIGNALS:
+                loop.remove_signal_handler(number)
 
 
 def make_server(config: Config, settings: ServerSettings) -> Server:

@@ -49,6 +49,12 @@ class ServerSettings:
     trusted_proxies: tuple[str, ...] = ()
     """Addresses of proxies whose X-Forwarded-For and X-Forwarded-Proto are believed; none: nobody's."""
 
+    redact: tuple[str, ...] = (
+        *("password", "passwd", "passphrase", "secret", "token", "api_key", "authorization", "cookie"),
+        *("credential", "private_key", "access_key", "session_id", "card_number", "cvv", "iban"),
+    )
+    """The dashboard hides the values of keys in which one of these words occurs; none: it hides nothing."""
+
     max_body_bytes: int = 2 * 1024 * 1024
     """A request with a larger body is refused unread."""
 
@@ -66,6 +72,9 @@ class ServerSettings:
 
     body_timeout_seconds: float = 10.0
     """How long a client may take to send a body."""
+
+    database_timeout_seconds: float = 10.0
+    """A statement of the server that is unanswered for this long counts as a lost connection."""
 
     rate_limit_per_second: float | None = None
     """How many requests a second each token may make; None: any number."""
@@ -116,6 +125,7 @@ _LEAST: dict[str, float] = {
     "max_page": 1,
     "max_wait_seconds": 0,
     "body_timeout_seconds": 0.1,
+    "database_timeout_seconds": 0.1,
     "rate_limit_per_second": 0.01,
     "shutdown_grace_seconds": 0,
 }

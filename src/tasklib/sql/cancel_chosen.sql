@@ -5,3 +5,4 @@ task.state = ANY (%(states)s::text[])
       AND (%(created_after)s::timestamptz IS NULL OR task.created_at >= %(created_after)s::timestamptz)
       AND (%(created_before)s::timestamptz IS NULL OR task.created_at < %(created_before)s::timestamptz)
       AND {include owned}
+      AND (%(ids)s::text[] IS NULL OR task.id = ANY (%(ids)s::text[]::uuid[]))

@@ -6,3 +6,4 @@ WHERE task.id = report.id
   AND {still_running}
   AND task.lease_token = report.token
   AND task.worker_id = %(worker)s
+RETURNING task.id::text

@@ -1,7 +1,7 @@
 -- A worker that was declared dead finds no row: its tasks are gone, and it has to begin anew under another id.
 UPDATE {schema.}workers
 SET last_heartbeat = now(),
-    current_load = %(load)s,
+    current_load = COALESCE(%(load)s::int, current_load),
     names = COALESCE(%(names)s::text[], names),
     status = CASE WHEN %(draining)s THEN 'draining' ELSE status END
 WHERE id = %(id)s AND status <> 'dead'

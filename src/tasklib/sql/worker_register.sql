@@ -1,3 +1,5 @@
-INSERT INTO {schema.}workers (id, queues, names, capabilities, capacity, version, host, pid)
+-- An id is used once: a second time, it is the same registration whose answer was lost.
+INSERT INTO {schema.}workers (id, queues, names, capabilities, capacity, version, host, pid, token_id)
 VALUES (%(id)s, %(queues)s::text[], %(names)s::text[], %(capabilities)s::text[], %(capacity)s, %(version)s, %(host)s,
-        %(pid)s)
+        %(pid)s, %(token)s::uuid)
+ON CONFLICT (id) DO NOTHING

@@ -20,6 +20,7 @@ class Action(StrEnum):
     CANCEL_TASK = "task.cancel"
     REPLAY_TASK = "task.replay"
     CANCEL_TASKS = "tasks.cancel"
+    REPLAY_TASKS = "tasks.replay"
     REPLAY_DEAD_LETTERS = "dead_letters.replay"
     PURGE_DEAD_LETTERS = "dead_letters.purge"
     PAUSE = "pause"

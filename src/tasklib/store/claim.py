@@ -113,6 +113,11 @@ def claim_next(
     return Query("claim_next", {name: in_text(value) for name, value in parameters.items()}, _in_order, all_text=True)
 
 
+def leases_of(worker_id: str) -> Query[list[Claimed]]:
+    """All that one worker holds, as its claims gave it."""
+    return Query("leases_of", {"worker": worker_id}, _in_order, all_text=True)
+
+
 class Outlook(NamedTuple):
     """What an idle worker has to expect."""
 

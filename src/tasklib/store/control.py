@@ -11,7 +11,7 @@ from uuid import UUID
 
 from tasklib.db.query import Query, Rows
 from tasklib.store.audit import Action, audited
-from tasklib.store.settle import Leased, arrays
+from tasklib.store.settle import Lease, Leased, arrays
 
 CANCEL = "cancel"
 """The message on the channel that says: look for cancel requests."""
@@ -28,6 +28,7 @@ class Unwanted:
     created_after: datetime | None = None
     created_before: datetime | None = None
     owner: str | None = None
+    ids: list[str] | None = None
 
     def not_after(self, moment: datetime) -> Unwanted:
         """The same without what is created later than this."""
@@ -63,10 +64,14 @@ def cancel_look(unwanted: Unwanted) -> Query[Look]:
     return Query("cancel_look", asdict(unwanted), lambda rows: Look(*rows[0]), prepare=False, repeatable=True)
 
 
-def cancel_batch(unwanted: Unwanted, limit: int, *, by: str) -> Query[Cancelled]:
-    """Cancel up to `limit` that wait and ask up to `limit` that run, but for those that somebody has locked."""
+def cancel_batch(unwanted: Unwanted, limit: int, *, by: str, sought: str | None = None) -> Query[Cancelled]:
+    """Cancel up to `limit` that wait and ask up to `limit` that run, but for those that somebody has locked.
+
+    `sought` says in the audit how the ids were found, instead of naming them.
+    """
     parameters = {**asdict(unwanted), "limit": limit, "message": CANCEL}
-    details = {**asdict(unwanted), "tags": unwanted.tags and json.loads(unwanted.tags)}
+    ids = None if sought else unwanted.ids
+    details = {**asdict(unwanted), "tags": unwanted.tags and json.loads(unwanted.tags), "ids": ids, "search": sought}
     return audited(
         "cancel_batch", parameters, _counts, by=by, action=Action.CANCEL_TASKS, details=details, prepare=False
     )
@@ -80,6 +85,11 @@ def cancel_rest(unwanted: Unwanted) -> Query[list[str]]:
 def cancel_requests(leases: Sequence[Leased]) -> Query[set[str]]:
     """Which of these running attempts have been asked to stop."""
     return Query("cancel_requests", arrays(leases), lambda rows: {row[0] for row in rows})
+
+
+def cancel_requests_of(worker_id: str) -> Query[list[Lease]]:
+    """Which attempts of one worker have been asked to stop."""
+    return Query("cancel_requests_of", {"worker": worker_id}, lambda rows: [Lease(*row) for row in rows])
 
 
 def replay(task_id: UUID, *, by: str, owner: str | None = None) -> Query[str | None]:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
 from tasklib.db.query import Query, Rows
 from tasklib.models import Task
 from tasklib.store.audit import Action, audited
 from tasklib.store.lookup import tasks_of
+from tasklib.store.search import FoundTask
+
+T = TypeVar("T")
 
 _MOST_IDS = 100
 """How many ids a record of the audit names; `count` says how many there were."""
@@ -82,8 +85,18 @@ def page(chosen: Chosen, after: Place | None, limit: int) -> Query[list[Task]]:
 
 def groups(chosen: Chosen, limit: int) -> Query[list[DeadLetterGroup]]:
     """By cause, the most frequent first."""
-    parameters = {**chosen.parameters(), "limit": limit}
-    return Query("dead_letter_groups", parameters, _groups, prepare=False, repeatable=True)
+    return _by_cause(chosen, limit, None, _groups)
+
+
+def latest_groups(chosen: Chosen, limit: int, look: int) -> Query[tuple[list[DeadLetterGroup], int]]:
+    """The same of the latest dead letters, `look` at most; and how many these were."""
+    return _by_cause(chosen, limit, look, lambda rows: (_groups(rows), rows[0][7] if rows else 0))
+
+
+def alike(chosen: Chosen, after: Place | None, limit: int, look: int) -> Query[tuple[list[FoundTask], Place | None]]:
+    """One page of the chosen ones among the next `look` dead letters; and where looking ended before it was full."""
+    parameters = {**_parameters(chosen, after, limit), "look": look}
+    return Query("dead_letters_alike", parameters, _alike, prepare=False, repeatable=True)
 
 
 def look(chosen: Chosen, limit: int | None) -> Query[Batch]:
@@ -106,6 +119,16 @@ def purge(chosen: Chosen, after: Place | None, limit: int, *, by: str) -> Query[
 def now() -> Query[datetime]:
     """The database's clock."""
     return Query("now", {}, _moment, repeatable=True)
+
+
+def _by_cause(chosen: Chosen, limit: int, look: int | None, read: Callable[[Rows], T]) -> Query[T]:
+    parameters = {**chosen.parameters(), "limit": limit, "look": look}
+    return Query("dead_letter_groups", parameters, read, prepare=False, repeatable=True)
+
+
+def _alike(rows: Rows) -> tuple[list[FoundTask], Place | None]:
+    moment, task_id = rows[0][:2]
+    return [FoundTask(*row[2:]) for row in rows if row[2] is not None], Place(moment, task_id) if task_id else None
 
 
 def _parameters(chosen: Chosen, after: Place | None, limit: int) -> dict[str, Any]:
@@ -132,7 +155,7 @@ def _batch(rows: Rows) -> Batch:
 def _groups(rows: Rows) -> list[DeadLetterGroup]:
     return [
         DeadLetterGroup(fingerprint, name, count, first_seen, last_seen, UUID(sample), error or "")
-        for fingerprint, name, count, first_seen, last_seen, sample, error in rows
+        for fingerprint, name, count, first_seen, last_seen, sample, error, _ in rows
     ]
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
+from uuid import UUID
 
 from tasklib.db.query import Query, Rows, nothing
 from tasklib.store.audit import Action, audited
@@ -52,8 +54,9 @@ def register(
     version: str,
     host: str,
     pid: int,
+    token_id: UUID | None = None,
 ) -> Query[None]:
-    """Announce a worker under a fresh id."""
+    """Announce a worker under a fresh id; over HTTP, with the id of the token it came with."""
     parameters = {
         "id": id_,
         "queues": list(queues) if queues is not None else None,
@@ -63,11 +66,28 @@ def register(
         "version": version,
         "host": host,
         "pid": pid,
+        "token": token_id,
     }
     return Query("worker_register", parameters, nothing)
 
 
-def heartbeat(id_: str, *, load: int, draining: bool, names: Sequence[str] | None = None) -> Query[bool | None]:
+class Registered(NamedTuple):
+    """What a worker said of itself, and what became of it."""
+
+    status: str
+    queues: list[str] | None
+    names: list[str]
+    capabilities: list[str]
+    capacity: int
+    token_id: str | None
+    asleep: bool
+
+
+def worker(id_: str) -> Query[Registered | None]:
+    return Query("worker_get", {"id": id_}, lambda rows: Registered._make(rows[0]) if rows else None)
+
+
+def heartbeat(id_: str, *, load: int | None, draining: bool, names: Sequence[str] | None = None) -> Query[bool | None]:
     """Say that a worker lives; reads whether it was asked to drain, or None if it was declared dead."""
     parameters = {"id": id_, "load": load, "draining": draining, "names": list(names) if names is not None else None}
     return Query("worker_heartbeat", parameters, lambda rows: bool(rows[0][0]) if rows else None)

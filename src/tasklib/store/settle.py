@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from tasklib.db.arrays import array, plain_array
-from tasklib.db.query import Query, Rows, nothing
+from tasklib.db.query import Query, Rows
 
 
 class Leased(Protocol):
@@ -95,17 +95,20 @@ def extend(leases: Sequence[Leased], worker_id: str, lease_seconds: float) -> Qu
     return Query("extend", {**arrays(leases), "worker": worker_id, "lease": float(lease_seconds)}, _ids)
 
 
-def progress(reports: Sequence[tuple[Leased, str]], worker_id: str) -> Query[None]:
-    """Store the newest progress (JSON text) of running attempts."""
+def progress(reports: Sequence[tuple[Leased, str]], worker_id: str) -> Query[set[str]]:
+    """Store the newest progress (JSON text) of running attempts; reads the ids that were still ours."""
     texts = array([text for _, text in reports])
-    return Query(
-        "progress", {**arrays([lease for lease, _ in reports]), "worker": worker_id, "reports": texts}, nothing
-    )
+    return Query("progress", {**arrays([lease for lease, _ in reports]), "worker": worker_id, "reports": texts}, _ids)
 
 
 def settled(leases: Sequence[Leased]) -> Query[set[str]]:
     """Which of these attempts the table already counts as over."""
     return Query("settled", arrays(leases), _ids)
+
+
+def retry_counts(ids: Sequence[str]) -> Query[dict[str, int]]:
+    """How often these tasks have been retried."""
+    return Query("retry_counts", {"ids": plain_array(ids)}, lambda rows: {id_: count for id_, count in rows})
 
 
 def arrays(leases: Sequence[Leased]) -> dict[str, str]:

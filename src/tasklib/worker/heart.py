@@ -1,8 +1,8 @@
 """The heart: says that this worker lives, and keeps its leases.
 
-A thread and a connection of its own, so that a task that blocks the loop, or the pool, or holds the GIL for a while
-costs neither. Deadlines are counted on the monotonic clock from before a statement was sent: they always end earlier
-here than in the database, so a worker that was stopped or cut off knows by itself that its tasks are gone.
+A thread and a way to the tasks of its own (`Pulse`), so that a task that blocks the loop, or the pool, or holds the GIL
+for a while costs neither. Deadlines are counted on the monotonic clock from before a beat was sent: they always end
+earlier here than in the database, so a worker that was stopped or cut off knows by itself that its tasks are gone.
 """
 
 from __future__ import annotations
@@ -10,19 +10,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
-from typing import Protocol, TypeVar
-
-import psycopg
+from typing import Protocol
 
 from tasklib.config import Config
-from tasklib.db.connect import connect
-from tasklib.db.database import execute
-from tasklib.db.query import Query
 from tasklib.errors import DatabaseUnavailable
-from tasklib.store import fleet, settle
 from tasklib.worker.attempt import Attempt
+from tasklib.worker.door import Pulse
 
-T = TypeVar("T")
 # A lease is extended when a third of it is used up, and given up for lost a little before it really ends.
 _EXTEND_AT = 2 / 3
 _MARGIN = 0.1
@@ -53,13 +47,13 @@ class Body(Protocol):
 class Heart(threading.Thread):
     """Beats until stopped."""
 
-    def __init__(self, config: Config, body: Body) -> None:
+    def __init__(self, config: Config, body: Body, pulse: Pulse) -> None:
         super().__init__(name="tasklib-heart", daemon=True)
         self._config = config
         self._body = body
+        self._pulse = pulse
         self._stopped = threading.Event()
         self._beat_now = threading.Event()
-        self._connection: psycopg.Connection | None = None
         self._last_beat = self._next_beat = time.monotonic()
 
     def run(self) -> None:
@@ -68,7 +62,7 @@ class Heart(threading.Thread):
             self._beat_now.wait(tick)
             if not self._stopped.is_set():
                 self.tick(at_once=self._beat_now.is_set())
-        self._drop()
+        self._pulse.drop()
 
     def beat_soon(self) -> None:
         """Beat now rather than at the next interval: something about this worker has changed, or may have."""
@@ -93,11 +87,10 @@ class Heart(threading.Thread):
             self._last_beat = before
             return
         try:
-            asked_to_drain = self._run(
-                fleet.heartbeat(body.id, load=body.load, draining=body.is_draining, names=body.new_names())
+            asked_to_drain = self._pulse.beat(
+                body.id, load=body.load, draining=body.is_draining, names=body.new_names()
             )
-        except (psycopg.Error, DatabaseUnavailable, OSError):
-            self._drop()
+        except DatabaseUnavailable:
             body.beat_failed()
             self._next_beat = before + min(1.0, self._config.heartbeat_interval_seconds / 4)
             return
@@ -134,20 +127,10 @@ class Heart(threading.Thread):
         try:
             # Of what it claimed under an id that was declared dead, nothing is extended: it runs elsewhere soon.
             claimed = [a.claimed for a in attempts]
-            kept = self._run(settle.extend(claimed, self._body.id, self._config.lock_timeout_seconds))
-        except (psycopg.Error, DatabaseUnavailable, OSError):
-            self._drop()
+            kept = self._pulse.extend(self._body.id, claimed, self._config.lock_timeout_seconds)
+        except DatabaseUnavailable:
             return []
         for attempt in attempts:
             if attempt.claimed.id in kept:
                 attempt.lease_deadline = before + self._config.lock_timeout_seconds
         return [a for a in attempts if a.claimed.id not in kept]
-
-    def _run(self, query: Query[T]) -> T:
-        self._connection = self._connection or connect(self._config, role="heart")
-        return execute(self._connection, query, self._config.schema)
-
-    def _drop(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None

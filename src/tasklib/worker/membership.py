@@ -11,13 +11,12 @@ from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 
 from tasklib.config import Config
-from tasklib.db.link import Link
 from tasklib.errors import DatabaseUnavailable
 from tasklib.events import Events, WorkerRenewed
-from tasklib.store import fleet
 from tasklib.store.claim import Served
 from tasklib.tally import Tallier
 from tasklib.worker.attempt import Attempt, Interruption
+from tasklib.worker.door import Door, Registration
 from tasklib.worker.heart import Heart
 from tasklib.worker.runner import Runner
 from tasklib.worker.slots import Slots
@@ -36,7 +35,7 @@ class Membership:
     def __init__(
         self,
         config: Config,
-        link: Link,
+        door: Door,
         slots: Slots,
         runner: Runner,
         events: Events,
@@ -50,7 +49,7 @@ class Membership:
         self.is_draining = False
         self.is_member = False
         self._config = config
-        self._link = link
+        self._door = door
         self._slots = slots
         self._runner = runner
         self._events = events
@@ -60,7 +59,7 @@ class Membership:
         self._told_names: Sequence[str] = ()
         self._loop = asyncio.get_running_loop()
         self._renewal: asyncio.Task[None] | None = None
-        self._heart = Heart(config, self)
+        self._heart = Heart(config, self, door.pulse())
 
     async def join(self) -> None:
         """Register, and begin to beat."""
@@ -75,7 +74,7 @@ class Membership:
         if self._renewal is not None:
             self._renewal.cancel()
         with suppress(DatabaseUnavailable):  # then the leader will find us silent
-            await self._link.run(fleet.deregister(self.id))
+            await self._door.deregister(self.id)
 
     def look(self) -> None:
         """The fleet may have something to say to us: beat, and hear it."""
@@ -89,18 +88,8 @@ class Membership:
     async def _register(self) -> None:
         served = self._served()
         self._told_names = served.names
-        await self._link.run_until_answered(
-            fleet.register(
-                self.id,
-                queues=served.queues,
-                names=served.names,
-                capabilities=served.capabilities,
-                capacity=self._slots.size,
-                version=_version(),
-                host=socket.gethostname(),
-                pid=os.getpid(),
-            )
-        )
+        me = Registration(served, self._slots.size, _version(), socket.gethostname(), os.getpid())
+        self.id = await self._door.register(self.id, me)
         self.is_member = True
 
     # What the heart asks and tells, from its thread.
@@ -144,8 +133,11 @@ class Membership:
         self.is_member = False
         self._interrupt(self.held())
         old, self.id = self.id, fresh_id(self._config)
+        self._renewal = asyncio.create_task(self._register_anew(old))
+
+    async def _register_anew(self, old: str) -> None:
+        await self._register()
         self._events.emit(WorkerRenewed(old, self.id))
-        self._renewal = asyncio.create_task(self._register())
 
 
 def _version() -> str:

@@ -6,46 +6,48 @@ import asyncio
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TypeVar, assert_never
-
-import psycopg
+from typing import Protocol, TypeVar, assert_never
 
 from tasklib.config import Config
-from tasklib.db.failures import is_bad_data
-from tasklib.db.link import Link, backoff
-from tasklib.db.query import Query, Rows
+from tasklib.db.link import backoff
 from tasklib.errors import DatabaseUnavailable, ResultNotStorable
 from tasklib.events import Events, ResultRefused, TaskEnded
 from tasklib.executors.outcomes import Cancelled, Committed, Done, Failed, Kind, Lost, Outcome, Released
-from tasklib.store import settle
 from tasklib.store.settle import Completion, Failure
 from tasklib.tally import Tallier
 from tasklib.tasks.payload import storable_text
 from tasklib.tasks.retry import RetryPolicy
 from tasklib.worker.attempt import Attempt
+from tasklib.worker.door import Settlements, Unstorable
 from tasklib.worker.slots import Slots
 from tasklib.worker.spans import end_span
 from tasklib.worker.wakeup import Wakeup
 
-T = TypeVar("T")
+Item = TypeVar("Item", contravariant=True)
+Settled = TypeVar("Settled", covariant=True)
 _MOST_PER_FLUSH = 2000
 _PROGRESS_SECONDS = 0.5
+
+
+class _Write(Protocol[Item, Settled]):
+    async def __call__(self, worker_id: str, items: Sequence[Item], /, *, again: bool) -> Settled: ...
 
 
 class Settler:
     """Collects outcomes and writes them. A lone one is written at once; a thousand share one commit."""
 
     def __init__(
-        self, config: Config, link: Link, slots: Slots, wakeup: Wakeup, events: Events, tallier: Tallier
+        self, config: Config, door: Settlements, slots: Slots, wakeup: Wakeup, events: Events, tallier: Tallier
     ) -> None:
         self._config = config
-        self._link = link
+        self._door = door
         self._slots = slots
         self._wakeup = wakeup
         self._events = events
         self._tallier = tallier
         self._default_policy = RetryPolicy.of(config)
         self._waiting: list[tuple[Attempt, Outcome]] = []
+        self._writing: list[tuple[Attempt, Outcome]] = []
         self._progress: dict[Attempt, str] = {}
         self._work = asyncio.Event()
         self.stale_results = 0
@@ -67,18 +69,23 @@ class Settler:
     def is_idle(self) -> bool:
         return not self._waiting and not self._slots.flushing
 
+    @property
+    def unwritten(self) -> list[Attempt]:
+        """Attempts that are over, as far as nobody but us knows."""
+        return [attempt for attempt, _ in (*self._waiting, *self._writing)]
+
     async def run(self) -> None:
         """Flush for ever."""
         while True:
             await self._work.wait()
             self._work.clear()
             while self._waiting:
-                batch = self._waiting[:_MOST_PER_FLUSH]
+                batch = self._writing = self._waiting[:_MOST_PER_FLUSH]
                 del self._waiting[:_MOST_PER_FLUSH]
                 self._slots.flushing = True
                 await self._flush(batch)
                 self._tallier.settled(len(batch))
-                self._slots.flushing = False
+                self._writing, self._slots.flushing = [], False
                 self._slots.give_back(len(batch))
 
     async def write_progress(self) -> None:
@@ -90,7 +97,7 @@ class Settler:
             for worker_id in {worker_id for _, _, worker_id in current}:
                 ours = [(claimed, text) for claimed, text, holder in current if holder == worker_id]
                 with suppress(DatabaseUnavailable):  # newer progress will come
-                    await self._link.run(settle.progress(ours, worker_id))
+                    await self._door.progress(worker_id, ours)
 
     async def _flush(self, batch: Sequence[tuple[Attempt, Outcome]]) -> None:
         """Store these. They may be of two workers: this one before and after it was declared dead."""
@@ -126,18 +133,16 @@ class Settler:
         await self._release(worker_id, releases)
         await self._stop(worker_id, stopped)
 
-    async def _complete(self, worker_id: str, items: list[tuple[Attempt, Completion]]) -> None:
+    async def _complete(self, worker_id: str, items: list[tuple[Attempt, Completion]], *, again: bool = False) -> None:
         if not items:
             return
         # One lock order for all who write many rows.
         items.sort(key=lambda item: item[0].claimed.id)
         attempts = [attempt for attempt, _ in items]
         try:
-            ours = await self._write(settle.complete([c for _, c in items], worker_id), attempts)
-        except psycopg.Error as e:
-            if not is_bad_data(e):
-                raise
-            await self._isolate_completions(worker_id, items, e)
+            ours = await self._until_answered(self._door.complete, worker_id, [c for _, c in items], again=again)
+        except Unstorable as e:
+            await self._isolate_completions(worker_id, items, e.reason)
             return
         finished = attempts if len(ours) == len(attempts) else [a for a in attempts if a.claimed.id in ours]
         self._tallier.completed([(a.claimed, a.started_at) for a in finished], time.monotonic())
@@ -149,25 +154,21 @@ class Settler:
             else:
                 self._refused(attempt)
 
-    async def _isolate_completions(
-        self, worker_id: str, items: list[tuple[Attempt, Completion]], error: psycopg.Error
-    ) -> None:
+    async def _isolate_completions(self, worker_id: str, items: list[tuple[Attempt, Completion]], reason: str) -> None:
         """One result the database won't take must not strand the others: store them one by one."""
         if len(items) > 1:
             for item in items:
-                await self._complete(worker_id, [item])
+                await self._complete(worker_id, [item], again=True)  # some may have been stored
             return
         attempt = items[0][0]
-        reason = ResultNotStorable(f"PostgreSQL refused the return value: {error.diag.message_primary}")
-        failure = self._failure(attempt, Failed(f"{type(reason).__name__}: {reason}"))
+        failure = self._failure(attempt, Failed(f"{ResultNotStorable.__name__}: {reason}"))
         await self._fail(worker_id, [(attempt, failure)])
 
     async def _fail(self, worker_id: str, items: list[tuple[Attempt, Failure]]) -> None:
         if not items:
             return
         items.sort(key=lambda item: item[0].claimed.id)
-        query = settle.fail([f for _, f in items], worker_id, self._config.crash_limit)
-        states = await self._write_states(query, [a for a, _ in items])
+        states = await self._until_answered(self._door.fail, worker_id, [f for _, f in items])
         for attempt, failure in items:
             state = states.get(attempt.claimed.id)
             if state is None:
@@ -184,7 +185,7 @@ class Settler:
         if not attempts:
             return
         attempts.sort(key=lambda a: a.claimed.id)
-        states = await self._write_states(settle.release([a.claimed for a in attempts], worker_id), attempts)
+        states = await self._until_answered(self._door.release, worker_id, [a.claimed for a in attempts])
         for attempt in attempts:
             if state := states.get(attempt.claimed.id):
                 self._tallier.ended(attempt.claimed, "cancelled" if state == "cancelled" else "released")
@@ -196,9 +197,7 @@ class Settler:
         if not items:
             return
         items.sort(key=lambda item: item[0].claimed.id)
-        ours = await self._write(
-            settle.stop([(a.claimed, error) for a, error in items], worker_id), [a for a, _ in items]
-        )
+        ours = await self._until_answered(self._door.stop, worker_id, [(a.claimed, error) for a, error in items])
         for attempt, error in items:
             if attempt.claimed.id in ours:
                 self._count(attempt, "cancelled")
@@ -206,29 +205,17 @@ class Settler:
             else:
                 self._refused(attempt)
 
-    async def _write(self, query: Query[set[str]], attempts: Sequence[Attempt]) -> set[str]:
-        """Run a settlement until it is answered. If an answer was lost, the table says what took effect."""
+    async def _until_answered(
+        self, write: _Write[Item, Settled], worker_id: str, items: Sequence[Item], *, again: bool = False
+    ) -> Settled:
+        """Write until it is answered. After an answer that was lost, what took effect counts as ours."""
         failures = 0
         while True:
             try:
-                ours = await self._link.run(query)
-                if failures and len(ours) < len(attempts):
-                    known: set[str] = await self._link.run(settle.settled([a.claimed for a in attempts]))
-                    return ours | known
-                return ours
+                return await write(worker_id, items, again=again or failures > 0)
             except DatabaseUnavailable:
                 await asyncio.sleep(backoff(failures))
                 failures += 1
-
-    async def _write_states(self, query: Query[dict[str, str]], attempts: Sequence[Attempt]) -> dict[str, str]:
-        states: dict[str, str] = {}
-
-        def remember(rows: Rows) -> set[str]:
-            states.update(query.read(rows))
-            return set(states)
-
-        ours = await self._write(Query(query.name, query.parameters, remember), attempts)
-        return {id_: states.get(id_, "failed") for id_ in ours}
 
     def _failure(self, attempt: Attempt, outcome: Failed) -> Failure:
         policy = attempt.function.retry_policy or self._default_policy

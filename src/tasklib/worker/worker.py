@@ -1,6 +1,6 @@
 """The worker: claims tasks, runs them, stores what became of them.
 
-claimer ──▶ runner ──▶ settler        each in its own asyncio task, on its own connection
+claimer ──▶ runner ──▶ settler        each in its own asyncio task, through its own connection
    ▲           ▲           │
 wake-up      heart      slots free    (heart: heartbeats and leases, a thread with its own connection)
 """
@@ -8,41 +8,32 @@ wake-up      heart      slots free    (heart: heartbeats and leases, a thread wi
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 
 from tasklib.config import Config
-from tasklib.db.link import Link
-from tasklib.errors import ConfigError, DatabaseUnavailable
-from tasklib.events import (
-    DatabaseBack,
-    DatabaseLost,
-    Events,
-    WorkerDraining,
-    WorkerStarted,
-    WorkerStopped,
-)
+from tasklib.errors import ConfigError
+from tasklib.events import Events, WorkerDraining, WorkerStarted, WorkerStopped
 from tasklib.executors.outcomes import Released
-from tasklib.maintenance.calendar import duties_of
-from tasklib.maintenance.duties import perform
-from tasklib.maintenance.leader import Leadership
-from tasklib.store import schema as schema_store
 from tasklib.store.claim import Claimed, Served
 from tasklib.tally import Tallier
 from tasklib.tasks import registry
 from tasklib.worker.attempt import Attempt, Interruption
-from tasklib.worker.cancels import watch_for_cancel_requests
-from tasklib.worker.claimer import Claimer
+from tasklib.worker.door import Door
 from tasklib.worker.membership import Membership, fresh_id
+from tasklib.worker.postgres_door import PostgresDoor
 from tasklib.worker.runner import Runner
 from tasklib.worker.settler import Settler
 from tasklib.worker.slots import Slots
-from tasklib.worker.telling import Teller
-from tasklib.worker.wakeup import Wakeup, listen
+from tasklib.worker.wakeup import Wakeup
 
 _LAST_SETTLE_SECONDS = 10.0
 """How long the last outcomes may take to be stored when the worker is told to stop at once."""
+
+
+_NO_DATABASE = "postgresql://no-database-over-http.invalid/"
+"""A worker over HTTP connects to none."""
 
 
 class Worker:
@@ -50,12 +41,15 @@ class Worker:
 
     await Worker(concurrency=20, queues=["mail"]).run()      # until stop() or cancellation
     Worker(burst=True).run_sync()                            # until nothing is due
+    Worker("https://tasks.example.com", token="tasklib_...").run_sync()      # without a database, through a server
     """
 
     def __init__(
         self,
         config: Config | str | None = None,
         *,
+        server: str | None = None,
+        token: str | None = None,
         concurrency: int = 10,
         queues: Iterable[str] | None = None,
         capabilities: Iterable[str] = (),
@@ -64,7 +58,16 @@ class Worker:
         modules: Iterable[str] = (),
         burst: bool = False,
     ) -> None:
-        given = config if isinstance(config, Config) else Config.from_env(database_url=config)
+        if isinstance(config, str) and config.startswith(("http://", "https://")):
+            config, server = None, config
+        if server is not None and not server.startswith(("http://", "https://")):
+            raise ConfigError(f"server must be a URL such as https://tasks.example.com, not {server!r}.")
+        self.server = server
+        self._token = token or (os.environ.get("TASKLIB_TOKEN") if server else None)
+        if isinstance(config, Config):
+            given = config
+        else:
+            given = Config.from_env(database_url=config or (_NO_DATABASE if server else None))
         if poll_interval_seconds is not None:
             given = given.with_changes(poll_interval_seconds=poll_interval_seconds)
         if isinstance(concurrency, bool) or not isinstance(concurrency, int) or concurrency < 1:
@@ -75,7 +78,8 @@ class Worker:
         self.capabilities = tuple(sorted(_names("capabilities", capabilities) or ()))
         self.names = _names("names", names)
         for name in self.names or ():
-            registry.find(name)
+            if registry.find(name).transactional and server:
+                raise ConfigError(f"{name} is transactional: it needs a worker with a database, not one over HTTP.")
         self.modules = tuple(modules)
         self.burst = burst
         self._first_id = fresh_id(given)
@@ -83,6 +87,7 @@ class Worker:
         self.events = Events()
         self.tallier = Tallier()
         self._served = Served(self.names or (), self.queues, self.capabilities)
+        self._known_functions = -1
         self._stop_asked = asyncio.Event()
         self._stopping_now = False
         self._slots = Slots(concurrency, given.max_prefetch)
@@ -118,40 +123,25 @@ class Worker:
         self._slots.nudge()
 
     async def _open(self) -> None:
-        """Connect, find out which schema we are in, and refuse one we don't fit."""
-        # Imported here: Alembic takes a tenth of a second that clients and child processes never need.
-        from tasklib.migrations.revisions import require_current
-
-        self._claim_link = self._link("claim")
-        self._settle_link = self._link("settle")
-        # The election and the fleet's requests must not wait behind a long sweep; only the leader opens the second.
-        self._control_link = self._link("control")
-        self._maintenance_link = self._link("maintenance")
-        found = await self._claim_link.run(schema_store.where_is_tasks(self.config.schema))
-        revision = await self._claim_link.run(schema_store.revision()) if found else None
-        require_current(revision, self.config.schema)
-        assert found is not None
-        self._schema = found
-        self._wakeup = Wakeup(self.config.poll_interval_seconds, self.events)
-        self._settler = Settler(self.config, self._settle_link, self._slots, self._wakeup, self.events, self.tallier)
-        self._runner = Runner(self.config, self._slots, self._settler, self.events, self.modules)
-        self._claimer = Claimer(
-            self.config,
-            self._claim_link,
+        """Come in, and make the parts that work there."""
+        self._door = self._new_door()
+        config = await self._door.open()
+        self._wakeup = Wakeup(config.poll_interval_seconds, self.events)
+        self._settler = Settler(config, self._door, self._slots, self._wakeup, self.events, self.tallier)
+        self._runner = Runner(config, self._slots, self._settler, self.events, self.modules)
+        self._claimer = self._door.claimer(
             self._slots,
             self._wakeup,
             self.events,
             served=self._what_we_serve,
             worker_id=lambda: self.id,
             start=self._start,
-            tallier=self.tallier,
+            held=lambda: [*self._runner.running, *self._settler.unwritten],
             burst=self.burst,
         )
-
-    async def _start_background(self) -> list[asyncio.Task[None]]:
         self._membership = Membership(
-            self.config,
-            self._control_link,
+            config,
+            self._door,
             self._slots,
             self._runner,
             self.events,
@@ -160,23 +150,18 @@ class Worker:
             served=self._what_we_serve,
             drain=self._stop_asked.set,
         )
+
+    async def _start_background(self) -> list[asyncio.Task[None]]:
+        assert self._membership is not None
         await self._membership.join()
-        self._teller = Teller(self.tallier, self._control_link, lambda: self.id)
-        await self._teller.tell()  # the first time only to learn the database's clock
         self._wakeup.on_fleet_news = self._membership.look
-        self._leadership = Leadership(self.config, self._control_link, self.events)
         names = self._what_we_serve().names
         self.events.emit(WorkerStarted(self.id, tuple(names), self.queues, self.concurrency))
         jobs = [
             self._settler.run(),
             self._settler.write_progress(),
-            self._teller.tell_for_ever(),
-            self._leadership.run_for_it(lambda: self.id),
-            perform(duties_of(self.config), self._maintenance_link, self.config, self._leadership, self.events),
-            watch_for_cancel_requests(self._control_link, self._runner, self._wakeup.cancel_requested),
+            *self._door.jobs(self._runner, self._wakeup, self.events, lambda: self.id),
         ]
-        if self.config.listen:
-            jobs.append(listen(self.config, self._schema, self._wakeup, self.events))
         return [asyncio.create_task(job) for job in jobs]
 
     async def _claim_until_stopped(self, background: list[asyncio.Task[None]]) -> None:
@@ -225,19 +210,20 @@ class Worker:
         for job in background:
             job.cancel()
         await asyncio.gather(*background, return_exceptions=True)
-        await self._leave()
+        assert self._membership is not None
+        await self._membership.leave()
         await self._runner.close()
-        for link in (self._claim_link, self._settle_link, self._control_link, self._maintenance_link):
-            link.drop()
+        await self._door.close()
         self.events.emit(WorkerStopped(self.id))
 
-    async def _leave(self) -> None:
-        """Hand the lead over and leave the fleet: nobody has to wait until we are missed."""
-        assert self._membership is not None
-        await self._teller.tell()
-        with suppress(DatabaseUnavailable):  # then it runs out by itself
-            await self._leadership.resign()
-        await self._membership.leave()
+    def _new_door(self) -> Door:
+        if self.server is None:
+            return PostgresDoor(self.config, self.events, self.tallier)
+        try:
+            from tasklib.worker.http_door import HttpDoor
+        except ImportError as e:
+            raise ConfigError(f"a worker over HTTP needs httpx ({e}): pip install 'tasklib-pg[http]'") from e
+        return HttpDoor(self.config, self.events, self.tallier, self.server, self._token)
 
     def _start(self, claimed: list[Claimed], worker_id: str, lease_deadline: float) -> None:
         """Begin what was claimed under this id, which need not be ours any more."""
@@ -255,17 +241,11 @@ class Worker:
 
     def _what_we_serve(self) -> Served:
         # Task functions may be registered at any time; there is rarely a new one.
-        if self.names is None and registry.count() != len(self._served.names):
-            self._served = Served(tuple(registry.names()), self.queues, self.capabilities)
+        if self.names is None and registry.count() != self._known_functions:
+            self._known_functions = registry.count()
+            names = [name for name in registry.names() if self._door.serves(registry.find(name))]
+            self._served = Served(tuple(names), self.queues, self.capabilities)
         return self._served
-
-    def _link(self, purpose: str) -> Link:
-        return Link(
-            self.config,
-            purpose,
-            on_lost=lambda purpose, reason: self.events.emit(DatabaseLost(purpose, reason)),
-            on_back=lambda purpose: self.events.emit(DatabaseBack(purpose)),
-        )
 
 
 def _names(option: str, values: Iterable[str] | None) -> tuple[str, ...] | None:

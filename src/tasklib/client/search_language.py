@@ -1,0 +1,338 @@
+"""The language of searches: `state:failed -queue:mail tag:customer=42 created:<2h welcome`.
+
+A search is a row of terms. `qualifier:value` speaks of one field, any other word of the name or the id. A value in
+quotes may have spaces and commas in it; `a,b` is either; `-` in front says not.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, NoReturn
+from uuid import UUID
+
+from tasklib.config import PRIORITY_MAX, PRIORITY_MIN, Config
+from tasklib.errors import InvalidOption
+from tasklib.states import TaskState
+from tasklib.store.search import Search, Tag
+from tasklib.tasks.options import is_storable
+
+MAX_LENGTH = 2000
+"""Nobody types more, and each term costs something for each task looked at."""
+
+_TERM = re.compile(r'\s*(?P<not>-)?(?:(?P<qualifier>[A-Za-z_]+):)?(?P<values>(?:"(?:[^"\\]|\\.)*"|[^\s"])*)', re.DOTALL)
+_VALUE = re.compile(r'(?:"(?:[^"\\]|\\.)*"|[^,"])+', re.DOTALL)
+_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
+_SPAN = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+_COMPARED = re.compile(r"(>=|<=|>|<)?(.+)", re.DOTALL)
+_PLAIN = re.compile(r'[^\s",\\]+')
+
+
+class SearchError(InvalidOption):
+    """A search can't be understood; `at` is where, in characters from the beginning."""
+
+    def __init__(self, message: str, at: int) -> None:
+        super().__init__(message)
+        self.at = at
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A value of a term; in quotes, a star is a star."""
+
+    text: str
+    is_quoted: bool
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """`-qualifier:value,value`; the qualifier of a word is empty."""
+
+    qualifier: str
+    values: tuple[Value, ...]
+    is_negated: bool
+    at: int
+    end: int
+
+
+def parse(text: str, config: Config, now: datetime) -> Search:
+    """What a search seeks. Lengths of time such as `2h` count back from `now`."""
+    reader = _Reader(config, now)
+    for term in terms(text):
+        reader.read(term)
+    return reader.search
+
+
+def terms(text: str) -> Iterator[Term]:
+    """The terms of a search, not yet understood."""
+    if len(text) > MAX_LENGTH:
+        raise SearchError(f"a search has at most {MAX_LENGTH:,} characters, and this one {len(text):,}.", MAX_LENGTH)
+    if not is_storable(text):
+        raise SearchError("a search is text, without NUL.", 0)
+    place = 0
+    while text[place:].strip():
+        match = _TERM.match(text, place)
+        assert match is not None
+        at, place = match.start() + len(match[0]) - len(match[0].lstrip()), match.end()
+        if text[place : place + 1] == '"':
+            raise SearchError("this quote is not closed.", place)
+        qualifier = (match["qualifier"] or "").lower()
+        values = tuple(_values(match["values"], match.start("values")))
+        if not values:
+            what = f"{qualifier}: needs a value, such as {_EXAMPLES.get(qualifier, f'{qualifier}:something')}"
+            raise SearchError(f"{what if qualifier else 'there is nothing behind this -'}.", at)
+        yield Term(qualifier, values, match["not"] is not None, at, place)
+
+
+def quoted(value: str) -> str:
+    """A value as a search has it: in quotes if it needs them."""
+    # A star in quotes is a star.
+    if _PLAIN.fullmatch(value) and "*" not in value and not value.startswith(("-", "<", ">")):
+        return value
+    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def with_term(text: str, qualifier: str, value: str | None) -> str:
+    """The same search with this value for a qualifier, and no other; None takes the qualifier away."""
+    try:
+        kept = [text[t.at : t.end] for t in terms(text) if t.qualifier != qualifier]
+    except SearchError:
+        kept = []
+    return " ".join(kept if value is None else [*kept, f"{qualifier}:{quoted(value)}"])
+
+
+def _values(text: str, at: int) -> Iterator[Value]:
+    for match in _VALUE.finditer(text):
+        is_quoted = '"' in match[0]
+        plain = _QUOTED.sub(lambda inner: re.sub(r"\\(.)", r"\1", inner[1], flags=re.DOTALL), match[0])
+        if plain:
+            yield Value(plain, is_quoted, at + match.start())
+
+
+def _like(text: str) -> str:
+    """A pattern that only this text fits."""
+    return re.sub(r"([\\%_])", r"\\\1", text)
+
+
+def _named(value: Value) -> str:
+    """A name as it is; a star is anything."""
+    pattern = _like(value.text)
+    return pattern if value.is_quoted else pattern.replace("*", "%")
+
+
+class _Reader:
+    """Understands one term after the other."""
+
+    def __init__(self, config: Config, now: datetime) -> None:
+        self.config = config
+        self.now = now
+        self.search = Search()
+        self.wanted: set[TaskState] = set()
+        self.unwanted: set[TaskState] = set()
+
+    def read(self, term: Term) -> None:
+        if term.qualifier not in _QUALIFIERS:
+            _unknown(term)
+        _QUALIFIERS[term.qualifier](self, term)
+
+    def add(self, term: Term, field: str, values: Sequence[Any]) -> None:
+        """To the field that wants, or to the one that doesn't."""
+        name = f"not_{field}" if term.is_negated else field
+        changes: dict[str, Any] = {name: (*getattr(self.search, name), *values)}
+        self.search = replace(self.search, **changes)
+
+    def states(self, term: Term) -> None:
+        (self.unwanted if term.is_negated else self.wanted).update(_state(value) for value in term.values)
+        states = tuple(s.value for s in TaskState if s in (self.wanted or TaskState) and s not in self.unwanted)
+        self.search = replace(self.search, states=states)
+
+    def names(self, term: Term) -> None:
+        self.add(term, "names", [_named(v) for v in term.values])
+
+    def queues(self, term: Term) -> None:
+        self.add(term, "queues", [_named(v) for v in term.values])
+
+    def workers(self, term: Term) -> None:
+        self.add(term, "workers", [f"{_named(v)}%" for v in term.values])
+
+    def errors(self, term: Term) -> None:
+        self.add(term, "errors", [f"%{_named(v)}%" for v in term.values])
+
+    def tags(self, term: Term) -> None:
+        """Another value of a key it has already is one more that may fit."""
+        before = self.search.not_tags if term.is_negated else self.search.tags
+        wanted = {tag.key: tag.values for tag in before}
+        key = ""
+        for value in term.values:
+            # `customer=42,43`: what follows a comma without a key of its own is another value.
+            found, equals, text = value.text.partition("=")
+            if not equals and key:
+                text = found
+            elif not found:
+                raise SearchError("a tag is tag:key or tag:key=value.", value.at)
+            else:
+                key = found
+            wanted[key] = (*wanted.get(key, ()), text) if equals or text else ()
+        tags = tuple(Tag(key, values) for key, values in wanted.items())
+        self.search = replace(self.search, not_tags=tags) if term.is_negated else replace(self.search, tags=tags)
+
+    def ids(self, term: Term) -> None:
+        for value in term.values:
+            whole = _uuid(value.text)
+            end = value.text.strip("….").lower()
+            if whole is not None and not term.is_negated:
+                self.search = replace(self.search, exact=(*self.search.exact, whole))
+            elif whole is not None:
+                self.add(term, "ids", [str(whole)])
+            elif re.fullmatch(r"[0-9a-f-]{4,35}", end):
+                self.add(term, "ids", [f"%{end}"])
+            else:
+                raise SearchError(
+                    f"{_said(value)} is not a task's id, nor the end of one (4 characters or more).", value.at
+                )
+
+    def priorities(self, term: Term) -> None:
+        self.add(term, "priorities", [self._range(v) for v in term.values])
+
+    def created(self, term: Term) -> None:
+        if len(term.values) > 1:
+            raise SearchError("created: takes one time; for a span write created:2025-06-01..2025-06-30.", term.at)
+        begin, end = self._span(term.values[0])
+        if term.is_negated:
+            # Not before is after, and the other way round; neither is two spans.
+            if begin is not None and end is not None:
+                raise SearchError("-created: can't leave out the middle; write created:<... or created:>... .", term.at)
+            begin, end = end, begin
+        search = self.search
+        froms = [m for m in (search.created_from, begin) if m is not None]
+        tos = [m for m in (search.created_to, end) if m is not None]
+        self.search = replace(search, created_from=max(froms, default=None), created_to=min(tos, default=None))
+
+    def words(self, term: Term) -> None:
+        for value in term.values:
+            whole = _uuid(value.text)
+            if whole is not None and not term.is_negated:
+                self.search = replace(self.search, exact=(*self.search.exact, whole))
+        # A word with commas is a word.
+        text = ",".join(v.text for v in term.values)
+        if _uuid(text) is None or term.is_negated:
+            pattern = _like(text) if any(v.is_quoted for v in term.values) else _like(text).replace("*", "%")
+            self.add(term, "words", [f"%{pattern}%"])
+
+    def _range(self, value: Value) -> tuple[int, int]:
+        match = _COMPARED.fullmatch(value.text)
+        assert match is not None
+        comparison, text = match[1] or "", match[2].strip()
+        level = self.config.levels.get(text.lower())
+        if level is None and not re.fullmatch(r"-?\d{1,3}", text):
+            known = ", ".join(self.config.levels)
+            raise SearchError(f"a priority is a number from -10 to 100, or {known}; not {_said(value)}.", value.at)
+        number = level.priority if level else int(text)
+        return {
+            "": (number, number),
+            ">": (number + 1, PRIORITY_MAX),
+            ">=": (number, PRIORITY_MAX),
+            "<": (PRIORITY_MIN, number - 1),
+            "<=": (PRIORITY_MIN, number),
+        }[comparison]
+
+    def _span(self, value: Value) -> tuple[datetime | None, datetime | None]:
+        """From when, and until when. Of a length of time `<` is younger; of a moment `>` is later."""
+        if ".." in value.text:
+            begin, _, end = value.text.partition("..")
+            return (
+                self._moment(begin, value)[0] if begin else None,
+                self._moment(end, value)[1] if end else None,
+            )
+        match = _COMPARED.fullmatch(value.text)
+        assert match is not None
+        comparison, text = match[1] or "", match[2].strip()
+        first, last = self._moment(text, value)
+        if _SPAN.fullmatch(text.lower()):
+            return (None, first) if comparison.startswith(">") else (first, None)
+        return {"": (first, last), ">": (last, None), ">=": (first, None), "<": (None, first), "<=": (None, last)}[
+            comparison
+        ]
+
+    def _moment(self, text: str, value: Value) -> tuple[datetime, datetime]:
+        """The moment itself, twice; of a day its beginning and its end. Without a time zone it is UTC."""
+        try:
+            if match := _SPAN.fullmatch(text.lower()):
+                ago = self.now - timedelta(seconds=float(match[1]) * _UNITS[match[2]])
+                return ago, ago
+            moment = datetime.fromisoformat(text)
+            moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+            moment = moment.astimezone(UTC)
+            is_day = re.fullmatch(r"\d{4}-\d\d-\d\d", text) is not None
+            return moment, moment + timedelta(days=1) if is_day else moment
+        except OverflowError:
+            raise SearchError(f"{_said(value)} is before the beginning of time, or after its end.", value.at) from None
+        except ValueError:
+            raise SearchError(
+                f"{_said(value)} is not a time; write created:<2h for the last two hours, created:>7d for longer ago, "
+                "or a date such as created:>2025-06-30.",
+                value.at,
+            ) from None
+
+
+_QUALIFIERS: Mapping[str, Callable[[_Reader, Term], None]] = {
+    "": _Reader.words,
+    "state": _Reader.states,
+    "name": _Reader.names,
+    "queue": _Reader.queues,
+    "tag": _Reader.tags,
+    "worker": _Reader.workers,
+    "error": _Reader.errors,
+    "id": _Reader.ids,
+    "priority": _Reader.priorities,
+    "created": _Reader.created,
+}
+_EXAMPLES = {
+    "state": "state:failed",
+    "name": "name:send_email",
+    "queue": "queue:mail",
+    "tag": "tag:customer=42",
+    "worker": "worker:web1",
+    "error": 'error:"connection refused"',
+    "id": "id:3f2a9c01",
+    "priority": "priority:high",
+    "created": "created:<2h",
+}
+QUALIFIERS = tuple(_EXAMPLES)
+
+
+def _unknown(term: Term) -> NoReturn:
+    near = difflib.get_close_matches(term.qualifier, QUALIFIERS, n=1, cutoff=0.6)
+    hint = f"Did you mean {near[0]}:?" if near else f"There are {', '.join(f'{q}:' for q in QUALIFIERS)}."
+    raise SearchError(
+        f"{term.qualifier}: is unknown. {hint} For a word with a colon in it, write it in quotes.", term.at
+    )
+
+
+def _state(value: Value) -> TaskState:
+    text = value.text.lower().replace("-", "_")
+    try:
+        return TaskState(text)
+    except ValueError:
+        near = difflib.get_close_matches(text, list(TaskState), n=1, cutoff=0.5)
+        hint = f"Did you mean {near[0]}? " if near else ""
+        raise SearchError(
+            f"there is no state {_said(value)}. {hint}States are {', '.join(TaskState)}.", value.at
+        ) from None
+
+
+def _uuid(text: str) -> UUID | None:
+    try:
+        return UUID(text) if len(text) >= 32 else None
+    except ValueError:
+        return None
+
+
+def _said(value: Value) -> str:
+    text = value.text if len(value.text) <= 60 else value.text[:59] + "…"
+    return f'"{text}"'

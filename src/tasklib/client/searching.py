@@ -1,0 +1,208 @@
+"""Searching tasks, and cancelling or replaying what is found. Calls without a colour."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from uuid import UUID
+
+from tasklib.client import requests
+from tasklib.client.effects import Call
+from tasklib.client.identity import OnBehalf
+from tasklib.client.search_language import parse
+from tasklib.db.query import Query
+from tasklib.errors import InvalidOption
+from tasklib.states import CLAIMABLE, TaskState
+from tasklib.store import control, dead_letters, search
+from tasklib.store.control import Cancelled, Unwanted
+from tasklib.store.search import FoundTask, Look, Part, Search, StateCount
+
+LOOK = 10_000
+"""How many tasks a search looks at before it stops and says so."""
+MOST_LOOK = 1_000_000
+COUNT_UP_TO = 2_000
+BATCH = 500
+MOST_AT_ONCE = 5_000
+"""How many tasks one call changes, so that none takes minutes; the next goes on where it ended."""
+
+_TRACEBACKS_COST = 5
+"""Looking into tracebacks takes so many times as long."""
+_UNFINISHED = frozenset({*CLAIMABLE, TaskState.RUNNING})
+
+
+@dataclass(frozen=True, slots=True)
+class SearchPage:
+    """One page of what a search found, the newest first."""
+
+    tasks: list[FoundTask]
+    older: UUID | None = None
+    """Pass it as `older_than` for the next page."""
+    newer: UUID | None = None
+    """Pass it as `newer_than` for the page before."""
+    looked_at: int | None = None
+    """None: every task that fits was found. Else the search ended after looking at so many, perhaps before others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """What was done to the tasks that a search found, or to chosen ones."""
+
+    count: int
+    asked: int = 0
+    """Of these, so many run, and their workers were asked to stop them."""
+    next: UUID | None = None
+    """There are more: pass it as `older_than` to go on."""
+
+
+class SearchingCalls(OnBehalf):
+    """Searches, by the language of `search_language.py`."""
+
+    def search_tasks(
+        self,
+        text: str = "",
+        *,
+        limit: int = 50,
+        look: int = LOOK,
+        older_than: UUID | str | None = None,
+        newer_than: UUID | str | None = None,
+    ) -> Call[SearchPage]:
+        """Search tasks by qualifiers, newest first: `search_tasks('state:failed name:send_email created:<2h')`.
+
+        At most `look` tasks are looked at; if more might fit, `looked_at` says so, and `older` goes on from there.
+        """
+        requests.check_limit(limit, requests.MAX_PAGE)
+        requests.check_limit(look, MOST_LOOK)
+        below = None if older_than is None else requests.as_id(older_than)
+        above = None if newer_than is None else requests.as_id(newer_than)
+        sought = yield from self._sought(text)
+        return (yield from _page(sought, limit, _affordable(sought, look), below, above))
+
+    def count_states(self) -> Call[dict[str, StateCount]]:
+        """How many tasks are in each state but completed, counted up to 2,000."""
+        counts: dict[str, StateCount] = yield search.count_states(COUNT_UP_TO)
+        return counts
+
+    def cancel_found(self, text: str, *, older_than: UUID | str | None = None) -> Call[Changed]:
+        """Cancel what a search finds, the newest first, up to 5,000 tasks; `next` goes on with older ones."""
+        below = None if older_than is None else requests.as_id(older_than)
+        sought = _among((yield from self._sought(text)), _UNFINISHED, "cancelled")
+        return (yield from self._each_batch(sought, text, below, cancel=True))
+
+    def replay_found(self, text: str, *, older_than: UUID | str | None = None) -> Call[Changed]:
+        """Replay what a search finds and what is finished, as `cancel_found` cancels."""
+        below = None if older_than is None else requests.as_id(older_than)
+        finished = frozenset(TaskState) - _UNFINISHED
+        sought = _among((yield from self._sought(text)), finished, "replayed")
+        return (yield from self._each_batch(sought, text, below, cancel=False))
+
+    def cancel_chosen(self, ids: Iterable[UUID | str]) -> Call[Changed]:
+        """Cancel the unfinished ones of these tasks."""
+        return (yield from self._cancel(_chosen(ids), None))
+
+    def replay_chosen(self, ids: Iterable[UUID | str]) -> Call[Changed]:
+        """Replay the finished ones of these tasks."""
+        replayed: list[UUID] = yield search.replay(_chosen(ids), "", by=self.identity.actor, owner=self.identity.owner)
+        return Changed(len(replayed))
+
+    def _sought(self, text: str) -> Call[Search]:
+        # The database's clock, where it matters.
+        now: datetime = (yield dead_letters.now()) if "created:" in text.lower() else datetime.now(UTC)
+        return replace(parse(text, self.config, now), owner=self.identity.owner)
+
+    def _each_batch(self, sought: Search, text: str, below: UUID | None, *, cancel: bool) -> Call[Changed]:
+        count = asked = 0
+        while count < MOST_AT_ONCE:
+            page: SearchPage = yield from _page(sought, BATCH, _affordable(sought, LOOK), below, None)
+            ids = [task.id for task in page.tasks]
+            if ids and cancel:
+                done: Changed = yield from self._cancel(ids, text or "everything")
+            elif ids:
+                replayed: list[UUID] = yield search.replay(
+                    ids, text or "everything", by=self.identity.actor, owner=self.identity.owner
+                )
+                done = Changed(len(replayed))
+            else:
+                done = Changed(0)
+            count, asked, below = count + done.count, asked + done.asked, page.older
+            if below is None:
+                return Changed(count, asked)
+            if page.looked_at is not None:
+                break
+        return Changed(count, asked, below)
+
+    def _cancel(self, ids: Sequence[UUID], sought: str | None) -> Call[Changed]:
+        unwanted = Unwanted(sorted(_UNFINISHED), owner=self.identity.owner, ids=[str(i) for i in ids])
+        done: Cancelled = yield control.cancel_batch(unwanted, len(ids), by=self.identity.actor, sought=sought)
+        # What somebody had locked at that moment: one by one, each waits for its own row and for no other.
+        rest: list[str] = yield control.cancel_rest(unwanted)
+        cancelled, asked = done.cancelled, done.asked
+        for task_id in rest:
+            state: str | None = yield control.cancel(UUID(task_id), by=self.identity.actor, owner=self.identity.owner)
+            cancelled += state == TaskState.CANCELLED
+            asked += state == TaskState.RUNNING
+        return Changed(cancelled + asked, asked)
+
+
+def _page(sought: Search, limit: int, look: int, below: UUID | None, above: UUID | None) -> Call[SearchPage]:
+    if above is not None:
+        page = yield from _page_before(sought, limit, look, above)
+        if page is not None:
+            return page
+        below = None
+    # One more than asked for tells whether there are more.
+    found: Look = yield _query(sought, Part(limit + 1, look, older_than=below))
+    tasks, ended_at, looked_at = found.tasks, found.ended_at, look if found.ended_at else None
+    if found.ended_at is not None and _are_pending(sought):
+        older, more = yield search.waiting(sought, Part(limit + 1, look, older_than=found.ended_at))
+        tasks = [*tasks, *older][: limit + 1]
+        if not more:
+            ended_at = looked_at = None
+        elif older:
+            ended_at = tasks[-1].id
+    newer = None if below is None else tasks[0].id if tasks else below
+    if len(tasks) > limit:
+        return SearchPage(tasks[:limit], tasks[limit - 1].id, newer, None)
+    return SearchPage(tasks, ended_at, newer, looked_at)
+
+
+def _page_before(sought: Search, limit: int, look: int, above: UUID) -> Call[SearchPage | None]:
+    """The page before a task; None: there is no full one, so it is the first."""
+    found: Look = yield _query(sought, Part(limit + 1, look, newer_than=above))
+    if len(found.tasks) <= limit and found.ended_at is None:
+        return None
+    tasks = found.tasks[-limit:]
+    newer = tasks[0].id if len(found.tasks) > limit else found.ended_at
+    return SearchPage(tasks, tasks[-1].id if tasks else above, newer, look if found.ended_at else None)
+
+
+def _query(sought: Search, part: Part) -> Query[Look]:
+    if sought.exact:
+        return search.with_ids(sought, part)
+    # Somebody's own tasks have an index by id; those of one state don't.
+    if sought.states is not None and search.SET_ASIDE.issuperset(sought.states) and sought.owner is None:
+        # Where all fit, no more are looked at than are shown.
+        return search.set_aside(sought, part._replace(look=part.limit) if sought.is_by_state_alone else part)
+    return search.newest(sought, part)
+
+
+def _are_pending(sought: Search) -> bool:
+    return sought.states == (TaskState.PENDING,) and sought.owner is None
+
+
+def _affordable(sought: Search, look: int) -> int:
+    return max(1, look // _TRACEBACKS_COST) if sought.errors or sought.not_errors else look
+
+
+def _among(sought: Search, states: frozenset[TaskState], verb: str) -> Search:
+    """The same of what can be changed."""
+    wanted = [s.value for s in TaskState if s in states and (sought.states is None or s in sought.states)]
+    if not wanted:
+        raise InvalidOption(f"none of the states that this search asks for can be {verb}.")
+    return replace(sought, states=tuple(wanted))
+
+
+def _chosen(ids: Iterable[UUID | str]) -> list[UUID]:
+    chosen = sorted({requests.as_id(i) for i in ids})
+    requests.check_limit(len(chosen), MOST_AT_ONCE)
+    return chosen

@@ -1,0 +1,185 @@
+// What the dashboard does beyond HTML: theme, shortcuts, live refresh, relative times, confirmation, charts' readings.
+// Every page reads well without it.
+(function () {
+  "use strict";
+
+  // ---- theme: system, light, dark ----
+  function theme() { return document.documentElement.dataset.theme || "system"; }
+  function nextTheme() {
+    var dark = matchMedia("(prefers-color-scheme: dark)").matches;
+    var now = theme() === "system" ? (dark ? "dark" : "light") : theme();
+    var wanted = now === "dark" ? "light" : "dark";
+    document.documentElement.dataset.theme = wanted;
+    try { localStorage.setItem("tasklib-theme", wanted); } catch (e) { /* then it lasts as long as the page */ }
+  }
+
+  // ---- shortcuts ----
+  var waitsForSecond = 0;
+  function typing(element) {
+    if (!element || element.type === "checkbox") return false;
+    return element.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(element.tagName);
+  }
+  function go(key) {
+    var link = document.querySelector('a[data-go="' + key + '"]');
+    if (link) location.href = link.href;
+  }
+  document.addEventListener("keydown", function (event) {
+    if (event.ctrlKey || event.metaKey || event.altKey || typing(event.target)) return;
+    if (document.querySelector("dialog[open]")) return;
+    if (Date.now() < waitsForSecond && /^[a-z]$/.test(event.key)) {
+      waitsForSecond = 0;
+      go(event.key);
+    } else if (event.key === "g") {
+      waitsForSecond = Date.now() + 1200;
+    } else if (event.key === "/") {
+      event.preventDefault();
+      var box = document.querySelector("[data-search]");
+      if (box) { box.focus(); box.select(); } else { go("t"); }
+    } else if (event.key === "?") {
+      open("help");
+    }
+  });
+  function open(id) {
+    var dialog = document.getElementById(id);
+    if (dialog && !dialog.open) dialog.showModal();
+  }
+
+  // ---- clicks: theme, dialogs, copying, selecting all ----
+  document.addEventListener("click", function (event) {
+    var target = event.target.closest("[data-do]");
+    if (!target) return;
+    var what = target.dataset.do;
+    if (what === "theme") nextTheme();
+    else if (what === "open") open(target.dataset.dialog);
+    else if (what === "close") target.closest("dialog").close();
+    else if (what === "copy") {
+      var source = document.getElementById(target.dataset.from);
+      navigator.clipboard.writeText(source.textContent.trim()).then(function () { target.textContent = "Copied"; });
+    }
+  });
+  document.addEventListener("change", function (event) {
+    var all = event.target.closest("[data-all]");
+    if (all) {
+      document.querySelectorAll('input[type="checkbox"][name="' + all.dataset.all + '"]').forEach(function (box) {
+        box.checked = all.checked;
+      });
+    }
+    if (event.target.closest("[data-submit-on-change]")) event.target.form.requestSubmit();
+  });
+
+  // ---- confirmation: a form with data-confirm asks first, in a dialog of the page ----
+  document.addEventListener("submit", function (event) {
+    var form = event.target;
+    var question = (event.submitter && event.submitter.dataset.confirm) || form.dataset.confirm;
+    if (!question || form.dataset.confirmed === "yes") return;
+    event.preventDefault();
+    event.stopImmediatePropagation();
+    var dialog = document.getElementById("confirm");
+    dialog.querySelector("[data-question]").textContent = question;
+    var yes = dialog.querySelector("[data-yes]");
+    yes.textContent = (event.submitter && event.submitter.textContent.trim()) || "Yes";
+    yes.onclick = function () {
+      dialog.close();
+      form.dataset.confirmed = "yes";
+      form.requestSubmit(event.submitter);
+      form.dataset.confirmed = "";
+    };
+    dialog.showModal();
+  }, true);
+
+  // ---- live: a tick of the server lets marked parts of the page fetch themselves, unless somebody is at work there ----
+  function atWork(part) {
+    if (document.hidden || document.querySelector("dialog[open]")) return true;
+    if (part.contains(document.activeElement) && typing(document.activeElement)) return true;
+    if (part.querySelector('input[type="checkbox"]:checked:not([data-calm])')) return true;
+    var selection = document.getSelection();
+    return Boolean(selection && !selection.isCollapsed && part.contains(selection.anchorNode));
+  }
+  document.addEventListener("htmx:beforeRequest", function (event) {
+    var part = event.detail.elt;
+    if (part.hasAttribute("data-live") && atWork(part)) event.preventDefault();
+  });
+  function refresh() {
+    document.querySelectorAll("[data-live]").forEach(function (part) { htmx.trigger(part, "tick"); });
+  }
+  function mark(on) {
+    document.querySelectorAll(".live").forEach(function (sign) {
+      sign.dataset.on = String(on);
+      sign.textContent = on ? "Live" : "Reconnecting";
+    });
+  }
+  // One connection while the page is seen: a browser allows a server six, and hidden tabs would use them up.
+  var stream = null, again = 0;
+  function listen() {
+    clearTimeout(again);
+    if (stream || document.hidden || !document.body.dataset.liveUrl) return;
+    stream = new EventSource(document.body.dataset.liveUrl);
+    stream.addEventListener("open", function () { mark(true); });
+    stream.addEventListener("tick", refresh);
+    stream.addEventListener("error", function () {
+      mark(false);
+      if (stream && stream.readyState === EventSource.CLOSED) { hush(); again = setTimeout(relisten, 5000); }
+    });
+  }
+  // Somebody whom the server no longer lets listen is led to the login by the refresh.
+  function relisten() { refresh(); listen(); }
+  function hush() { if (stream) stream.close(); stream = null; }
+  document.addEventListener("visibilitychange", function () { if (document.hidden) hush(); else relisten(); });
+  window.addEventListener("pagehide", hush);
+  listen();
+  document.addEventListener("htmx:responseError", function (event) {
+    // The session has ended: the page itself says so, and the login leads back here.
+    if (event.detail.xhr.status === 401) location.reload();
+  });
+  var opened = [];
+  document.addEventListener("htmx:beforeSwap", function () {
+    opened = Array.from(document.querySelectorAll("details[open][id]")).map(function (d) { return d.id; });
+  });
+  document.addEventListener("htmx:afterSwap", function () {
+    opened.forEach(function (id) { var d = document.getElementById(id); if (d) d.open = true; });
+    times();
+  });
+
+  // ---- relative times: "12 s ago" goes on counting; the exact time is in the title ----
+  var UNITS = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
+  function words(seconds) {
+    var size = Math.abs(seconds);
+    if (size < 1) return "now";
+    for (var i = 0; i < UNITS.length; i++) {
+      if (size >= UNITS[i][0]) {
+        var text = Math.floor(size / UNITS[i][0]) + " " + UNITS[i][1];
+        return seconds >= 0 ? text + " ago" : "in " + text;
+      }
+    }
+    return "now";
+  }
+  // The server's clock counts, not the reader's: the page says what time it was when it was made.
+  var root = document.documentElement;
+  var ahead = root.dataset.now ? Date.now() - Date.parse(root.dataset.now) : 0;
+  function times() {
+    var now = Date.now() - ahead;
+    document.querySelectorAll("time[data-ago]").forEach(function (element) {
+      element.textContent = words((now - Date.parse(element.dateTime)) / 1000);
+    });
+  }
+  setInterval(times, 1000);
+
+  // ---- charts: what a column holds, beside the pointer ----
+  document.addEventListener("pointerover", function (event) {
+    var column = event.target.closest && event.target.closest("g.col");
+    document.querySelectorAll(".chart .tip").forEach(function (tip) {
+      if (!column || !tip.parentElement.contains(column)) tip.hidden = true;
+    });
+    if (!column) return;
+    var plot = column.closest(".plot");
+    var tip = plot.querySelector(".tip");
+    if (!tip) return;
+    tip.textContent = column.dataset.tip;
+    tip.hidden = false;
+    var box = plot.getBoundingClientRect();
+    var at = column.getBoundingClientRect();
+    var left = at.left + at.width / 2 - box.left + 10;
+    if (left + tip.offsetWidth > box.width) left -= tip.offsetWidth + 20;
+    tip.style.left = Math.max(0, left) + "px";
+  });
+})();

@@ -1,0 +1,86 @@
+"""How values are said on a page: filters for the templates, on the words of `tasklib.wording`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from tasklib.wording import duration, last_line, printable
+
+NONE = "\N{EN DASH}"
+"""What stands where there is nothing to say."""
+_UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+
+
+def ago(moment: datetime, now: datetime | None = None) -> str:
+    """`12 s ago`, `in 3 min`, `now`: the same words as in dashboard.js, which lets them count."""
+    seconds = ((now or datetime.now(UTC)) - moment).total_seconds()
+    for size, unit in _UNITS:
+        if abs(seconds) >= size:
+            text = f"{int(abs(seconds) // size)} {unit}"
+            return f"{text} ago" if seconds >= 0 else f"in {text}"
+    return "now"
+
+
+def exact(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def number(value: float | None, digits: int = 0) -> str:
+    """`12,345`; a dash where there is none."""
+    return NONE if value is None else f"{value:,.{digits}f}"
+
+
+def compact(value: float | None) -> str:
+    """`950`, `12.3k`, `1.2M`: for axes and narrow columns."""
+    if value is None:
+        return NONE
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= size:
+            return f"{value / size:.1f}".removesuffix(".0") + unit
+    return f"{value:,.0f}" if value == int(value) or abs(value) >= 10 else f"{value:.2g}"
+
+
+def percent(part: float | None, whole: float = 1.0) -> str:
+    """`0.4%`, `12%`; a dash if there is nothing to be a part of."""
+    if part is None or not whole:
+        return NONE
+    share = 100 * part / whole
+    return f"{share:.0f}%" if share >= 10 or share == 0 else f"{share:.1f}%" if share >= 0.1 else "<0.1%"
+
+
+def seconds(value: float | None) -> str:
+    return NONE if value is None else duration(value)
+
+
+def shortened(text: object, most: int = 200) -> str:
+    """Text from elsewhere: control characters shown, not obeyed, and never a page long."""
+    said = printable(str(text))
+    return said if len(said) <= most else said[: most - 1] + "…"
+
+
+def sentence(text: object) -> str:
+    """An error's text, as a sentence of its own."""
+    said = printable(str(text))
+    return said[:1].upper() + said[1:]
+
+
+def pretty(value: Any) -> str:
+    """JSON for reading."""
+    return json.dumps(value, indent=2, ensure_ascii=False, default=str)
+
+
+FILTERS: dict[str, Callable[..., str]] = {
+    "ago": ago,
+    "exact": exact,
+    "number": number,
+    "compact": compact,
+    "percent": percent,
+    "seconds": seconds,
+    "shortened": shortened,
+    "sentence": sentence,
+    "pretty": pretty,
+    "last_line": last_line,
+}

@@ -1,0 +1,48 @@
+"""`/live`: server-sent events that say when to look again. What there is to see, the page asks for itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from fastapi import Request
+from starlette.responses import Response, StreamingResponse
+
+from tasklib.server.dashboard.screens import Reader, Serving, screen_router
+from tasklib.server.dashboard.shell import sessions
+from tasklib.server.services import Services
+from tasklib.server.sessions import COOKIE
+
+router = screen_router()
+
+AT_MOST_EVERY = 2.0
+"""Seconds between two ticks, however much happens."""
+AT_LEAST_EVERY = 5.0
+"""Seconds between two ticks, if nothing is announced: durations and heartbeats change by themselves."""
+
+
+@router.get("/live")
+async def live(request: Request, principal: Reader, services: Serving) -> Response:
+    """A tick at the next news, and another one every few seconds."""
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    return StreamingResponse(_ticks(request, services), media_type="text/event-stream", headers=headers)
+
+
+async def _ticks(request: Request, services: Services) -> AsyncIterator[str]:
+    yield "retry: 3000\n\n"
+    while not services.news.is_stopped:
+        await asyncio.sleep(AT_MOST_EVERY)
+        mark = services.news.mark()
+        if not await _still_welcome(request, services):
+            return
+        yield "event: tick\ndata:\n\n"
+        await services.news.wait(AT_LEAST_EVERY - AT_MOST_EVERY, since=mark)
+
+
+async def _still_welcome(request: Request, services: Services) -> bool:
+    """False once the session has ended; those who came without one are asked for a token when there is one."""
+    id_ = request.cookies.get(COOKIE)
+    if id_ is None:
+        return await services.tokens.asks_for_none()
+    session = sessions(request).find(id_)
+    return session is not None and await services.tokens.find(session.token) is not None

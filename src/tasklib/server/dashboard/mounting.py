@@ -1,0 +1,54 @@
+"""The dashboard put into the server: its routes, its sessions, its error pages."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+from fastapi import APIRouter, FastAPI
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from tasklib.server.dashboard import assets, dead_letters, live, login, overview, task, tasks
+from tasklib.server.dashboard.shell import page, path_of, root_of
+from tasklib.server.gate import is_for_programs
+from tasklib.server.problems import REQUEST_ID, Problem
+
+ROUTERS: list[APIRouter] = [
+    assets.router,
+    login.router,
+    live.router,
+    overview.router,
+    tasks.router,
+    task.router,
+    dead_letters.router,
+]
+
+
+def mount(app: FastAPI) -> None:
+    """Add every screen."""
+    for router in ROUTERS:
+        app.router.routes.extend(router.routes)
+    app.state.screens = frozenset(getattr(route, "path", "") for route in app.router.routes)
+    app.state.show_problem = show_problem
+
+
+def show_problem(request: Request, problem: Problem) -> Response | None:
+    """An error for somebody with a browser: the way to the login, or a page that says what is wrong."""
+    if is_for_programs(request.url.path) or "text/html" not in request.headers.get("accept", ""):
+        return None
+    if problem.status == 401 and request.method == "GET" and "hx-request" not in request.headers:
+        here = path_of(request) + (f"?{request.url.query}" if request.url.query else "")
+        onward = "" if here == "/" else f"?next={quote(here, safe='')}"
+        return RedirectResponse(f"{root_of(request)}/login{onward}", 303)
+    response = page(
+        request,
+        "error.html",
+        status=problem.status,
+        error_status=problem.status,
+        error_title=problem.title,
+        detail=problem.detail,
+        request_id=request.scope.get(REQUEST_ID),
+    )
+    for name, value in problem.headers.items():
+        response.headers[name] = value
+    return response

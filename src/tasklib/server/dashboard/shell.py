@@ -1,0 +1,204 @@
+"""The frame around every screen: `page()` renders one, `done()` goes back to one after an action.
+
+@router.get("/queues")
+async def queues(request: Request, principal: Viewer) -> Response:
+    return page(request, "queues.html", queues=...)
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal
+from urllib.parse import parse_qsl, urlencode
+
+from fastapi import Request
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from tasklib.server.access import NOBODY, PRINCIPAL, Principal
+from tasklib.server.dashboard import assets
+from tasklib.server.dashboard.filters import FILTERS
+from tasklib.server.services import version
+from tasklib.server.sessions import COOKIE, Sessions
+from tasklib.store.tokens import Role
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+_FLASH = "tasklib_flash"
+_MOST_FLASH = 1000
+
+templates = Environment(
+    loader=PackageLoader("tasklib.server.dashboard", "templates"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+templates.filters.update(FILTERS)
+
+
+@dataclass(frozen=True, slots=True)
+class Screen:
+    """A place in the navigation; shown once the server has it, to those who may see it."""
+
+    title: str
+    path: str
+    icon: str
+    key: str
+    """The letter after `g` that leads there."""
+    roles: tuple[Role, ...] = (Role.VIEWER,)
+
+
+_READERS = (Role.VIEWER, Role.SUBMITTER)
+SCREENS = (
+    Screen("Overview", "/", "overview", "o"),
+    Screen("Tasks", "/tasks", "tasks", "t", _READERS),
+    Screen("Queues", "/queues", "queues", "q"),
+    Screen("Workers", "/workers", "workers", "w"),
+    Screen("Dead letters", "/dead-letters", "dead_letters", "d", _READERS),
+    Screen("Schedules", "/schedules", "schedules", "c"),
+    Screen("Settings", "/settings", "settings", "s", (Role.ADMIN,)),
+    Screen("Tokens", "/tokens", "tokens", "k", (Role.ADMIN,)),
+    Screen("Audit", "/audit", "audit", "a", (Role.ADMIN,)),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NavItem:
+    """A screen as the page shows it."""
+
+    title: str
+    path: str
+    icon: str
+    key: str
+    is_here: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Flash:
+    """What an action says on the next page. `kind`: good, bad, warn, info."""
+
+    kind: str
+    text: str
+
+
+def page(request: Request, template: str, *, status: int = 200, **context: Any) -> Response:
+    """A screen in the shell. What it needs beside its own context, every template has: see `_frame`."""
+    frame = _frame(request)
+    text = templates.get_template(template).render({**frame, **context})
+    headers = {"Content-Security-Policy": POLICY, "Cache-Control": "no-store"}
+    response = HTMLResponse(text, status, headers)
+    if frame["flashes"]:
+        response.delete_cookie(_FLASH, path=root_of(request) or "/")
+    return response
+
+
+Kind = Literal["good", "bad", "warn", "info"]
+
+
+def done(request: Request, path: str, text: str, kind: Kind = "good") -> Response:
+    """Back to a screen after an action, with a word about what became of it."""
+    response = RedirectResponse(root_of(request) + path, 303)
+    said = base64.urlsafe_b64encode(json.dumps([kind, text[:_MOST_FLASH]]).encode()).decode()
+    response.set_cookie(
+        _FLASH,
+        f"{said}.{sessions(request).sign(said)}",
+        max_age=60,
+        path=root_of(request) or "/",
+        httponly=True,
+        samesite="strict",
+        secure=is_secure(request),
+    )
+    return response
+
+
+def sessions(request: Request) -> Sessions:
+    found: Sessions = request.app.state.sessions
+    return found
+
+
+def is_secure(request: Request) -> bool:
+    return request.url.scheme == "https"
+
+
+def local_path(path: str | None, otherwise: str = "/") -> str:
+    """A path of this server, from outside: anything that could lead elsewhere is not followed."""
+    if not path or not path.startswith("/") or path[1:2] in ("/", "\\") or not path.isprintable() or "\\" in path:
+        return otherwise
+    return path
+
+
+def _frame(request: Request) -> dict[str, Any]:
+    found: Principal = request.scope.get(PRINCIPAL, NOBODY)
+    principal = None if found is NOBODY else found
+    root = root_of(request)
+    return {
+        "request": request,
+        "principal": principal,
+        "may_operate": principal is not None and principal.may(Role.OPERATOR),
+        "may_administer": principal is not None and principal.may(Role.ADMIN),
+        "role_names": ", ".join(sorted(role.value for role in principal.roles)) if principal else "",
+        "nav": _nav(request, principal),
+        "csrf_token": sessions(request).csrf(request.cookies.get(COOKIE)),
+        "flashes": _flashes(request),
+        "version": version(),
+        "now": datetime.now(UTC),
+        "here": root + path_of(request) + (f"?{request.url.query}" if request.url.query else ""),
+        "url": lambda path: root + path,
+        "asset": lambda name: root + assets.path_of(name),
+        "with_query": lambda changes: _with_query(request, changes),
+    }
+
+
+def _nav(request: Request, principal: Principal | None) -> list[NavItem]:
+    if principal is None:
+        return []
+    served = _served(request)
+    path = path_of(request)
+    return [
+        NavItem(s.title, s.path, s.icon, s.key, path == s.path or (s.path != "/" and path.startswith(s.path + "/")))
+        for s in SCREENS
+        if s.path in served and principal.may(*s.roles)
+    ]
+
+
+def _served(request: Request) -> frozenset[str]:
+    found: frozenset[str] = request.app.state.screens
+    return found
+
+
+def _with_query(request: Request, changes: Mapping[str, object]) -> str:
+    """This page with some of its query changed; None takes one away."""
+    query = dict(parse_qsl(request.url.query))
+    query.update({name: str(value) for name, value in changes.items() if value is not None})
+    kept = {name: value for name, value in query.items() if changes.get(name, "") is not None}
+    return "?" + urlencode(kept)
+
+
+def _flashes(request: Request) -> list[Flash]:
+    said, _, signature = request.cookies.get(_FLASH, "").partition(".")
+    if not said or not hmac.compare_digest(sessions(request).sign(said).encode(), signature.encode()):
+        return []
+    try:
+        kind, text = json.loads(base64.urlsafe_b64decode(said))
+    except (ValueError, binascii.Error):
+        return []
+    return [Flash(kind, text)]
+
+
+def root_of(request: Request) -> str:
+    """Where a proxy has put us, without a slash at the end."""
+    return str(request.scope.get("root_path", "")).rstrip("/")
+
+
+def path_of(request: Request) -> str:
+    """The path of this page, from our root on."""
+    return request.url.path.removeprefix(root_of(request)) or "/"

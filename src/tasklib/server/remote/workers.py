@@ -1,0 +1,102 @@
+"""Everything the worker protocol does: one for the whole server."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from tasklib.config import Config
+from tasklib.server.news import News
+from tasklib.server.remote.bodies import HeartbeatBody, LeaseBody, ProgressBody, ResultBody, WorkerStatus
+from tasklib.server.remote.links import Links
+from tasklib.server.remote.members import Member, Members, not_found
+from tasklib.server.remote.polls import Found, Gone, Poll, Polls
+from tasklib.server.remote.results import Results, Verdict
+from tasklib.store import claim, control, fleet, settle
+from tasklib.store.settle import Lease
+from tasklib.tasks.payload import dump
+
+_CLAIM_LINKS, _SETTLE_LINKS = 2, 2
+_LOOK_EVERY_SECONDS = 10.0
+
+
+class RemoteWorkers:
+    """Claims, settles and beats for workers that have no database of their own."""
+
+    def __init__(self, config: Config, news: News) -> None:
+        self._config = config
+        self._news = news
+        self._claiming = Links(config, "claim", _CLAIM_LINKS)
+        self._settling = Links(config, "settle", _SETTLE_LINKS)
+        self._control = Links(config, "control", 1)
+        self.members = Members(self._control)
+        self._polls = Polls(config, news, self._claiming, self._settling, self._control)
+        self._results = Results(config, self._settling)
+
+    async def poll(self, member: Member, poll: Poll, gone: Gone) -> Found:
+        return await self._polls.answer(member, poll, gone)
+
+    async def store(self, member: Member, results: Sequence[ResultBody]) -> list[Verdict]:
+        return await self._results.store(member.id, results)
+
+    async def progress(self, member: Member, reports: Sequence[ProgressBody]) -> list[Lease]:
+        """Store them; those that are not the worker's own any more."""
+        texts = {lease: dump(report.progress) for lease, report in zip(leases_of(reports), reports, strict=True)}
+        ours = await self._settling.run(settle.progress(sorted(texts.items()), member.id))
+        return [lease for lease in texts if lease.id not in ours]
+
+    async def heartbeat(self, member: Member, body: HeartbeatBody, gone: Gone) -> tuple[bool, list[Lease], list[Lease]]:
+        """Whether to drain, what to cancel and what is lost: at once, or when there is something of it in time."""
+        deadline = time.monotonic() + body.wait_seconds
+        drains = body.status is WorkerStatus.DRAINING
+        if drains and not member.is_draining:
+            member.is_draining = True
+            self._news.ring()  # its poll has nothing to wait for
+        drain = await self._beat(member, body)
+        lost = await self._extend(member, body.running)
+        told = {str(id_) for id_ in body.cancelling}
+        while True:
+            mark = self._news.mark(orders=True)
+            cancel = [c for c in await self._control.run(control.cancel_requests_of(member.id)) if c.id not in told]
+            left = deadline - time.monotonic()
+            if left <= 0 or lost or cancel or (drain and not drains) or self._news.is_stopped or await gone():
+                return drain, cancel, lost
+            # Now and then without being told: a notification may get lost.
+            await self._news.wait(min(left, _LOOK_EVERY_SECONDS), since=mark, orders=True)
+            drain = await self._beat(member, HeartbeatBody())
+
+    async def leave(self, member: Member) -> None:
+        """The worker goes, and holds nothing: what it was given and never got goes back."""
+        self.members.forget(member)
+        self._news.ring()
+        held = await self._claiming.run(claim.leases_of(member.id))
+        await self._polls.release(member, held)
+        await self._control.run(fleet.deregister(member.id))
+
+    async def close(self) -> None:
+        await self._polls.close()
+        for links in (self._claiming, self._settling, self._control):
+            links.close()
+
+    async def _beat(self, member: Member, body: HeartbeatBody) -> bool:
+        drains = body.status is WorkerStatus.DRAINING
+        drain = await self._control.run(
+            fleet.heartbeat(member.id, load=body.current_load, draining=drains, names=body.task_types)
+        )
+        if drain is None:
+            self.members.forget(member)
+            raise not_found(member.id)
+        if body.task_types is not None:
+            member.fresh_until = 0.0  # it serves others from now on
+        return drain
+
+    async def _extend(self, member: Member, running: Sequence[LeaseBody]) -> list[Lease]:
+        if not running:
+            return []
+        held = sorted(set(leases_of(running)))
+        kept = await self._settling.run(settle.extend(held, member.id, self._config.lock_timeout_seconds))
+        return [lease for lease in held if lease.id not in kept]
+
+
+def leases_of(bodies: Sequence[LeaseBody]) -> list[Lease]:
+    return [Lease(str(body.task_id), body.lease_token) for body in bodies]

@@ -1,0 +1,224 @@
+"""The worker protocol: register, poll, beat, report, leave. docs/reference/worker-protocol.md tells how to use it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Annotated, TypeVar
+
+from fastapi import APIRouter, Depends, Request, Response
+from fastapi import Path as PathParameter
+
+from tasklib.server.access import Principal, Role, allow
+from tasklib.server.document import refusals
+from tasklib.server.problems import Problem
+from tasklib.server.remote.bodies import (
+    PROTOCOL,
+    HeartbeatAnswer,
+    HeartbeatBody,
+    LeaseAnswer,
+    PollAnswer,
+    PollBody,
+    ProgressAnswer,
+    ProgressBody,
+    ProgressesBody,
+    RegisterAnswer,
+    RegisterBody,
+    ResultAnswer,
+    ResultBody,
+    ResultsAnswer,
+    ResultsBody,
+    Terms,
+)
+from tasklib.server.remote.polls import MOST_TASKS, Found, Poll
+from tasklib.server.remote.results import NOT_STORABLE, Verdict
+from tasklib.server.remote.workers import leases_of
+from tasklib.server.services import Services, services
+from tasklib.store.claim import Claimed
+from tasklib.store.settle import Lease
+from tasklib.tasks.payload import Unstorable
+
+router = APIRouter(prefix="/internal/workers", tags=["worker protocol"])
+Given = Annotated[Services, Depends(services)]
+WorkerPrincipal = Annotated[Principal, Depends(allow(Role.WORKER))]
+WorkerId = Annotated[str, PathParameter(max_length=300, description="As registering gave it.")]
+T = TypeVar("T")
+
+
+@router.get("/terms", operation_id="worker_terms", summary="What a worker has to keep to")
+async def terms(principal: WorkerPrincipal, given: Given) -> Terms:
+    """The same that registering answers."""
+    return _terms(given)
+
+
+@router.post("/register", operation_id="register_worker", summary="Register a worker", status_code=201)
+async def register(body: RegisterBody, principal: WorkerPrincipal, given: Given) -> RegisterAnswer:
+    """Join the fleet, under a new id. If the answer is lost, register again: nobody misses the first one."""
+    member, queues = await given.remote.members.register(principal, body)
+    named = list(queues) if queues is not None else None
+    return RegisterAnswer(worker_id=member.id, queues=named, **_terms(given).model_dump())
+
+
+@router.post(
+    "/{worker_id}/poll",
+    operation_id="poll_tasks",
+    responses=refusals(404),
+    summary="Ask for tasks",
+    response_model=PollAnswer,
+)
+async def poll(
+    worker_id: WorkerId, body: PollBody, request: Request, principal: WorkerPrincipal, given: Given
+) -> Response:
+    """Up to `available_capacity` tasks, best first, leased to this worker.
+
+    Waits up to `wait_seconds` for the first one. One poll at a time: a newer one ends an older one.
+    """
+    member = await given.remote.members.find(principal, worker_id)
+    asked = Poll(
+        min(body.available_capacity, MOST_TASKS),
+        min(body.wait_seconds, given.settings.max_wait_seconds),
+        sorted(set(body.capabilities)) if body.capabilities is not None else None,
+        leases_of(body.holding) if body.holding is not None else None,
+    )
+    found = await given.remote.poll(member, asked, request.is_disconnected)
+    return Response(_poll_text(found, given.config.lock_timeout_seconds), media_type="application/json")
+
+
+@router.post(
+    "/{worker_id}/heartbeat",
+    operation_id="worker_heartbeat",
+    responses=refusals(404),
+    summary="Say that the worker lives",
+)
+async def heartbeat(
+    worker_id: WorkerId, body: HeartbeatBody, request: Request, principal: WorkerPrincipal, given: Given
+) -> HeartbeatAnswer:
+    """Extends the leases in `running`, and answers with what the worker should know.
+
+    With `wait_seconds` the answer comes when there is something in it, or after that time.
+    """
+    _check_batch(body.running, given)
+    member = await given.remote.members.find(principal, worker_id)
+    wait = min(body.wait_seconds, given.settings.max_wait_seconds)
+    bounded = body.model_copy(update={"wait_seconds": wait})
+    drain, cancel, lost = await given.remote.heartbeat(member, bounded, request.is_disconnected)
+    return HeartbeatAnswer(drain=drain, cancel=_lease_answers(cancel), lost=_lease_answers(lost))
+
+
+@router.post(
+    "/{worker_id}/result",
+    operation_id="report_results",
+    responses=refusals(404, 409),
+    summary="Report how attempts ended",
+)
+async def result(
+    worker_id: WorkerId, body: ResultBody | ResultsBody, principal: WorkerPrincipal, given: Given
+) -> ResultAnswer | ResultsAnswer:
+    """One result, or `results` with many.
+
+    One that is stale answers 409 and changes nothing; of many each is answered by itself, with 200.
+    """
+    results = body.results if isinstance(body, ResultsBody) else [body]
+    _check_batch(results, given)
+    member = await given.remote.members.find(principal, worker_id, dead_too=True)
+    verdicts = await given.remote.store(member, results)
+    if isinstance(body, ResultsBody):
+        pairs = zip(results, verdicts, strict=True)
+        return ResultsAnswer(results=[_result_answer(result, verdict) for result, verdict in pairs])
+    return _answer_or_problem(body, verdicts[0])
+
+
+@router.post(
+    "/{worker_id}/progress",
+    operation_id="report_progress",
+    responses=refusals(404, 409),
+    summary="Report how far attempts are",
+)
+async def progress(
+    worker_id: WorkerId, body: ProgressBody | ProgressesBody, principal: WorkerPrincipal, given: Given
+) -> ProgressAnswer:
+    """One report, or `reports` with many. The newest counts; a few a second are plenty."""
+    reports = body.reports if isinstance(body, ProgressesBody) else [body]
+    _check_batch(reports, given)
+    member = await given.remote.members.find(principal, worker_id)
+    try:
+        lost = await given.remote.progress(member, reports)
+    except Unstorable as e:
+        raise Problem(422, "progress_not_storable", "This progress can't be stored", str(e)) from None
+    if lost and isinstance(body, ProgressBody):
+        raise Problem(409, "stale_attempt", "The attempt is not this worker's", "It was lost, or has ended.")
+    return ProgressAnswer(acknowledged=True, lost=_lease_answers(lost))
+
+
+@router.delete(
+    "/{worker_id}",
+    operation_id="deregister_worker",
+    responses=refusals(404),
+    summary="Leave the fleet",
+    status_code=204,
+)
+async def deregister(worker_id: WorkerId, principal: WorkerPrincipal, given: Given) -> None:
+    """Report or release what you hold first. What is still leased to the worker goes back to where it was."""
+    await given.remote.leave(await given.remote.members.find(principal, worker_id, dead_too=True))
+
+
+def _terms(given: Services) -> Terms:
+    config, settings = given.config, given.settings
+    return Terms(
+        protocol=PROTOCOL,
+        server_version=given.version,
+        lease_seconds=config.lock_timeout_seconds,
+        heartbeat_interval_seconds=config.heartbeat_interval_seconds,
+        heartbeat_timeout_seconds=config.heartbeat_timeout_seconds,
+        poll_interval_ms=max(1, round(config.poll_interval_seconds * 1000)),
+        max_wait_seconds=settings.max_wait_seconds,
+        max_tasks=MOST_TASKS,
+        max_batch=settings.max_batch,
+        max_body_bytes=settings.max_body_bytes,
+        max_payload_bytes=config.max_payload_bytes,
+    )
+
+
+def _check_batch(items: Sequence[object], given: Services) -> None:
+    if len(items) > given.settings.max_batch:
+        detail = f"One request may bring {given.settings.max_batch}, not {len(items)}."
+        raise Problem(413, "batch_too_large", "Too many at once", detail)
+
+
+def _poll_text(found: Found, lease_seconds: float) -> str:
+    """The answer as JSON. Arguments are JSON already, and are not read again to be written again."""
+    tasks = ",".join(map(_task_text, found.tasks))
+    return f'{{"tasks":[{tasks}],"waited_seconds":{found.waited_seconds:.6f},"lease_seconds":{lease_seconds}}}'
+
+
+def _task_text(task: Claimed) -> str:
+    return (
+        f'{{"task_id":"{task.id}","lease_token":{task.token},"task_type":{json.dumps(task.name)},'
+        f'"parameters":{task.kwargs},"attempt":{task.retry_count + 1},"max_attempts":{task.max_retries + 1},'
+        f'"timeout_seconds":{json.dumps(task.timeout_seconds)},"crash_count":{task.crash_count},'
+        f'"priority":{task.priority},"effective_priority":{task.effective_priority},'
+        f'"queue":{json.dumps(task.queue)},"trace_context":{task.trace_context or "null"}}}'
+    )
+
+
+def _lease_answers(leases: Sequence[Lease]) -> list[LeaseAnswer]:
+    return [LeaseAnswer(task_id=lease.id, lease_token=lease.token) for lease in leases]
+
+
+def _result_answer(result: ResultBody, verdict: Verdict) -> ResultAnswer:
+    return ResultAnswer(
+        task_id=result.task_id,
+        accepted=verdict.code is None,
+        status=verdict.state,
+        code=verdict.code,
+        detail=verdict.detail,
+    )
+
+
+def _answer_or_problem(result: ResultBody, verdict: Verdict) -> ResultAnswer:
+    if verdict.code is None:
+        return _result_answer(result, verdict)
+    detail = verdict.detail or ""
+    if verdict.code == NOT_STORABLE:
+        raise Problem(422, verdict.code, "This result can't be stored", detail)
+    raise Problem(409, verdict.code, "The attempt is not this worker's", detail)

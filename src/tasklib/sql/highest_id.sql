@@ -1,0 +1,1 @@
+COALESCE(%(below)s::text, 'ffffffff-ffff-ffff-ffff-ffffffffffff')::uuid

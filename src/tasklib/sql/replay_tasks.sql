@@ -1,0 +1,16 @@
+-- Finished tasks of known ids start afresh, each as replay.sql would have it. What somebody has locked is left out.
+WITH batch AS (
+    SELECT id FROM {schema.}tasks AS task
+    WHERE id = ANY (%(ids)s::text[]::uuid[]) AND state IN ('completed', 'cancelled', 'dead_letter') AND {include owned}
+    ORDER BY id
+    FOR UPDATE SKIP LOCKED
+),
+changed AS (
+    UPDATE {schema.}tasks AS task
+    SET {include replayed}
+    FROM batch
+    WHERE task.id = batch.id
+    RETURNING task.id::text, {include wake}
+),
+{include audited_batch}
+SELECT * FROM changed

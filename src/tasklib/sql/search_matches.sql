@@ -1,0 +1,43 @@
+-- What a search asks of a task. Null asks nothing, and is gone from the plan.
+      (%(states)s::text[] IS NULL OR task.state = ANY (%(states)s::text[]))
+      AND (%(names)s::text[] IS NULL OR task.name LIKE ANY (%(names)s::text[]))
+      AND (%(not_names)s::text[] IS NULL OR NOT task.name LIKE ANY (%(not_names)s::text[]))
+      AND (%(queues)s::text[] IS NULL OR task.queue LIKE ANY (%(queues)s::text[]))
+      AND (%(not_queues)s::text[] IS NULL OR NOT task.queue LIKE ANY (%(not_queues)s::text[]))
+      AND (%(created_from)s::timestamptz IS NULL OR task.created_at >= %(created_from)s::timestamptz)
+      AND (%(created_to)s::timestamptz IS NULL OR task.created_at < %(created_to)s::timestamptz)
+      AND (%(ids)s::text[] IS NULL OR task.id::text LIKE ANY (%(ids)s::text[]))
+      AND (%(not_ids)s::text[] IS NULL OR NOT task.id::text LIKE ANY (%(not_ids)s::text[]))
+      -- From the lowest to the highest of each pair.
+      AND (%(lowest)s::int[] IS NULL OR EXISTS (
+          SELECT FROM unnest(%(lowest)s::int[], %(highest)s::int[]) AS wanted (lowest, highest)
+          WHERE task.priority BETWEEN wanted.lowest AND wanted.highest))
+      AND (%(not_lowest)s::int[] IS NULL OR NOT EXISTS (
+          SELECT FROM unnest(%(not_lowest)s::int[], %(not_highest)s::int[]) AS unwanted (lowest, highest)
+          WHERE task.priority BETWEEN unwanted.lowest AND unwanted.highest))
+      -- Every key, with one of its values if it has any. As text: 42 is the number and the string.
+      AND (%(tags)s::text IS NULL OR NOT EXISTS (
+          SELECT FROM jsonb_to_recordset(%(tags)s::text::jsonb) AS wanted (key text, "values" text[])
+          WHERE NOT (task.tags ? wanted.key
+                     AND (wanted."values" IS NULL OR (task.tags ->> wanted.key) = ANY (wanted."values")) IS TRUE)))
+      AND (%(not_tags)s::text IS NULL OR NOT EXISTS (
+          SELECT FROM jsonb_to_recordset(%(not_tags)s::text::jsonb) AS unwanted (key text, "values" text[])
+          WHERE task.tags ? unwanted.key
+            AND (unwanted."values" IS NULL OR (task.tags ->> unwanted.key) = ANY (unwanted."values")) IS TRUE))
+      -- Every word is a piece of the name or of the id.
+      AND (%(words)s::text[] IS NULL OR NOT EXISTS (
+          SELECT FROM unnest(%(words)s::text[]) AS word
+          WHERE NOT (task.name ILIKE word OR task.id::text LIKE lower(word))))
+      AND (%(not_words)s::text[] IS NULL OR NOT EXISTS (
+          SELECT FROM unnest(%(not_words)s::text[]) AS word
+          WHERE task.name ILIKE word OR task.id::text LIKE lower(word)))
+      -- Who runs it, or ran an attempt that failed: a completed task no longer says.
+      AND (%(workers)s::text[] IS NULL OR task.worker_id LIKE ANY (%(workers)s::text[])
+           OR EXISTS (SELECT FROM jsonb_path_query(task.history, '$[*].worker') AS ran
+                      WHERE (ran #>> '{}') LIKE ANY (%(workers)s::text[])))
+      AND (%(not_workers)s::text[] IS NULL OR NOT (COALESCE(task.worker_id, '') LIKE ANY (%(not_workers)s::text[])
+           OR EXISTS (SELECT FROM jsonb_path_query(task.history, '$[*].worker') AS ran
+                      WHERE (ran #>> '{}') LIKE ANY (%(not_workers)s::text[]))))
+      -- Last, because tracebacks are long.
+      AND (%(errors)s::text[] IS NULL OR task.error ILIKE ANY (%(errors)s::text[]))
+      AND (%(not_errors)s::text[] IS NULL OR NOT COALESCE(task.error, '') ILIKE ANY (%(not_errors)s::text[]))

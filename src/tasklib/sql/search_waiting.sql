@@ -1,0 +1,24 @@
+-- What a search finds among waiting tasks that may be older than anything search_newest.sql has looked at. In the order
+-- of their index, so that it is used; if there are more than `look`, which of them are seen is left to it.
+WITH found AS (
+    SELECT {include search_columns}
+    FROM (
+        SELECT * FROM {schema.}tasks AS task
+        WHERE task.state IN ('pending', 'failed')
+        ORDER BY task.queue, task.name, task.required_capabilities, task.priority, {due}, task.id
+        LIMIT %(look)s
+    ) AS task
+    WHERE {include search_range}
+          AND {include search_matches}
+    ORDER BY task.id DESC
+    LIMIT %(limit)s
+)
+SELECT (SELECT count(*) FROM (
+           SELECT FROM {schema.}tasks AS task
+           WHERE task.state IN ('pending', 'failed')
+           ORDER BY task.queue, task.name, task.required_capabilities, task.priority, {due}, task.id
+           LIMIT %(look)s) AS looked) >= %(look)s,
+       found.*
+FROM (SELECT) AS one
+LEFT JOIN found ON true
+ORDER BY found.id DESC

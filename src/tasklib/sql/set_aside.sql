@@ -1,0 +1,1 @@
+task.state IN ('failed', 'cancelled', 'dead_letter')

@@ -1,0 +1,228 @@
+"""Searching tasks: what is sought, as data, and the statements that find it at a bounded cost.
+
+There is no index for everything somebody may seek, because every task would pay for it. So a search looks at a bounded
+number of rows, in the order of an index that is there anyway, and says where it ended:
+
+    newest      by id, which is by time: whatever is sought
+    set_aside   failed, cancelled, dead_letter and running, from indexes that completed tasks are not in
+    waiting     pending, from the claim's index: for those older than the newest
+    with_ids    by the primary key
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from tasklib.db.query import Query, Rows
+from tasklib.states import TaskState
+from tasklib.store.audit import Action, audited
+
+SET_ASIDE = frozenset({TaskState.FAILED, TaskState.CANCELLED, TaskState.DEAD_LETTER, TaskState.RUNNING})
+"""The states that are found by an index of their own."""
+
+MOST_RUNNING = 20_000
+"""No fleet runs more at a time; if it does, those whose leases end last are not seen."""
+
+SKEW = timedelta(hours=1)
+"""An id begins with the time of the clock that made it, which may differ from the database's by this much."""
+
+
+class Tag(NamedTuple):
+    """A key, and the values it may have; none: any."""
+
+    key: str
+    values: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What is sought; what is empty or None asks nothing. Texts are patterns for LIKE.
+
+    Of several values of a field one has to fit; every tag and every word has to; of a `not_` field nothing may.
+    """
+
+    states: tuple[str, ...] | None = None
+    names: tuple[str, ...] = ()
+    not_names: tuple[str, ...] = ()
+    queues: tuple[str, ...] = ()
+    not_queues: tuple[str, ...] = ()
+    tags: tuple[Tag, ...] = ()
+    not_tags: tuple[Tag, ...] = ()
+    workers: tuple[str, ...] = ()
+    not_workers: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
+    not_errors: tuple[str, ...] = ()
+    ids: tuple[str, ...] = ()
+    not_ids: tuple[str, ...] = ()
+    exact: tuple[UUID, ...] = ()
+    """Whole ids."""
+    priorities: tuple[tuple[int, int], ...] = ()
+    """The lowest and the highest of each range."""
+    not_priorities: tuple[tuple[int, int], ...] = ()
+    created_from: datetime | None = None
+    created_to: datetime | None = None
+    words: tuple[str, ...] = ()
+    """Pieces of the name or the id."""
+    not_words: tuple[str, ...] = ()
+    owner: str | None = None
+    """Whose tasks they have to be."""
+
+    @property
+    def is_by_state_alone(self) -> bool:
+        """True if each task of the right state fits."""
+        return replace(self, states=None, owner=None) == Search()
+
+    def parameters(self) -> dict[str, Any]:
+        texts = ("names", "queues", "workers", "errors", "ids", "words")
+        lists = {name: list(getattr(self, name)) or None for base in texts for name in (base, f"not_{base}")}
+        return {
+            **lists,
+            "states": None if self.states is None else list(self.states),
+            "tags": _json(self.tags),
+            "not_tags": _json(self.not_tags),
+            "lowest": [low for low, _ in self.priorities] or None,
+            "highest": [high for _, high in self.priorities] or None,
+            "not_lowest": [low for low, _ in self.not_priorities] or None,
+            "not_highest": [high for _, high in self.not_priorities] or None,
+            "created_from": self.created_from,
+            "created_to": self.created_to,
+            "owner": self.owner,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class FoundTask:
+    """A task as a list shows it: without what may be large."""
+
+    id: UUID
+    state: str
+    name: str
+    queue: str
+    priority: int
+    retry_count: int
+    max_retries: int
+    created_at: datetime
+    scheduled_at: datetime
+    next_retry_at: datetime | None
+    started_at: datetime | None
+    completed_at: datetime | None
+    worker_id: str | None
+    cancel_requested_at: datetime | None
+    error: str | None
+    """The last line."""
+
+
+class Look(NamedTuple):
+    """What one statement found, the newest first."""
+
+    tasks: list[FoundTask]
+    ended_at: UUID | None
+    """Looking ended at this task before there were enough; None: nothing is left, or the page is full."""
+
+
+class Part(NamedTuple):
+    """Which tasks to look at: those older than one, newer than one, or the newest."""
+
+    limit: int
+    look: int
+    older_than: UUID | None = None
+    newer_than: UUID | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StateCount:
+    """How many tasks have a state."""
+
+    count: int
+    is_capped: bool
+    """True: there are at least so many; counting ended there."""
+
+
+def newest(search: Search, part: Part) -> Query[Look]:
+    """Among the newest, or those next to a task: `look` of them at most."""
+    return _query("search_newer" if part.newer_than else "search_newest", search, part)
+
+
+def set_aside(search: Search, part: Part) -> Query[Look]:
+    """Among tasks of these states, all of them in SET_ASIDE."""
+    return _query("search_aside_newer" if part.newer_than else "search_aside", search, part)
+
+
+def with_ids(search: Search, part: Part) -> Query[Look]:
+    """Among the tasks with the `exact` ids."""
+    return _query("search_ids", search, part)
+
+
+def waiting(search: Search, part: Part) -> Query[tuple[list[FoundTask], bool]]:
+    """Among pending tasks of any age; True: there are more than `look`, and not all were looked at."""
+    parameters = _parameters(search, part)
+    return Query("search_waiting", parameters, lambda rows: (_tasks(rows), rows[0][0]), prepare=False, repeatable=True)
+
+
+def count_states(most: int) -> Query[dict[str, StateCount]]:
+    """The states but for completed, each counted up to `most`."""
+    read = lambda rows: {state: StateCount(count, capped) for state, count, capped in rows}  # noqa: E731
+    return Query("count_states", {"most": most}, read, prepare=False, repeatable=True)
+
+
+def replay(ids: Sequence[UUID], sought: str, *, by: str, owner: str | None = None) -> Query[list[UUID]]:
+    """Start these afresh, if they are finished; `sought` says in the audit how they were found."""
+    parameters = {"ids": [str(i) for i in ids], "owner": owner, "message": ""}
+    details = {"search": sought or None, "owner": owner, "ids": None if sought else parameters["ids"]}
+    return audited(
+        "replay_tasks",
+        parameters,
+        lambda rows: [UUID(row[0]) for row in rows],
+        by=by,
+        action=Action.REPLAY_TASKS,
+        details=details,
+        prepare=False,
+    )
+
+
+def _query(statement: str, search: Search, part: Part) -> Query[Look]:
+    return Query(statement, _parameters(search, part), _look, prepare=False, repeatable=True)
+
+
+def _parameters(search: Search, part: Part) -> dict[str, Any]:
+    # The time in the ids says where to begin and where to end.
+    below = [part.older_than] if part.older_than else []
+    above = [part.newer_than] if part.newer_than else []
+    if search.created_to is not None:
+        below.append(_first_id(search.created_to + SKEW))
+    if search.created_from is not None:
+        above.append(_first_id(search.created_from - SKEW))
+    return {
+        **search.parameters(),
+        "below": str(min(below)) if below else None,
+        "above": str(max(above)) if above else None,
+        "exact": [str(i) for i in search.exact],
+        "limit": part.limit,
+        "look": part.look,
+        "most_running": MOST_RUNNING,
+    }
+
+
+def _first_id(moment: datetime) -> UUID:
+    """No id of this moment is smaller."""
+    milliseconds = max(0, int(moment.timestamp() * 1000))
+    return UUID(int=milliseconds << 80)
+
+
+def _json(tags: Sequence[Tag]) -> str | None:
+    rows = [{"key": tag.key, "values": list(tag.values) or None} for tag in tags]
+    return json.dumps(rows) if rows else None
+
+
+def _look(rows: Rows) -> Look:
+    return Look(_tasks(rows), rows[0][0] if rows else None)
+
+
+def _tasks(rows: Rows) -> list[FoundTask]:
+    # Where nothing is found, there is one row all the same.
+    return [FoundTask(*row[1:]) for row in rows if row[1] is not None]

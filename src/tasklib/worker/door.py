@@ -1,0 +1,119 @@
+"""The seam between the worker's loop and whoever keeps its tasks: PostgreSQL itself, or a TaskLib server over HTTP.
+
+    claimer, settler, membership, heart        the loop: the same through every door
+               │
+             Door ──▶ PostgresDoor             worker/postgres_door.py
+                  └─▶ HttpDoor                 worker/http_door.py
+
+Everything is asked for many tasks at once. `DatabaseUnavailable` means that there was no answer: what was asked for may
+have taken effect or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from tasklib.config import Config
+from tasklib.events import Events
+from tasklib.store.claim import Claimed, Served
+from tasklib.store.settle import Completion, Failure, Leased
+from tasklib.tasks.function import TaskFunction
+from tasklib.worker.attempt import Attempt
+from tasklib.worker.slots import Slots
+from tasklib.worker.wakeup import Wakeup
+
+if TYPE_CHECKING:  # which settles through a door
+    from tasklib.worker.runner import Runner
+
+Start: TypeAlias = Callable[[list[Claimed], str, float], None]
+"""Begins what was claimed, by the worker of this id, with leases until then (monotonic)."""
+
+
+class Unstorable(Exception):
+    """A result that is refused whoever brings it; `reason` says why."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """What a worker says of itself when it comes in."""
+
+    served: Served
+    capacity: int
+    version: str
+    host: str
+    pid: int
+
+
+class Claims(Protocol):
+    """Brings tasks while there are free slots."""
+
+    async def run(self) -> None: ...
+    def stop(self) -> None:
+        """No further claims. One that is under way ends, and what it brings is handed on."""
+
+
+class Pulse(Protocol):
+    """What the heart says and hears, from its own thread."""
+
+    def beat(self, worker_id: str, *, load: int, draining: bool, names: Sequence[str] | None) -> bool | None:
+        """Say that the worker lives; whether it was asked to drain, or None if it was declared dead."""
+
+    def extend(self, worker_id: str, leases: Sequence[Leased], seconds: float) -> set[str]:
+        """Extend leases; the ids of those that are still ours."""
+
+    def drop(self) -> None:
+        """Let go of the connection."""
+
+
+class Settlements(Protocol):
+    """Writes how attempts ended, and says which were still ours. `again`, after an answer that was lost: then what took
+    effect the first time counts, too."""
+
+    async def complete(self, worker_id: str, completions: Sequence[Completion], /, *, again: bool) -> set[str]: ...
+    async def fail(self, worker_id: str, failures: Sequence[Failure], /, *, again: bool) -> dict[str, str]: ...
+    async def release(self, worker_id: str, leases: Sequence[Leased], /, *, again: bool) -> dict[str, str]: ...
+    async def stop(self, worker_id: str, stopped: Sequence[tuple[Leased, str]], /, *, again: bool) -> set[str]: ...
+    async def progress(self, worker_id: str, reports: Sequence[tuple[Leased, str]]) -> None: ...
+
+
+class Door(Settlements, Protocol):
+    """One way to the tasks."""
+
+    async def open(self) -> Config:
+        """Come in; the settings that hold in there."""
+
+    def serves(self, function: TaskFunction[Any, Any]) -> bool:
+        """Whether such a function can run on this side of the door."""
+
+    def claimer(
+        self,
+        slots: Slots,
+        wakeup: Wakeup,
+        events: Events,
+        *,
+        served: Callable[[], Served],
+        worker_id: Callable[[], str],
+        start: Start,
+        held: Callable[[], Sequence[Attempt]],
+        burst: bool,
+    ) -> Claims: ...
+    def jobs(
+        self, runner: Runner, wakeup: Wakeup, events: Events, worker_id: Callable[[], str]
+    ) -> list[Coroutine[Any, Any, None]]:
+        """What goes on beside the claims for as long as the worker runs."""
+
+    def pulse(self) -> Pulse: ...
+
+    async def register(self, id_: str, registration: Registration) -> str:
+        """Join the fleet, however often it takes to be answered; the id under which we are known."""
+
+    async def deregister(self, worker_id: str) -> None:
+        """Leave the fleet, holding nothing."""
+
+    async def close(self) -> None: ...

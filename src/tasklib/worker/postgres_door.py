@@ -1,0 +1,203 @@
+"""Straight to the database: each part of the loop on a connection of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import psycopg
+
+from tasklib.config import Config
+from tasklib.db.connect import connect
+from tasklib.db.database import execute
+from tasklib.db.failures import is_bad_data
+from tasklib.db.link import Link
+from tasklib.db.query import Query
+from tasklib.errors import DatabaseUnavailable
+from tasklib.events import DatabaseBack, DatabaseLost, Events
+from tasklib.maintenance.calendar import duties_of
+from tasklib.maintenance.duties import perform
+from tasklib.maintenance.leader import Leadership
+from tasklib.store import fleet, schema, settle
+from tasklib.store.claim import Served
+from tasklib.store.settle import Completion, Failure, Leased
+from tasklib.tally import Tallier
+from tasklib.tasks.function import TaskFunction
+from tasklib.worker.attempt import Attempt
+from tasklib.worker.cancels import watch_for_cancel_requests
+from tasklib.worker.claimer import Claimer
+from tasklib.worker.door import Pulse, Registration, Start, Unstorable
+from tasklib.worker.runner import Runner
+from tasklib.worker.slots import Slots
+from tasklib.worker.telling import Teller
+from tasklib.worker.wakeup import Wakeup, listen
+
+T = TypeVar("T")
+
+
+class PostgresDoor:
+    """Claims, settles and beats by SQL; its worker may lead."""
+
+    def __init__(self, config: Config, events: Events, tallier: Tallier) -> None:
+        self._config = config
+        self._tallier = tallier
+        self._claiming = _link(config, "claim", events)
+        self._settling = _link(config, "settle", events)
+        # The election and the fleet's requests must not wait behind a long sweep; only the leader opens the second.
+        self._control = _link(config, "control", events)
+        self._maintenance = _link(config, "maintenance", events)
+        self._leadership = Leadership(config, self._control, events)
+        self._worker_id = ""
+        self._teller = Teller(tallier, self._control, lambda: self._worker_id)
+
+    async def open(self) -> Config:
+        """Find out which schema we are in, and refuse one we don't fit."""
+        # Imported here: Alembic takes a tenth of a second that clients and child processes never need.
+        from tasklib.migrations.revisions import require_current
+
+        found = await self._claiming.run(schema.where_is_tasks(self._config.schema))
+        revision = await self._claiming.run(schema.revision()) if found else None
+        require_current(revision, self._config.schema)
+        assert found is not None
+        self._schema = found
+        return self._config
+
+    def serves(self, function: TaskFunction[Any, Any]) -> bool:
+        return True
+
+    def claimer(
+        self,
+        slots: Slots,
+        wakeup: Wakeup,
+        events: Events,
+        *,
+        served: Callable[[], Served],
+        worker_id: Callable[[], str],
+        start: Start,
+        held: Callable[[], Sequence[Attempt]],
+        burst: bool,
+    ) -> Claimer:
+        return Claimer(
+            self._config,
+            self._claiming,
+            slots,
+            wakeup,
+            events,
+            served=served,
+            worker_id=worker_id,
+            start=start,
+            tallier=self._tallier,
+            burst=burst,
+        )
+
+    def jobs(
+        self, runner: Runner, wakeup: Wakeup, events: Events, worker_id: Callable[[], str]
+    ) -> list[Coroutine[Any, Any, None]]:
+        jobs = [
+            self._teller.tell_for_ever(),
+            self._leadership.run_for_it(worker_id),
+            perform(duties_of(self._config), self._maintenance, self._config, self._leadership, events),
+            watch_for_cancel_requests(self._control, runner, wakeup.cancel_requested),
+        ]
+        if self._config.listen:
+            jobs.append(listen(self._config, self._schema, wakeup, events))
+        return jobs
+
+    def pulse(self) -> Pulse:
+        return PostgresPulse(self._config)
+
+    async def register(self, id_: str, registration: Registration) -> str:
+        served = registration.served
+        query = fleet.register(
+            id_,
+            queues=served.queues,
+            names=served.names,
+            capabilities=served.capabilities,
+            capacity=registration.capacity,
+            version=registration.version,
+            host=registration.host,
+            pid=registration.pid,
+        )
+        await self._control.run_until_answered(query)
+        self._worker_id = id_
+        await self._teller.tell()  # the first time only to learn the database's clock
+        return id_
+
+    async def deregister(self, worker_id: str) -> None:
+        """Hand the lead over, too: nobody has to wait until we are missed."""
+        await self._teller.tell()
+        with suppress(DatabaseUnavailable):  # then it runs out by itself
+            await self._leadership.resign()
+        await self._control.run(fleet.deregister(worker_id))
+
+    async def complete(self, worker_id: str, completions: Sequence[Completion], *, again: bool) -> set[str]:
+        try:
+            ours = await self._settling.run(settle.complete(completions, worker_id))
+        except psycopg.Error as e:
+            if not is_bad_data(e):
+                raise
+            raise Unstorable(f"PostgreSQL refused the return value: {e.diag.message_primary}") from e
+        return ours | await self._settled([c.lease for c in completions], ours) if again else ours
+
+    async def fail(self, worker_id: str, failures: Sequence[Failure], *, again: bool) -> dict[str, str]:
+        states = await self._settling.run(settle.fail(failures, worker_id, self._config.crash_limit))
+        return await self._with_settled(states, [f.lease for f in failures]) if again else states
+
+    async def release(self, worker_id: str, leases: Sequence[Leased], *, again: bool) -> dict[str, str]:
+        states = await self._settling.run(settle.release(leases, worker_id))
+        return await self._with_settled(states, leases) if again else states
+
+    async def stop(self, worker_id: str, stopped: Sequence[tuple[Leased, str]], *, again: bool) -> set[str]:
+        ours = await self._settling.run(settle.stop(stopped, worker_id))
+        return ours | await self._settled([lease for lease, _ in stopped], ours) if again else ours
+
+    async def progress(self, worker_id: str, reports: Sequence[tuple[Leased, str]]) -> None:
+        await self._settling.run(settle.progress(reports, worker_id))
+
+    async def close(self) -> None:
+        for link in (self._claiming, self._settling, self._control, self._maintenance):
+            link.drop()
+
+    async def _settled(self, leases: Sequence[Leased], ours: set[str]) -> set[str]:
+        """After a lost answer the table says what took effect."""
+        return await self._settling.run(settle.settled(leases)) if len(ours) < len(leases) else set()
+
+    async def _with_settled(self, states: dict[str, str], leases: Sequence[Leased]) -> dict[str, str]:
+        return dict.fromkeys(await self._settled(leases, set(states)), "failed") | states
+
+
+class PostgresPulse:
+    """The heart's own connection, opened when needed."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._connection: psycopg.Connection | None = None
+
+    def beat(self, worker_id: str, *, load: int, draining: bool, names: Sequence[str] | None) -> bool | None:
+        return self._run(fleet.heartbeat(worker_id, load=load, draining=draining, names=names))
+
+    def extend(self, worker_id: str, leases: Sequence[Leased], seconds: float) -> set[str]:
+        return self._run(settle.extend(leases, worker_id, seconds))
+
+    def drop(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _run(self, query: Query[T]) -> T:
+        try:
+            self._connection = self._connection or connect(self._config, role="heart")
+            return execute(self._connection, query, self._config.schema)
+        except (psycopg.Error, OSError) as e:
+            self.drop()
+            raise DatabaseUnavailable(str(e)) from e
+
+
+def _link(config: Config, purpose: str, events: Events) -> Link:
+    return Link(
+        config,
+        purpose,
+        on_lost=lambda purpose, reason: events.emit(DatabaseLost(purpose, reason)),
+        on_back=lambda purpose: events.emit(DatabaseBack(purpose)),
+    )

@@ -1,0 +1,344 @@
+"""The worker's loop through a server: the same behaviour as with a database of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from tasklib import AsyncClient, Config, Retry, Worker, current_task, task
+from tasklib.errors import ConfigError
+from tasklib.events import DatabaseBack, DatabaseLost, ResultRefused, TaskStarted, WorkerRenewed
+from tasklib.tasks import registry
+from tests.server.conftest import Running
+from tests.server.processes import ServerProcess
+from tests.worker import process_tasks
+from tests.worker.watching import burst, working
+
+
+@pytest.fixture(params=["postgresql", "http"])
+def door(request: pytest.FixtureRequest, server: Callable[..., Running], config: Config) -> dict[str, Any]:
+    """The options that let a worker come in through this door."""
+    return {} if request.param == "postgresql" else {"server": str(server(config))}
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait until something can be seen in the table."""
+    async with asyncio.timeout(60):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+
+def row(db: psycopg.Connection, columns: str = "state") -> tuple[Any, ...]:
+    found = db.execute(f"SELECT {columns} FROM tasks".encode()).fetchone()
+    assert found is not None
+    return found
+
+
+async def test_async_sync_and_process_tasks_run(config: Config, db: psycopg.Connection, door: dict[str, Any]) -> None:
+    @task
+    async def over_async(n: int) -> int:
+        return n + 1
+
+    @task
+    def over_sync(text: str) -> dict[str, str]:
+        return {"back": text[::-1]}
+
+    registry.register(process_tasks.add)
+    client = AsyncClient(config)
+    one = await client.submit_task(over_async, n=2**70)
+    two = await client.submit_task(over_sync, text='äö"\\\n')
+    three = await client.submit_task(process_tasks.add, a=20, b=22)
+    await burst(config, modules=["tests.worker.process_tasks"], **door)
+    assert await client.wait_for(one, timeout=30) == 2**70 + 1
+    assert await client.wait_for(two, timeout=30) == {"back": '\n\\"öä'}
+    assert (await client.wait_for(three, timeout=30))["sum"] == 42
+
+
+async def test_thousands_of_tasks_each_run_once(config: Config, db: psycopg.Connection, door: dict[str, Any]) -> None:
+    ran: list[int] = []
+
+    @task
+    async def over_counted(n: int) -> int:
+        ran.append(n)
+        return n
+
+    await AsyncClient(config).submit_many(over_counted, [{"n": n} for n in range(3000)])
+    await burst(config, concurrency=50, **door)
+    assert sorted(ran) == list(range(3000))
+    assert db.execute("SELECT count(*), max(lease_token) FROM tasks WHERE state = 'completed'").fetchone() == (3000, 1)
+
+
+async def test_failure_retry_rejection_and_unstorable_result(
+    config: Config, db: psycopg.Connection, door: dict[str, Any]
+) -> None:
+    @task(max_retries=1)
+    async def over_failing() -> None:
+        raise ValueError("no luck")
+
+    @task
+    async def over_later() -> None:
+        raise Retry(in_=1000, reason="not yet")
+
+    @task(max_retries=0)
+    async def over_nul() -> str:
+        return "\x00"
+
+    @task(non_retriable=(KeyError,))
+    async def over_hopeless() -> None:
+        raise KeyError("x")
+
+    client = AsyncClient(config)
+    for function in (over_failing, over_later, over_nul, over_hopeless):
+        await client.submit_task(function)
+    await burst(config, **door)
+    rows = {r[0]: r[1:] for r in db.execute("SELECT name, state, error, history FROM tasks").fetchall()}
+    assert rows["over_failing"][0] == "failed"
+    assert "ValueError: no luck" in rows["over_failing"][1]
+    assert rows["over_later"][0] == "failed"
+    assert rows["over_later"][2][0]["outcome"] == "retry"
+    assert (rows["over_nul"][0], rows["over_hopeless"][0]) == ("dead_letter", "dead_letter")
+    assert "ResultNotStorable" in rows["over_nul"][1]
+
+
+async def test_timeout_ends_the_attempt(config: Config, db: psycopg.Connection, door: dict[str, Any]) -> None:
+    @task(timeout_seconds=1, max_retries=0)
+    async def over_endless() -> None:
+        await asyncio.Event().wait()
+
+    await AsyncClient(config).submit_task(over_endless)
+    await burst(config, **door)
+    assert row(db, "state, history->0->>'outcome'") == ("dead_letter", "timeout")
+
+
+async def test_idle_worker_is_woken_by_a_task(config: Config, door: dict[str, Any]) -> None:
+    @task
+    async def over_woken() -> str:
+        return "awake"
+
+    client = AsyncClient(config)
+    # A poll so rare that only a notification can be the reason.
+    async with working(config.with_changes(poll_interval_seconds=1000), names=["over_woken"], **door) as watched:
+        for _ in range(3):
+            id_ = await client.submit_task(over_woken)
+            await watched.ended(id_, "completed")
+
+
+async def test_cancel_request_reaches_the_running_task(
+    config: Config, db: psycopg.Connection, door: dict[str, Any]
+) -> None:
+    @task
+    async def over_cancelled() -> None:
+        await asyncio.Event().wait()
+
+    client = AsyncClient(config)
+    id_ = await client.submit_task(over_cancelled)
+    async with working(config, **door) as watched:
+        await watched.until(TaskStarted)
+        await client.cancel_task(id_)
+        await watched.ended(id_, "cancelled")
+    assert row(db) == ("cancelled",)
+
+
+async def test_progress_is_stored(config: Config, db: psycopg.Connection, door: dict[str, Any]) -> None:
+    seen = asyncio.Event()
+
+    @task
+    async def over_progress() -> None:
+        current_task().progress({"half": True})
+        await seen.wait()
+
+    await AsyncClient(config).submit_task(over_progress)
+    async with working(config, **door) as watched:
+        await watched.until(TaskStarted)
+        await until(lambda: row(db, "progress")[0] is not None)
+        seen.set()
+
+
+async def test_drain_finishes_what_runs_and_releases_the_rest(
+    config: Config, db: psycopg.Connection, door: dict[str, Any]
+) -> None:
+    go_on = asyncio.Event()
+
+    @task
+    async def over_draining() -> None:
+        await go_on.wait()
+
+    client = AsyncClient(config)
+    await client.submit_task(over_draining)
+    async with working(config, concurrency=1, **door) as watched:
+        await watched.until(TaskStarted)
+        await client.drain_worker(watched.worker.id)
+        await until(lambda: db.execute("SELECT status FROM workers").fetchone() == ("draining",))
+        await client.submit_task(over_draining)
+        go_on.set()
+        assert watched.finished is not None
+        async with asyncio.timeout(30):
+            await watched.finished
+    states = sorted(r[0] for r in db.execute("SELECT state FROM tasks").fetchall())
+    assert states == ["completed", "pending"]
+    assert db.execute("SELECT count(*) FROM workers").fetchone() == (0,), "it has left"
+
+
+async def test_second_stop_gives_running_work_back(
+    config: Config, db: psycopg.Connection, door: dict[str, Any]
+) -> None:
+    @task
+    async def over_stopped() -> None:
+        await asyncio.Event().wait()
+
+    await AsyncClient(config).submit_task(over_stopped)
+    async with working(config, **door) as watched:
+        await watched.until(TaskStarted)
+    assert row(db, "state, retry_count") == ("pending", 0)
+
+
+async def test_worker_declared_dead_begins_anew(config: Config, db: psycopg.Connection, door: dict[str, Any]) -> None:
+    @task
+    async def over_renewed() -> str:
+        return "ran"
+
+    async with working(config, **door) as watched:
+        old = watched.worker.id
+        db.execute("UPDATE workers SET status = 'dead'")
+        assert watched.worker._membership is not None
+        watched.worker._membership.look()
+        renewed = await watched.until(WorkerRenewed)
+        assert renewed.old_id == old
+        id_ = await AsyncClient(config).submit_task(over_renewed)
+        await watched.ended(id_, "completed")
+        assert watched.worker.id != old
+
+
+async def test_result_of_a_lost_lease_is_refused(config: Config, db: psycopg.Connection, door: dict[str, Any]) -> None:
+    go_on = asyncio.Event()
+
+    @task
+    async def over_thief() -> str:
+        await go_on.wait()
+        return "late"
+
+    await AsyncClient(config).submit_task(over_thief)
+    async with working(config, **door) as watched:
+        await watched.until(TaskStarted)
+        db.execute("UPDATE tasks SET lease_token = lease_token + 1, worker_id = 'thief'")
+        go_on.set()
+        await watched.until(ResultRefused)
+    assert row(db, "state, worker_id, result") == ("running", "thief", None)
+
+
+async def test_leases_are_kept_while_a_task_runs(
+    config: Config, db: psycopg.Connection, server: Callable[..., Running]
+) -> None:
+    quick = config.with_changes(lock_timeout_seconds=3, heartbeat_interval_seconds=0.5, heartbeat_timeout_seconds=30)
+    go_on = asyncio.Event()
+
+    @task
+    async def over_long() -> None:
+        await go_on.wait()
+
+    await AsyncClient(config).submit_task(over_long)
+    async with working(config, server=str(server(quick))) as watched:
+        await watched.until(TaskStarted)
+        [first] = row(db, "locked_until")
+        await until(lambda: row(db, "locked_until")[0] != first)
+        go_on.set()
+        await watched.until(TaskStarted)
+    assert row(db, "state, lease_token") == ("completed", 1)
+
+
+@pytest.fixture
+def killable(config: Config, tmp_path: Path) -> Iterator[ServerProcess]:
+    process = ServerProcess(config, tmp_path / "server.log")
+    yield process
+    process.kill()
+
+
+async def test_server_killed_while_a_worker_waits_in_its_poll(
+    config: Config, db: psycopg.Connection, killable: ServerProcess
+) -> None:
+    ran: list[int] = []
+
+    @task
+    async def over_killed_waiting(n: int) -> None:
+        ran.append(n)
+
+    client = AsyncClient(config)
+    await asyncio.to_thread(killable.start)
+    async with working(config, server=killable.url) as watched:
+        one = await client.submit_task(over_killed_waiting, n=1)
+        await watched.ended(one, "completed")
+        await until(lambda: db.execute("SELECT asleep FROM workers").fetchone() == (True,))
+        killable.kill()
+        await watched.until(DatabaseLost)
+        two = await client.submit_task(over_killed_waiting, n=2)
+        await asyncio.to_thread(killable.start)
+        await watched.ended(two, "completed")
+        await watched.until(DatabaseBack)
+    assert ran == [1, 2]
+    assert db.execute("SELECT max(lease_token), max(crash_count) FROM tasks").fetchone() == (1, 0)
+
+
+async def test_server_killed_between_a_claim_and_its_answer(
+    config: Config, db: psycopg.Connection, killable: ServerProcess
+) -> None:
+    """The database finishes what it was asked for: the task is leased to a worker that knows nothing of it."""
+    ran: list[int] = []
+
+    @task
+    async def over_killed_claiming(n: int) -> None:
+        ran.append(n)
+
+    db.execute(
+        """
+        CREATE FUNCTION slowly() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(1.5); RETURN NEW; END';
+        CREATE TRIGGER slowly BEFORE UPDATE ON tasks FOR EACH ROW
+            WHEN (NEW.state = 'running' AND NEW.lease_token = 1) EXECUTE FUNCTION slowly();
+        """
+    )
+    await asyncio.to_thread(killable.start)
+    async with working(config, server=killable.url) as watched:
+        id_ = await AsyncClient(config).submit_task(over_killed_claiming, n=1)
+        await until(lambda: bool(db.execute("SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep'").fetchone()))
+        killable.kill()
+        await watched.until(DatabaseLost)
+        await until(lambda: row(db) == ("running",))
+        assert ran == []
+        await asyncio.to_thread(killable.start)
+        await watched.ended(id_, "completed")
+    assert ran == [1]
+    assert row(db, "lease_token, retry_count, crash_count") == (1, 0, 0)
+
+
+def test_what_a_worker_over_http_cannot_do_is_said_at_once(config: Config) -> None:
+    @task(transactional=True)
+    async def over_transactional(connection: psycopg.AsyncConnection) -> None: ...
+
+    with pytest.raises(ConfigError, match="needs a worker with a database"):
+        Worker("http://127.0.0.1:1", names=["over_transactional"])
+    with pytest.raises(ConfigError, match="must be a URL"):
+        Worker(config, server="localhost:8765")
+
+
+async def test_bad_token_and_wrong_queue_are_said_at_start(
+    config: Config, server: Callable[..., Running], token: Callable[..., str]
+) -> None:
+    @task
+    async def over_nothing() -> None: ...
+
+    text = token("worker", queues=["mail"])
+    url = str(server(config))
+    with pytest.raises(ConfigError, match="doesn't take this worker"):
+        await Worker(url, token=text, queues=["billing"]).run()
+    with pytest.raises(ConnectionError, match="401"):
+        await Worker(url, token="tasklib_wrong").run()
+
+
+def test_worker_knows_a_server_by_its_url(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TASKLIB_TOKEN", "tasklib_x")
+    worker = Worker("https://tasks.example.com")
+    assert (worker.server, worker._token) == ("https://tasks.example.com", "tasklib_x")

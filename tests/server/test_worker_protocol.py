@@ -1,0 +1,398 @@
+"""The worker protocol, request by request: what is answered, and what it does to the table."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import psycopg
+import pytest
+
+from tasklib import Client, Config
+from tests.server.conftest import PATIENCE, Running, bearer
+
+NAME = "protocol.work"
+
+
+class Remote:
+    """A worker made of nothing but requests."""
+
+    def __init__(self, http: httpx.Client, token: str | None = None, **registration: Any) -> None:
+        self.http = http
+        self.headers = bearer(token) if token else {}
+        answer = self.post("register", {"task_types": [NAME], **registration})
+        assert answer.status_code == 201, answer.text
+        self.terms = answer.json()
+        self.id: str = self.terms["worker_id"]
+
+    def post(self, path: str, body: dict[str, Any]) -> httpx.Response:
+        return self.http.post(f"/internal/workers/{path}", json=body, headers=self.headers)
+
+    def say(self, what: str, body: dict[str, Any], worker: str | None = None) -> httpx.Response:
+        return self.post(f"{worker or self.id}/{what}", body)
+
+    def poll(self, capacity: int = 1, **body: Any) -> list[dict[str, Any]]:
+        answer = self.say("poll", {"available_capacity": capacity, **body})
+        assert answer.status_code == 200, answer.text
+        tasks: list[dict[str, Any]] = answer.json()["tasks"]
+        return tasks
+
+    def leave(self) -> httpx.Response:
+        return self.http.delete(f"/internal/workers/{self.id}", headers=self.headers)
+
+
+def lease(task: dict[str, Any]) -> dict[str, Any]:
+    return {"task_id": task["task_id"], "lease_token": task["lease_token"]}
+
+
+def completed(task: dict[str, Any], result: Any = None) -> dict[str, Any]:
+    return {**lease(task), "status": "completed", "result": result}
+
+
+def submit(db: psycopg.Connection, count: int = 1, **columns: Any) -> list[str]:
+    names = ["name", *columns]
+    values = ", ".join(["%s"] * len(names))
+    statement = f"INSERT INTO tasks ({', '.join(names)}) SELECT {values} FROM generate_series(1, %s) RETURNING id::text"
+    return [row[0] for row in db.execute(statement.encode(), [NAME, *columns.values(), count]).fetchall()]
+
+
+def states(db: psycopg.Connection) -> list[str]:
+    return [row[0] for row in db.execute("SELECT state FROM tasks ORDER BY id").fetchall()]
+
+
+@pytest.fixture
+def http(server: Callable[..., Running], config: Config) -> httpx.Client:
+    return server(config).http
+
+
+@pytest.fixture
+def side() -> Iterator[ThreadPoolExecutor]:
+    """For requests that wait while others are made."""
+    with ThreadPoolExecutor(4) as pool:
+        yield pool
+
+
+def test_task_goes_from_poll_to_result(http: httpx.Client, db: psycopg.Connection, config: Config) -> None:
+    worker = Remote(http, capacity=3, name="node 7", version="1.2", host="h", pid=4)
+    assert worker.id.startswith("node-7-")
+    assert worker.terms["lease_seconds"] == config.lock_timeout_seconds
+    assert worker.terms["heartbeat_interval_seconds"] == config.heartbeat_interval_seconds
+    [id_] = submit(db, kwargs='{"n": 1, "text": "\\u00e4\\""}', max_retries=2, timeout_seconds=7)
+    [task] = worker.poll(5)
+    assert task["task_id"] == id_
+    assert task["parameters"] == {"n": 1, "text": 'ä"'}
+    assert (task["attempt"], task["max_attempts"], task["timeout_seconds"]) == (1, 3, 7)
+    assert db.execute("SELECT state, worker_id FROM tasks").fetchone() == ("running", worker.id)
+    assert worker.say("progress", {**lease(task), "progress": {"done": 0.5}}).status_code == 200
+    answer = worker.say("result", completed(task, {"sum": [1, 2]}))
+    assert answer.status_code == 200
+    assert answer.json() == {"task_id": id_, "accepted": True, "status": "completed", "code": None, "detail": None}
+    row = db.execute("SELECT state, result, progress FROM tasks").fetchone()
+    assert row == ("completed", {"value": {"sum": [1, 2]}}, {"done": 0.5})
+    assert worker.leave().status_code == 204
+    assert db.execute("SELECT count(*) FROM workers").fetchone() == (0,)
+
+
+def test_failed_released_and_cancelled_results(http: httpx.Client, db: psycopg.Connection) -> None:
+    worker = Remote(http)
+    submit(db, 5, max_retries=1)
+    tasks = worker.poll(5)
+    results = [
+        {**lease(tasks[0]), "status": "failed", "error": "boom", "retry_in_seconds": 100.0},
+        {**lease(tasks[1]), "status": "failed", "error": "never again", "retriable": False},
+        {**lease(tasks[2]), "status": "released"},
+        {**lease(tasks[3]), "status": "cancelled", "error": "asked to"},
+        {**lease(tasks[4]), "status": "failed", "reason": "crash"},
+    ]
+    answer = worker.say("result", {"results": results}).json()["results"]
+    assert [r["status"] for r in answer] == ["failed", "dead_letter", "pending", "cancelled", "failed"]
+    assert [r["task_id"] for r in answer] == [t["task_id"] for t in tasks]
+    rows = {
+        row[0]: row[1:] for row in db.execute("SELECT id::text, error, crash_count, next_retry_at - now() FROM tasks")
+    }
+    assert rows[tasks[0]["task_id"]][0] == "boom"
+    assert 50 < rows[tasks[0]["task_id"]][2].total_seconds() <= 100
+    assert rows[tasks[4]["task_id"]][1] == 1
+    assert 0 < rows[tasks[4]["task_id"]][2].total_seconds() <= 6, "what it didn't say is left to the policy"
+
+
+def test_late_duplicate_reordered_and_foreign_results_leave_one_terminal_state(
+    server: Callable[..., Running], config: Config, db: psycopg.Connection, token: Callable[..., str]
+) -> None:
+    text, other = token("worker"), token("worker")
+    http = server(config).http
+    first, second, stranger = Remote(http, text), Remote(http, text), Remote(http, other)
+    [id_] = submit(db)
+    [late] = first.poll()
+    # The lease runs out, and the task goes to another worker.
+    db.execute("UPDATE tasks SET state = 'pending', worker_id = NULL, locked_until = NULL, started_at = NULL")
+    [task] = second.poll()
+    assert task["lease_token"] == late["lease_token"] + 1
+    before = db.execute("SELECT * FROM tasks").fetchall()
+
+    def refused(answer: httpx.Response, status: int, code: str) -> None:
+        assert (answer.status_code, answer.json()["code"]) == (status, code), answer.text
+        assert db.execute("SELECT * FROM tasks").fetchall() == before
+
+    for ending in ("completed", "failed", "released", "cancelled"):
+        refused(first.say("result", {**lease(late), "status": ending}), 409, "stale_attempt")
+        refused(first.say("result", {**lease(task), "status": ending}), 409, "stale_attempt")
+        refused(stranger.say("result", {**lease(task), "status": ending}), 409, "stale_attempt")
+        refused(stranger.say("result", {**lease(task), "status": ending}, second.id), 404, "worker_not_found")
+    refused(first.say("progress", {**lease(late), "progress": 1}), 409, "stale_attempt")
+    refused(second.say("result", completed({"task_id": str(uuid4()), "lease_token": 1})), 409, "stale_attempt")
+    mixed = second.say("result", {"results": [completed(late, "reordered"), completed(task, "late twin")]}).json()
+    assert [r["code"] for r in mixed["results"]] == ["stale_attempt", "stale_attempt"], "one result for each task"
+
+    assert second.say("result", completed(task, "right")).json()["status"] == "completed"
+    before = db.execute("SELECT * FROM tasks").fetchall()
+    refused(second.say("result", completed(task, "again")), 409, "already_settled")
+    refused(second.say("result", {**lease(task), "status": "failed", "error": "no"}), 409, "already_settled")
+    refused(first.say("result", completed(late, "much later")), 409, "stale_attempt")
+    assert db.execute("SELECT id::text, state, result FROM tasks").fetchall() == [
+        (id_, "completed", {"value": "right"})
+    ]
+
+
+def test_of_two_results_for_one_task_in_a_batch_the_first_counts(http: httpx.Client, db: psycopg.Connection) -> None:
+    worker = Remote(http)
+    submit(db)
+    [task] = worker.poll()
+    body = {"results": [completed(task, 1), {**lease(task), "status": "failed", "error": "no"}, completed(task, 2)]}
+    answer = worker.say("result", body).json()["results"]
+    assert [r["accepted"] for r in answer] == [True, False, False]
+    assert db.execute("SELECT state, result FROM tasks").fetchone() == ("completed", {"value": 1})
+
+
+def test_result_that_cannot_be_stored_is_refused_alone(http: httpx.Client, db: psycopg.Connection) -> None:
+    worker = Remote(http)
+    submit(db, 3)
+    good, bad, large = worker.poll(3)
+    results = [completed(good, 1), completed(bad, "\x00"), completed(large, "x" * 1_100_000)]
+    answer = worker.say("result", {"results": results}).json()["results"]
+    assert [r["code"] for r in answer] == [None, "result_not_storable", "result_not_storable"]
+    assert worker.say("result", completed(bad, "\x00")).status_code == 422
+    assert sorted(states(db)) == ["completed", "running", "running"]
+    assert worker.say("result", {**lease(bad), "status": "failed", "error": "\x00"}).json()["status"] == "failed"
+
+
+def test_poll_waits_and_is_woken_by_a_task(
+    http: httpx.Client, db: psycopg.Connection, side: ThreadPoolExecutor, config: Config
+) -> None:
+    worker = Remote(http)
+    waiting = side.submit(worker.poll, 2, wait_seconds=30.0)
+    until(lambda: db.execute("SELECT asleep FROM workers").fetchone() == (True,))
+    with Client(config) as client:
+        client.submit_task(NAME, registered_elsewhere=True)
+    [task] = waiting.result(PATIENCE)
+    assert task["task_type"] == NAME
+
+
+def test_newer_poll_ends_an_older_one(http: httpx.Client, db: psycopg.Connection, side: ThreadPoolExecutor) -> None:
+    worker = Remote(http)
+    older = side.submit(worker.poll, 1, wait_seconds=30.0)
+    until(lambda: db.execute("SELECT asleep FROM workers").fetchone() == (True,))
+    newer = side.submit(worker.poll, 1, wait_seconds=30.0)
+    assert older.result(PATIENCE) == []
+    submit(db)
+    assert len(newer.result(PATIENCE)) == 1
+
+
+def test_poll_whose_answer_was_lost_gets_the_same_claim_again(http: httpx.Client, db: psycopg.Connection) -> None:
+    worker = Remote(http)
+    submit(db, 3)
+    lost = worker.poll(2)  # and suppose that nobody read it
+    assert worker.poll(1, holding=[lease(lost[0])]) == [lost[1]], "the same lease, not another attempt"
+    assert worker.poll(2, holding=[]) == lost
+    [last] = worker.poll(5, holding=[lease(task) for task in lost])
+    assert last["task_id"] not in {task["task_id"] for task in lost}
+    assert db.execute("SELECT max(lease_token) FROM tasks").fetchone() == (1,)
+    everything = [*lost, last]
+    answer = worker.say("result", {"results": [completed(task) for task in everything]}).json()
+    assert all(r["accepted"] for r in answer["results"])
+    assert worker.poll(5, holding=[]) == []
+
+
+def test_tasks_claimed_for_somebody_who_has_gone_are_given_back(
+    server: Callable[..., Running], config: Config, db: psycopg.Connection
+) -> None:
+    """A worker that is killed in its poll costs nothing but the poll."""
+    running = server(config)
+    worker = Remote(running.http)
+    with pytest.raises(httpx.ReadTimeout):
+        running.http.post(
+            f"/internal/workers/{worker.id}/poll",
+            json={"available_capacity": 1, "wait_seconds": 30},
+            timeout=httpx.Timeout(PATIENCE, read=0.2),
+        )
+    submit(db)
+    other = Remote(running.http)
+    until(lambda: len(other.poll(1, wait_seconds=1.0)) == 1)
+    assert db.execute("SELECT worker_id FROM tasks").fetchone() == (other.id,)
+
+
+def test_leaving_gives_back_what_was_never_delivered(http: httpx.Client, db: psycopg.Connection) -> None:
+    worker = Remote(http)
+    submit(db, 2)
+    worker.poll(2)
+    assert worker.leave().status_code == 204
+    assert states(db) == ["pending", "pending"]
+    assert worker.say("poll", {"available_capacity": 1}).status_code == 404
+    assert worker.leave().status_code == 404
+
+
+def test_heartbeat_extends_leases_and_names_the_lost(http: httpx.Client, db: psycopg.Connection) -> None:
+    worker = Remote(http)
+    submit(db, 2)
+    kept, lost = worker.poll(2)
+    db.execute("UPDATE tasks SET locked_until = now() + interval '1 s'")
+    db.execute("UPDATE tasks SET lease_token = 9 WHERE id = %s", [lost["task_id"]])
+    answer = worker.say("heartbeat", {"current_load": 2, "running": [lease(kept), lease(lost)]}).json()
+    assert answer == {"acknowledged": True, "drain": False, "cancel": [], "lost": [lease(lost)]}
+    [(left,)] = db.execute(
+        "SELECT extract(epoch FROM locked_until - now()) FROM tasks WHERE id = %s", [kept["task_id"]]
+    ).fetchall()
+    assert left > 500
+    assert db.execute("SELECT current_load FROM workers").fetchone() == (2,)
+
+
+def test_waiting_heartbeat_hears_of_a_cancel_request_at_once_and_only_once(
+    http: httpx.Client, db: psycopg.Connection, side: ThreadPoolExecutor, config: Config
+) -> None:
+    worker = Remote(http)
+    submit(db)
+    [task] = worker.poll()
+
+    def beat(**body: Any) -> dict[str, Any]:
+        answer: dict[str, Any] = worker.say("heartbeat", body).json()
+        return answer
+
+    waiting = side.submit(beat, wait_seconds=30.0)
+    with Client(config) as client:
+        client.cancel_task(task["task_id"])
+    assert waiting.result(PATIENCE)["cancel"] == [lease(task)]
+    assert beat()["cancel"] == [lease(task)], "as often as it is asked for"
+    assert beat(cancelling=[task["task_id"]], wait_seconds=0.01)["cancel"] == []
+    assert worker.say("result", {**lease(task), "status": "cancelled"}).json()["status"] == "cancelled"
+
+
+def test_drain_is_heard_and_a_draining_worker_gets_nothing(
+    http: httpx.Client, db: psycopg.Connection, side: ThreadPoolExecutor, config: Config
+) -> None:
+    worker = Remote(http)
+    polling = side.submit(worker.poll, 1, wait_seconds=30.0)
+    beating: Future[httpx.Response] = side.submit(worker.say, "heartbeat", {"wait_seconds": 30.0})
+    until(lambda: db.execute("SELECT asleep FROM workers").fetchone() == (True,))
+    with Client(config) as client:
+        client.drain_worker(worker.id)
+    assert beating.result(PATIENCE).json()["drain"] is True
+    assert worker.say("heartbeat", {"status": "draining"}).json()["drain"] is True
+    assert polling.result(PATIENCE) == [], "its poll ends"
+    submit(db)
+    assert worker.poll(1, wait_seconds=5.0) == []
+    assert db.execute("SELECT status FROM workers").fetchone() == ("draining",)
+
+
+def test_worker_declared_dead_is_told_so(http: httpx.Client, db: psycopg.Connection) -> None:
+    worker = Remote(http)
+    db.execute("UPDATE workers SET status = 'dead'")
+    answer = worker.say("heartbeat", {})
+    assert (answer.status_code, answer.json()["code"]) == (404, "worker_not_found")
+    assert worker.say("poll", {"available_capacity": 1}).status_code == 404
+
+
+def test_token_limited_to_queues_takes_only_from_those(
+    server: Callable[..., Running], config: Config, db: psycopg.Connection, token: Callable[..., str]
+) -> None:
+    text = token("worker", queues=["mail"])
+    http = server(config).http
+    asked = {"task_types": [NAME], "queues": ["mail", "billing"]}
+    answer = http.post("/internal/workers/register", json=asked, headers=bearer(text))
+    assert (answer.status_code, answer.json()["code"]) == (403, "queue_not_allowed")
+    worker = Remote(http, text)
+    assert worker.terms["queues"] == ["mail"]
+    submit(db)
+    [mine] = submit(db, queue="mail")
+    assert [task["task_id"] for task in worker.poll(10)] == [mine]
+
+
+def test_worker_of_one_token_is_unknown_to_another(
+    server: Callable[..., Running], config: Config, db: psycopg.Connection, token: Callable[..., str]
+) -> None:
+    text, other = token("worker"), token("worker")
+    http = server(config).http
+    worker, stranger = Remote(http, text), Remote(http, other)
+    db.execute("INSERT INTO workers (id, names) VALUES ('with-database', '{x}')")
+    for id_ in (worker.id, "with-database", "nobody"):
+        for what, body in (
+            ("poll", {"available_capacity": 1}),
+            ("heartbeat", {}),
+            ("result", completed({"task_id": str(uuid4()), "lease_token": 1})),
+            ("progress", {"task_id": str(uuid4()), "lease_token": 1, "progress": 1}),
+        ):
+            assert stranger.say(what, body, id_).status_code == 404
+        assert http.delete(f"/internal/workers/{id_}", headers=stranger.headers).status_code == 404
+    assert http.post("/internal/workers/register", json={"task_types": [NAME]}).status_code == 401
+    submitter = bearer(token("submitter", "operator", "admin"))
+    assert http.post("/internal/workers/register", json={"task_types": [NAME]}, headers=submitter).status_code == 403
+
+
+def test_capabilities_count_as_registered_or_as_said(http: httpx.Client, db: psycopg.Connection) -> None:
+    worker = Remote(http, capabilities=["cpu"])
+    [id_] = submit(db, required_capabilities=["gpu"])
+    assert worker.poll(1) == []
+    assert [task["task_id"] for task in worker.poll(1, capabilities=["cpu", "gpu"])] == [id_]
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("register", {"task_types": []}),
+        ("register", {"task_types": ["\x00"]}),
+        ("register", {"task_types": ["a"], "capacity": 0}),
+        ("register", {"task_types": ["a"], "colour": "red"}),
+        ("{id}/poll", {"available_capacity": 0}),
+        ("{id}/poll", {"available_capacity": 1, "wait_seconds": -1.0}),
+        ("{id}/result", {"task_id": "x", "lease_token": 1, "status": "completed"}),
+        ("{id}/result", {"task_id": str(uuid4()), "lease_token": 2**63, "status": "completed"}),
+        ("{id}/result", {"task_id": str(uuid4()), "lease_token": 1, "status": "running"}),
+        ("{id}/result", {"results": []}),
+        ("{id}/progress", {"task_id": str(uuid4()), "lease_token": 1, "progress": "\x00"}),
+    ],
+)
+def test_what_makes_no_sense_is_refused(http: httpx.Client, path: str, body: dict[str, Any]) -> None:
+    worker = Remote(http)
+    answer = worker.post(path.format(id=worker.id), body)
+    assert answer.status_code == 422, answer.text
+
+
+def test_batch_over_the_limit_is_refused_whole(server: Callable[..., Running], config: Config) -> None:
+    worker = Remote(server(config, max_batch=2).http)
+    results = [completed({"task_id": str(uuid4()), "lease_token": 1}) for _ in range(3)]
+    answer = worker.say("result", {"results": results})
+    assert (answer.status_code, answer.json()["code"]) == (413, "batch_too_large")
+
+
+def test_stopping_server_answers_those_who_wait(
+    server: Callable[..., Running], config: Config, db: psycopg.Connection, side: ThreadPoolExecutor
+) -> None:
+    running = server(config)
+    worker = Remote(running.http)
+    waiting = side.submit(worker.poll, 1, wait_seconds=30.0)
+    until(lambda: db.execute("SELECT asleep FROM workers").fetchone() == (True,))
+    running.server.should_exit = True
+    assert waiting.result(PATIENCE) == []
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait until something can be seen in the table."""
+    deadline = threading.Event()
+    for _ in range(int(PATIENCE / 0.02)):
+        if condition():
+            return
+        deadline.wait(0.02)
+    raise AssertionError("it never came to that")
