@@ -43,6 +43,9 @@ class ServerSettings:
     metrics: bool = True
     """Whether to serve /metrics."""
 
+    metrics_without_token: bool = False
+    """Whether everybody who can reach the server may read /metrics. Nothing else is opened by this."""
+
     allowed_hosts: tuple[str, ...] = ()
     """The names that requests may be meant for (the Host header); none: any, if there are tokens."""
 
