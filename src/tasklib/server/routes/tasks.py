@@ -11,7 +11,7 @@ from fastapi import APIRouter, Header, Query, Response
 from pydantic import AwareDatetime
 
 from tasklib.client.submissions import submission
-from tasklib.errors import InvalidOption, TaskLibError, TaskNotFound
+from tasklib.errors import InvalidOption, TaskExecutionError, TaskLibError, TaskNotFound
 from tasklib.server.access import client_of
 from tasklib.server.answers import (
     BatchAnswer,
@@ -26,7 +26,7 @@ from tasklib.server.answers import (
 from tasklib.server.bodies import BatchBody, CancelBody, Name, SubmitBody
 from tasklib.server.cursors import cursor, place_of
 from tasklib.server.document import refusals
-from tasklib.server.problems import Problem
+from tasklib.server.problems import Problem, problem_of
 from tasklib.server.routing import (
     Cursor,
     Given,
@@ -106,8 +106,13 @@ async def submit_batch(
             f"A batch has at most {given.settings.max_batch} tasks; this one has {len(body.tasks)}.",
         )
     trace = _trace(traceparent, tracestate)
-    items = [_submission(item, trace, index) for index, item in enumerate(body.tasks)]
-    stored = await client_of(principal, given).submit_each(items)
+    try:
+        items = [_submission(item, trace, index) for index, item in enumerate(body.tasks)]
+        stored = await client_of(principal, given).submit_each(items)
+    except (InvalidOption, TaskExecutionError) as e:
+        problem = problem_of(e)
+        problem.detail = " ".join([problem.detail, *getattr(e, "__notes__", ())])  # which item it was
+        raise problem from e
     return BatchAnswer(tasks=[BatchItem.of(s) for s in stored])
 
 
