@@ -17,6 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, get_args, get_origin, get_type_hints
 
+import http_api
 from typer.models import ArgumentInfo, CommandInfo, OptionInfo
 
 from tasklib import config
@@ -74,11 +75,14 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
     "configuration.md": {"settings": settings, "levels": levels, "server settings": server_settings},
     "http-errors.md": {"problems": problems},
     "cli.md": {"commands": commands},
+    "http-api.md": {"operations": http_api.operations, "models": http_api.models},
 }
 
 
 def written_anew(page: str) -> str:
     """The text of a page with its generated parts as they should be."""
+    if page == http_api.DOCUMENT:
+        return http_api.text()
     text = (HERE / page).read_text(encoding="utf-8")
     for name, part in PARTS[page].items():
         begin, end = f"<!-- generated: {name} -->", "<!-- generated: end -->"
@@ -187,8 +191,8 @@ def _paragraphs(text: str) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    for page in PARTS:
+    for page in (*PARTS, http_api.DOCUMENT):
         anew = written_anew(page)
-        if anew != (HERE / page).read_text(encoding="utf-8"):
+        if not (HERE / page).exists() or anew != (HERE / page).read_text(encoding="utf-8"):
             (HERE / page).write_text(anew, encoding="utf-8")
             sys.stdout.write(f"wrote {page}\n")

@@ -25,10 +25,10 @@ def generate(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The script that writes the generated parts."""
     monkeypatch.syspath_prepend(REFERENCE)
     yield importlib.import_module("generate")
-    del sys.modules["generate"]
+    del sys.modules["generate"], sys.modules["http_api"]
 
 
-@pytest.mark.parametrize("page", ["configuration.md", "cli.md", "http-errors.md"])
+@pytest.mark.parametrize("page", ["configuration.md", "cli.md", "http-errors.md", "http-api.md", "openapi.json"])
 def test_generated_parts_are_current(page: str, generate: Any) -> None:
     assert (REFERENCE / page).read_text() == generate.written_anew(page), "run: python docs/reference/generate.py"
 

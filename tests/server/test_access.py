@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import psycopg
 import pytest
+from structlog.testing import capture_logs
 
 from tasklib import Client, Config
 from tasklib.errors import ConfigError, SchemaError
@@ -133,7 +134,8 @@ def test_every_route_declares_who_may_use_it(config: Config) -> None:
         assert roles_of(route) is not None, f"{route} declares no role: Depends(allow(Role...)) or Depends(anybody)"
 
 
-OPEN_TO_EVERYBODY = {"/health/live", "/health/ready", "/openapi.json", "/login", "/logout", "/assets/{name:path}"}
+OPEN_TO_EVERYBODY = {"/health/live", "/health/ready", "/openapi.json"}
+OPEN_TO_EVERYBODY |= {"/login", "/logout", "/assets/{hash_}/{name:path}"}
 
 
 def test_only_these_routes_are_open_to_everybody(config: Config) -> None:
@@ -210,6 +212,18 @@ def test_only_the_allowed_hosts_are_served(server: Start, config: Config, token:
     assert url.http.get("/api/test/viewer", headers=headers).json()["code"] == "host_not_allowed"
     named = {**headers, "Host": "tasks.example.com:8765"}
     assert url.http.get("/api/test/viewer", headers=named).status_code == 200
+
+
+@pytest.mark.parametrize(("trusted", "seen"), [((), "127.0.0.1"), (("127.0.0.1",), "192.0.2.7")])
+def test_only_a_trusted_proxy_says_who_its_client_is(
+    server: Start, config: Config, token: Callable[..., str], trusted: tuple[str, ...], seen: str
+) -> None:
+    headers = {**bearer(token("viewer")), "X-Forwarded-For": "192.0.2.7"}
+    with capture_logs() as lines:
+        url = server(config, router, trusted_proxies=trusted)
+        assert url.http.get("/api/test/viewer", headers=headers).status_code == 200
+        url.stop()
+    assert [line["client"] for line in lines if line["event"] == "request"] == [seen]
 
 
 # ---- TLS ----

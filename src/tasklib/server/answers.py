@@ -199,7 +199,7 @@ class StatusAnswer(BaseModel):
     status: TaskState
 
 
-class ResultAnswer(BaseModel):
+class OutcomeAnswer(BaseModel):
     """How a task ended, or that it hasn't."""
 
     model_config = _example(

@@ -23,14 +23,13 @@ from tasklib.server.routes import (
     internal,
     openapi,
     pauses,
+    queue,
     tasks,
     tokens,
     waiting,
     workers,
 )
-from tasklib.server.routes import (
-    settings as settings_routes,
-)
+from tasklib.server.routes import settings as settings_routes
 from tasklib.server.services import Services, version
 from tasklib.server.sessions import Sessions
 from tasklib.server.settings import ServerSettings
@@ -40,6 +39,7 @@ ROUTERS: list[APIRouter] = [
     openapi.router,
     tasks.router,
     waiting.router,
+    queue.router,
     dead_letters.router,
     workers.router,
     pauses.router,

@@ -29,6 +29,7 @@ _TAGS = {
     "settings": "What changes at run time.",
     "tokens": "Who may come in.",
     "audit": "Who did what.",
+    "health": "Whether the server runs, and whether it can serve.",
     "worker protocol": "For workers without a database; docs/reference/worker-protocol.md tells how.",
 }
 API_VERSION = "1"

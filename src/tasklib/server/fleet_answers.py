@@ -256,3 +256,57 @@ class AuditPage(BaseModel):
 
     records: list[AuditAnswer]
     next: str | None = Field(description="Pass it as `cursor` for the next page; null on the last one.")
+
+
+class DepthAnswer(BaseModel):
+    """The tasks that are due, of one level."""
+
+    depth: int
+    is_capped: bool = Field(description="True: there are at least so many; counting ended there.")
+    oldest_age_seconds: float | None = Field(
+        description="How long the first of them has waited; null if there is none."
+    )
+
+
+class FleetAnswer(BaseModel):
+    """The workers in figures."""
+
+    active: int
+    draining: int
+    dead: int = Field(description="Within the last day.")
+    total_capacity: int = Field(description="How many tasks the living run at a time.")
+    used_capacity: int = Field(description="How many they ran at their last heartbeats.")
+
+
+class ThroughputAnswer(BaseModel):
+    """What ended in the last minute."""
+
+    completed_last_minute: int
+    failed_last_minute: int = Field(description="Attempts: those that are tried again, and those that were the last.")
+
+
+_LEVELS = {
+    "high": {"depth": 12, "is_capped": False, "oldest_age_seconds": 45.1},
+    "medium": {"depth": 45, "is_capped": False, "oldest_age_seconds": 320.0},
+    "low": {"depth": 2000, "is_capped": True, "oldest_age_seconds": 580.4},
+}
+
+
+class StatsAnswer(BaseModel):
+    """The queue in figures."""
+
+    model_config = _example(
+        {
+            "queues": _LEVELS,
+            "by_queue": {"default": _LEVELS},
+            "running": 67,
+            "workers": {"active": 18, "draining": 2, "dead": 0, "total_capacity": 100, "used_capacity": 67},
+            "throughput": {"completed_last_minute": 120, "failed_last_minute": 3},
+        }
+    )
+
+    queues: dict[str, DepthAnswer] = Field(description="By level: `high`, `medium` and `low`.")
+    by_queue: dict[str, dict[str, DepthAnswer]] = Field(description="The same for each queue in which tasks are due.")
+    running: int
+    workers: FleetAnswer
+    throughput: ThroughputAnswer

@@ -39,6 +39,7 @@ class Gate:
         self.app = app
         self._router = router
         self._settings = settings
+        self._by_beginning: dict[str, list[BaseRoute]] | None = None
         self._buckets: dict[UUID | None, tuple[float, float]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -55,17 +56,26 @@ class Gate:
         if not scope["path"].startswith("/health/"):  # probes name no host
             self._check_host(headers)
         services: Services = scope["app"].state.services
-        route = _route(self._router, scope)
+        route = _route(self._candidates(scope["path"]), scope)
         if route is None:
             return  # 404, for everybody alike
-        principal = await self._principal(services, scope, headers)
-        scope[PRINCIPAL] = principal
         roles = roles_of(route)
         if roles is None:
             raise Problem(403, "route_closed", "Nobody may do this", "This route doesn't say who may use it.")
+        if not roles and is_for_programs(scope["path"]):
+            return  # whether the server lives doesn't hang on the database
+        principal = await self._principal(services, scope, headers)
+        scope[PRINCIPAL] = principal
         if roles:
             checked(principal, roles)
             self._check_rate(principal)
+
+    def _candidates(self, path: str) -> list[BaseRoute]:
+        """The routes that begin like the path does: looking at all of them would take longer than the rest here."""
+        if self._by_beginning is None:
+            beginnings = {_beginning(getattr(route, "path", "/{any}")) for route in self._router.routes}
+            self._by_beginning = {b: [r for r in self._router.routes if _may_begin(r, b)] for b in beginnings | {""}}
+        return self._by_beginning.get(_beginning(path)) or self._by_beginning[""]
 
     async def _principal(self, services: Services, scope: Scope, headers: Headers) -> Principal:
         text = _token(headers)
@@ -118,10 +128,20 @@ def is_for_programs(path: str) -> bool:
     return path.startswith(API_PATHS)
 
 
-def _route(router: Router, scope: Scope) -> BaseRoute | None:
+def _beginning(path: str) -> str:
+    """What a path has before its second slash."""
+    return path.split("/", 2)[1] if path.startswith("/") else ""
+
+
+def _may_begin(route: BaseRoute, beginning: str) -> bool:
+    own = _beginning(getattr(route, "path", "/{any}"))
+    return own == beginning or "{" in own
+
+
+def _route(routes: list[BaseRoute], scope: Scope) -> BaseRoute | None:
     """The route that will answer. 405 if there are only others for this path: Starlette would name the first."""
     methods: set[str] = set()
-    for route in router.routes:
+    for route in routes:
         match, _ = route.matches(scope)
         if match is Match.FULL:
             return route

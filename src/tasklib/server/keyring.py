@@ -70,7 +70,7 @@ class Keyring:
     async def _stored(self, prefix: str) -> StoredToken | None:
         known = self._known.get(prefix)
         now = time.monotonic()
-        if known is None or known[0] < now or (known[1].done() and known[1].exception() is not None):
+        if known is None or known[0] < now or _has_failed(known[1]):
             if len(self._known) >= _MOST_REMEMBERED:
                 self._known.clear()
             # One look-up for all who ask at the same time; none of them ends it for the others.
@@ -95,3 +95,7 @@ class Keyring:
         if ids:
             with suppress(TaskLibError, psycopg.Error, OSError):
                 await self._client.perform(once(tokens.used(ids)))
+
+
+def _has_failed(looking: asyncio.Future[StoredToken | None]) -> bool:
+    return looking.done() and (looking.cancelled() or looking.exception() is not None)

@@ -81,7 +81,7 @@ class PollBody(Body):
     )
 
 
-class TaskAnswer(BaseModel):
+class ClaimedTask(BaseModel):
     """A task that is the worker's own until its lease ends."""
 
     task_id: UUID
@@ -101,7 +101,7 @@ class TaskAnswer(BaseModel):
 class PollAnswer(BaseModel):
     """Tasks, best first; none if there was none in time."""
 
-    tasks: list[TaskAnswer]
+    tasks: list[ClaimedTask]
     waited_seconds: float = Field(description="Between the request's arrival and the beginning of the leases.")
     lease_seconds: float
 

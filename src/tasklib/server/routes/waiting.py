@@ -13,7 +13,7 @@ from fastapi.responses import StreamingResponse
 from tasklib.client.clients import AsyncClient
 from tasklib.client.requests import known
 from tasklib.server.access import client_of
-from tasklib.server.answers import ResultAnswer
+from tasklib.server.answers import OutcomeAnswer
 from tasklib.server.document import refusals
 from tasklib.server.routing import Given, Reader
 from tasklib.server.services import Services
@@ -45,7 +45,7 @@ data: {"task_id": "0196f2a0-7a3c-7d41-9a5e-3f2b8c1d4e5f", "status": "completed",
     "/{task_id}/result",
     operation_id="get_result",
     summary="Wait for a task's result",
-    responses={202: {"model": ResultAnswer, "description": "It is not finished yet."}, **refusals(404)},
+    responses={202: {"model": OutcomeAnswer, "description": "It is not finished yet."}, **refusals(404)},
 )
 async def get_result(
     task_id: UUID,
@@ -56,7 +56,7 @@ async def get_result(
         float,
         Query(ge=0, le=2**31 - 1, description="How long to wait, at most as long as the server lets anybody (30 s)."),
     ] = 0.0,
-) -> ResultAnswer:
+) -> OutcomeAnswer:
     """The result as soon as there is one: 200 if the task is finished, however it ended, 202 if it goes on."""
     client = client_of(principal, given)
     deadline = time.monotonic() + min(wait_seconds, given.settings.max_wait_seconds)
@@ -69,7 +69,7 @@ async def get_result(
             break
         seen = standing.version
         outcome = await _outcome(client, given, task_id)
-    return ResultAnswer.of(task_id, outcome.state, outcome.result, outcome.error)
+    return OutcomeAnswer.of(task_id, outcome.state, outcome.result, outcome.error)
 
 
 @router.get(
@@ -81,7 +81,7 @@ async def get_result(
         200: {
             "description": "Server-sent events: the task as `GET /api/v1/tasks/{task_id}` shows it, at once and then "
             "after every change of its state, retries, progress or cancel request. The last one is terminal.",
-            "content": {"text/event-stream": {"schema": {"type": "string"}, "example": _EVENTS}},
+            "content": {"text/event-stream": {"example": _EVENTS}},
         },
         204: {"description": "`Last-Event-ID` says that you know the end. A browser stops coming back."},
         **refusals(404),

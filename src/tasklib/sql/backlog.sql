@@ -1,0 +1,63 @@
+-- What is due by queue and level: how many, and since when the first one waits. Everything here is bounded: a look for
+-- each of so many lanes, and counts that end at `most`. What is finished, not due, or behind that, costs nothing.
+WITH RECURSIVE bounds AS (
+    SELECT %(most)s::bigint AS most, %(most_lanes)s::bigint AS most_lanes
+),
+-- From head to head, as in lanes.sql.
+lanes AS (
+    (SELECT 1::bigint AS number, queue, name, required_capabilities, priority, {due} AS head
+     FROM {schema.}tasks
+     WHERE state IN ('pending', 'failed')
+     ORDER BY queue, name, required_capabilities, priority, {due}, id
+     LIMIT 1)
+    UNION ALL
+    SELECT lane.number + 1, following.*
+    FROM lanes AS lane
+    CROSS JOIN LATERAL (
+        SELECT queue, name, required_capabilities, priority, {due}
+        FROM {schema.}tasks
+        WHERE state IN ('pending', 'failed')
+          AND (queue, name, required_capabilities, priority)
+              > (lane.queue, lane.name, lane.required_capabilities, lane.priority)
+        ORDER BY queue, name, required_capabilities, priority, {due}, id
+        LIMIT 1
+    ) AS following
+    WHERE lane.number < (SELECT most_lanes FROM bounds)
+),
+due_lanes AS (
+    SELECT lanes.*,
+           CASE WHEN priority >= 100 THEN 'high' WHEN priority >= 0 THEN 'medium' ELSE 'low' END AS level
+    FROM lanes
+    WHERE head <= now()
+),
+bands AS (
+    SELECT queue, level, min(head) AS oldest FROM due_lanes GROUP BY queue, level
+)
+SELECT queue, level, depth,
+       depth >= most OR (SELECT count(*) FROM lanes) >= most_lanes,
+       extract(epoch FROM now() - oldest)::float8
+FROM bands
+CROSS JOIN bounds
+CROSS JOIN LATERAL (
+    SELECT count(*) AS depth
+    FROM (
+        SELECT
+        FROM due_lanes
+        -- In the index's order, and up to a number unknown to the planner: so it plans to stop.
+        CROSS JOIN LATERAL (
+            SELECT
+            FROM {schema.}tasks AS task
+            WHERE task.state IN ('pending', 'failed')
+              AND task.queue = due_lanes.queue
+              AND task.name = due_lanes.name
+              AND task.required_capabilities = due_lanes.required_capabilities
+              AND task.priority = due_lanes.priority
+              AND {due} <= now()
+            ORDER BY {due}, task.id
+            LIMIT (SELECT most FROM bounds)
+        ) AS waiting
+        WHERE due_lanes.queue = bands.queue AND due_lanes.level = bands.level
+        LIMIT (SELECT most FROM bounds)
+    ) AS some_of_it
+) AS counted
+ORDER BY queue, level

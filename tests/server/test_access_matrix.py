@@ -1,0 +1,233 @@
+"""Every route, every role, every owner: who gets what.
+
+The table is written by hand; that no route is missing in it, and that every route keeps to the roles it declares, is
+checked from the application itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import pytest
+from fastapi.routing import APIRoute
+
+from tasklib import Config
+from tasklib.server.access import Role, roles_of, with_included
+from tasklib.server.app import create_app
+from tasklib.testing import databases
+from tests.server.api import Api, api_on
+from tests.server.conftest import PATIENCE
+
+CALLERS = {
+    "nobody": [],
+    "worker": ["worker"],  # the worker that is meant is this token's
+    "other": ["worker"],  # not this one's
+    "viewer": ["viewer"],
+    "bob": ["submitter"],  # somebody else's task is not his
+    "ann": ["submitter"],  # it is hers
+    "watcher": ["viewer", "submitter"],  # sees everybody's, changes its own
+    "operator": ["operator"],
+    "admin": ["admin"],
+}
+
+# Ann's task is meant wherever a route is about one.
+#                                                  nobody worker other viewer bob ann watcher operator admin
+TABLE = {
+    "GET    /health/live": "                            200    200   200    200 200 200     200      200   200",
+    "GET    /health/ready": "                           200    200   200    200 200 200     200      200   200",
+    "GET    /openapi.json": "                           200    200   200    200 200 200     200      200   200",
+    "POST   /api/v1/tasks": "                           401    403   403    403 201 201     201      201   201",
+    "POST   /api/v1/tasks/batch": "                     401    403   403    403 201 201     201      201   201",
+    "GET    /api/v1/tasks": "                           401    403   403    200 200 200     200      200   200",
+    "POST   /api/v1/tasks/cancel": "                    401    403   403    403 200 200     200      200   200",
+    "GET    /api/v1/tasks/{task_id}": "                 401    403   403    200 404 200     200      200   200",
+    "DELETE /api/v1/tasks/{task_id}": "                 401    403   403    403 404 200     404      200   200",
+    "POST   /api/v1/tasks/{task_id}/replay": "          401    403   403    403 404 200     404      200   200",
+    "GET    /api/v1/tasks/{task_id}/explain": "         401    403   403    200 404 200     200      200   200",
+    "GET    /api/v1/tasks/{task_id}/result": "          401    403   403    200 404 200     200      200   200",
+    "GET    /api/v1/tasks/{task_id}/events": "          401    403   403    200 404 200     200      200   200",
+    "GET    /api/v1/queue/stats": "                     401    403   403    200 403 403     200      200   200",
+    "GET    /api/v1/dead-letters": "                    401    403   403    200 200 200     200      200   200",
+    "GET    /api/v1/dead-letters/groups": "             401    403   403    200 200 200     200      200   200",
+    "POST   /api/v1/dead-letters/replay": "             401    403   403    403 200 200     200      200   200",
+    "DELETE /api/v1/dead-letters": "                    401    403   403    403 403 403     403      200   200",
+    "GET    /api/v1/workers": "                         401    403   403    200 403 403     200      200   200",
+    "POST   /api/v1/workers/{worker_id}/drain": "       401    403   403    403 403 403     403      202   202",
+    "GET    /api/v1/pauses": "                          401    403   403    200 403 403     200      200   200",
+    "POST   /api/v1/pauses": "                          401    403   403    403 403 403     403      201   201",
+    "DELETE /api/v1/pauses": "                          401    403   403    403 403 403     403      200   200",
+    "GET    /api/v1/settings": "                        401    403   403    200 403 403     200      200   200",
+    "PATCH  /api/v1/settings": "                        401    403   403    403 403 403     403      200   200",
+    "GET    /api/v1/tokens": "                          401    403   403    403 403 403     403      403   200",
+    "POST   /api/v1/tokens": "                          401    403   403    403 403 403     403      403   201",
+    "DELETE /api/v1/tokens/{id_or_prefix}": "           401    403   403    403 403 403     403      403   200",
+    "GET    /api/v1/audit": "                           401    403   403    403 403 403     403      403   200",
+    "GET    /internal/workers/terms": "                 401    200   200    403 403 403     403      403   403",
+    "POST   /internal/workers/register": "              401    201   201    403 403 403     403      403   403",
+    "POST   /internal/workers/{worker_id}/poll": "      401    200   404    403 403 403     403      403   403",
+    "POST   /internal/workers/{worker_id}/heartbeat": " 401    200   404    403 403 403     403      403   403",
+    "POST   /internal/workers/{worker_id}/result": "    401    409   404    403 403 403     403      403   403",
+    "POST   /internal/workers/{worker_id}/progress": "  401    409   404    403 403 403     403      403   403",
+    "DELETE /internal/workers/{worker_id}": "           401    204   404    403 403 403     403      403   403",
+}
+
+# Whose answer has Ann's task in it.
+SEEN = {
+    "GET    /api/v1/tasks": {"viewer", "ann", "watcher", "operator", "admin"},
+    "GET    /api/v1/dead-letters": {"viewer", "ann", "watcher", "operator", "admin"},
+    "GET    /api/v1/dead-letters/groups": {"viewer", "ann", "watcher", "operator", "admin"},
+    "POST   /api/v1/dead-letters/replay": {"ann", "operator", "admin"},
+    "DELETE /api/v1/dead-letters": {"operator", "admin"},
+    "GET    /api/v1/audit": set(),
+}
+# Who changes Ann's task where the answer is 200 for others too: they changed nothing.
+CHANGED = {"POST   /api/v1/tasks/cancel": {"ann", "operator", "admin"}}
+
+_ATTEMPT = {"task_id": "0196f2a0-7a3c-7d41-9a5e-3f2b8c1d4e5f", "lease_token": 1}  # of a task that never was
+_NEW = {"task_type": "matrix_any"}
+BODIES: dict[str, Any] = {
+    "POST   /api/v1/tasks": _NEW,
+    "POST   /api/v1/tasks/batch": {"tasks": [_NEW]},
+    "POST   /api/v1/tasks/cancel": {"name": "matrix_anns"},
+    "POST   /api/v1/dead-letters/replay": {"name": "matrix_anns"},
+    "POST   /api/v1/pauses": {"queue": "matrix"},
+    "PATCH  /api/v1/settings": {"promote_to_medium_after_seconds": 300},
+    "POST   /api/v1/tokens": {"name": "one more", "roles": ["viewer"]},
+    "POST   /internal/workers/register": {"task_types": ["matrix_none"]},
+    "POST   /internal/workers/{worker_id}/poll": {"available_capacity": 1},
+    "POST   /internal/workers/{worker_id}/heartbeat": {},
+    "POST   /internal/workers/{worker_id}/result": {**_ATTEMPT, "status": "completed"},
+    "POST   /internal/workers/{worker_id}/progress": {**_ATTEMPT, "progress": 1},
+}
+QUERIES = {
+    "DELETE /api/v1/dead-letters": "name=matrix_anns",
+    "DELETE /api/v1/pauses": "queue=matrix",
+}
+DEAD = {"GET    /api/v1/dead-letters", "GET    /api/v1/dead-letters/groups", "POST   /api/v1/dead-letters/replay"}
+DEAD |= {"DELETE /api/v1/dead-letters"}
+ENDED = {f"{way}/api/v1/tasks/{{task_id}}/{last}" for way, last in [("POST   ", "replay"), ("GET    ", "result")]}
+ENDED |= {"GET    /api/v1/tasks/{task_id}/events"}
+
+
+@dataclass
+class Stage:
+    """The server, and everybody with their tokens."""
+
+    api: Api
+    callers: dict[str, httpx.Client]
+
+    def prepare(self, row: str) -> dict[str, str]:
+        """Ann's task in the state that the route is about, and what else there has to be. What paths name."""
+        self.api.clear()
+        task_id = self.api.submit(self.callers["ann"], task_type="matrix_anns")
+        if row in DEAD:
+            self.api.end(task_id, "dead_letter", error="ValueError: no")
+        elif row in ENDED:
+            self.api.end(task_id)
+        self.api.db.execute(
+            "INSERT INTO workers (id, host, pid, version, capacity) VALUES ('matrix', 'here', 1, '0', 1)"
+        )
+        worker_id = self.register() if "/internal/" in row else "matrix"
+        return {"task_id": task_id, "worker_id": worker_id, "id_or_prefix": self.spare_token(row)}
+
+    def register(self) -> str:
+        answer = self.callers["worker"].post("/internal/workers/register", json={"task_types": ["matrix_none"]})
+        return str(answer.json()["worker_id"])
+
+    def spare_token(self, row: str) -> str:
+        if "{id_or_prefix}" not in row:
+            return ""
+        return self.api.client.create_token("spare", roles=["viewer"]).info.prefix
+
+    def state(self, task_id: str) -> str | None:
+        found = self.api.db.execute("SELECT state FROM tasks WHERE id = %s", [task_id]).fetchone()
+        return found[0] if found else None
+
+
+@pytest.fixture(scope="module")
+def stage(server_url: str, template_database: str) -> Iterator[Stage]:
+    with ExitStack() as stack:
+        url = stack.enter_context(databases.database(server_url, template_database))
+        api = stack.enter_context(api_on(url))
+        for name in ("worker", "other"):
+            api.add(name, ["worker"], stack)
+        nobody = stack.enter_context(httpx.Client(base_url=str(api.running), timeout=PATIENCE))
+        yield Stage(api, {name: nobody if name == "nobody" else getattr(api, name) for name in CALLERS})
+
+
+def routes() -> list[APIRoute]:
+    app = create_app(Config("postgresql://nobody@nowhere/nothing"))
+    return [route for route in app.routes if isinstance(route, APIRoute)]
+
+
+def row_of(route: APIRoute) -> str:
+    [method] = route.methods
+    return f"{method:6} {route.path_format}"
+
+
+ROWS = [row_of(r) for r in routes() if r.path.startswith(("/api/", "/internal/", "/health/", "/openapi.json"))]
+
+
+def test_the_table_has_every_route_of_the_api() -> None:
+    assert set(ROWS) <= set(TABLE)
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_everybody_gets_what_the_table_says(row: str, stage: Stage) -> None:
+    method, path = row.split()
+    expected = dict(zip(CALLERS, map(int, TABLE[row].split()), strict=True))
+    answered: dict[str, int] = {}
+    for name, caller in stage.callers.items():
+        names = stage.prepare(row)
+        before = stage.state(names["task_id"])
+        url = path.format(**names) + (f"?{QUERIES[row]}" if row in QUERIES else "")
+        answer = caller.request(method, url, json=BODIES.get(row))
+        answered[name] = answer.status_code
+        check_refusal(answer, names["task_id"])
+        if row in SEEN and answer.is_success:
+            assert (names["task_id"] in answer.text) == (name in SEEN[row]), (name, answer.text)
+        if not answer.is_success or name not in CHANGED.get(row, CALLERS):
+            assert stage.state(names["task_id"]) == before, name
+    assert answered == expected
+
+
+def check_refusal(answer: httpx.Response, task_id: str) -> None:
+    """A refusal says which roles would do, and a 404 nothing that isn't said of a task that never was."""
+    if answer.is_success:
+        return
+    problem = answer.json()
+    assert answer.headers["content-type"] == "application/problem+json"
+    if answer.status_code in (401, 403):
+        assert problem["roles"]
+    if answer.status_code == 404 and problem["code"] != "worker_not_found":
+        assert problem["code"] == "task_not_found"
+        assert problem["detail"] == f"no task has the id {task_id}; it may have been deleted."
+
+
+@pytest.mark.parametrize("route", routes(), ids=row_of)
+def test_every_route_keeps_to_the_roles_it_declares(route: APIRoute, stage: Stage) -> None:
+    """Also the dashboard's, and the worker protocol's: whoever has none of the roles stays outside."""
+    declared = roles_of(route)
+    assert declared is not None
+    path = route.path_format
+    for parameter in route.param_convertors:
+        path = path.replace(f"{{{parameter}}}", "x")
+    [method] = route.methods
+    for name, roles in CALLERS.items():
+        if not declared or declared & with_included(roles):
+            continue  # what they get is the table's to say
+        answer = stage.callers[name].request(method, path)
+        if name == "nobody" and answer.status_code == 303:
+            assert answer.headers["location"].partition("?")[0].endswith("/login")
+            continue
+        assert answer.status_code == (401 if name == "nobody" else 403), (name, answer.text)
+
+
+def test_a_worker_is_no_operator_and_an_admin_no_worker() -> None:
+    for route in routes():
+        roles = roles_of(route) or frozenset()
+        assert Role.WORKER not in roles or roles == {Role.WORKER} or roles == set(Role), row_of(route)
