@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from tasklib import Client, Config
-from tests.server.conftest import PATIENCE, Running, bearer
+from tests.server.conftest import PATIENCE, Running, bearer, running
 
 NAME = "protocol.work"
 
@@ -368,6 +368,25 @@ def test_what_makes_no_sense_is_refused(http: httpx.Client, path: str, body: dic
     worker = Remote(http)
     answer = worker.post(path.format(id=worker.id), body)
     assert answer.status_code == 422, answer.text
+
+
+def test_what_remote_workers_do_is_counted(
+    server: Callable[..., Running], config: Config, db: psycopg.Connection
+) -> None:
+    with running(config) as first:
+        worker = Remote(first.http)
+        submit(db, 4, max_retries=0)
+        done, failed, released, later = worker.poll(4)
+        results = [completed(done), {**lease(failed), "status": "failed"}, {**lease(released), "status": "released"}]
+        worker.say("result", {"results": results})
+    # A server tells what is left when it ends; another one knows nothing of what that has handed out.
+    with running(config) as second:
+        worker.http = second.http
+        assert worker.say("result", completed(later)).status_code == 200
+    counted = dict(
+        db.execute("SELECT outcome, sum(count)::int FROM tally_deltas WHERE name <> '' GROUP BY 1").fetchall()
+    )
+    assert counted == {"completed": 2, "dead_letter": 1, "released": 1}
 
 
 def test_batch_over_the_limit_is_refused_whole(server: Callable[..., Running], config: Config) -> None:

@@ -58,6 +58,7 @@ class Services:
         made = cls(config, settings, client, keyring, news, RemoteWorkers(config, news), version())
         made.news.start(place or "public")
         made.tokens.start()
+        made.remote.start()
         return made
 
     async def run(self, query: Query[T]) -> T:

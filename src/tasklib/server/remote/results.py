@@ -13,6 +13,7 @@ from tasklib.errors import ResultNotStorable
 from tasklib.executors.outcomes import result_text
 from tasklib.server.remote.bodies import FailureReason, ResultBody, ResultStatus
 from tasklib.server.remote.links import Links
+from tasklib.server.remote.tallies import Tallies
 from tasklib.store import settle
 from tasklib.store.settle import Completion, Failure, Lease
 from tasklib.tasks.payload import storable_text
@@ -40,8 +41,9 @@ class Verdict:
 class Results:
     """Stores them for one server."""
 
-    def __init__(self, config: Config, settling: Links) -> None:
+    def __init__(self, config: Config, settling: Links, tallies: Tallies) -> None:
         self._config = config
+        self._tallies = tallies
         self._settling = settling
         self._policy = RetryPolicy.of(config)
 
@@ -54,6 +56,7 @@ class Results:
         for id_ in sorted(first):  # one lock order for all who write many rows
             by_status.setdefault(first[id_].status, []).append(first[id_])
         verdicts: dict[str, Verdict] = {}
+        unknown = await self._tallies.unknown(list(first.values()))
         for status, items in by_status.items():
             match status:
                 case ResultStatus.COMPLETED:
@@ -66,6 +69,7 @@ class Results:
                     stopped = [(_lease(result), self._error(result) or _CANCELLED) for result in items]
                     ours = await self._settling.run(settle.stop(stopped, worker_id))
                     verdicts |= _accepted(dict.fromkeys(ours, "cancelled"))
+        self._tallies.settled(first, {id_: v.state for id_, v in verdicts.items() if v.state}, unknown)
         verdicts |= await self._refusals([result for id_, result in first.items() if id_ not in verdicts])
         return [
             verdicts[str(result.task_id)] if first[str(result.task_id)] is result else _refusal(STALE)
@@ -102,7 +106,8 @@ class Results:
 
     async def _fail(self, worker_id: str, items: Sequence[ResultBody]) -> dict[str, Verdict]:
         unsaid = [str(result.task_id) for result in items if result.retry_in_seconds is None]
-        counts = await self._settling.run(settle.retry_counts(unsaid)) if unsaid else {}
+        rows = await self._settling.run(settle.reported(unsaid)) if unsaid else {}
+        counts = {id_: row.retry_count for id_, row in rows.items()}
         failures = [self._failure(result, counts.get(str(result.task_id), 0)) for result in items]
         return _accepted(await self._settling.run(settle.fail(failures, worker_id, self._config.crash_limit)))
 
