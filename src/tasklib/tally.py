@@ -147,8 +147,8 @@ class Tallier:
         return [sums.tally(key) for key, sums in merged.items()]
 
     def totals(self) -> list[Tally]:
-        """All that this process ever counted, but for what is not taken yet."""
-        return [sums.tally(key) for key, sums in self._all.items()]
+        """All that this process ever counted, but for what is not taken yet. May be called from any thread."""
+        return [sums.tally(key) for key, sums in list(self._all.items())]
 
     def _of(self, key: Key) -> _Sums:
         sums = self._new.get(key)

@@ -73,7 +73,7 @@ def test_the_cookie_opens_no_path_for_programs(web: Running, config: Config) -> 
 
 
 def test_a_bad_token_and_one_without_the_role_stay_outside(web: Running, config: Config) -> None:
-    for token in ("tasklib_nonsense", "", _token(config, "worker", "submitter")[0]):
+    for token in ("tasklib_nonsense", "", _token(config, "worker")[0]):
         refused = _log_in(web, token)
         assert refused.status_code == 401
         assert "set-cookie" not in refused.headers

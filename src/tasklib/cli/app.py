@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from tasklib.cli import dlq, settings, token, workers
+from tasklib.cli.alerts import alerts, grafana
 from tasklib.cli.audit import audit
 from tasklib.cli.bench import bench
 from tasklib.cli.cancel import cancel, replay
@@ -95,6 +96,8 @@ app.add_typer(settings.app, name="settings")
 app.add_typer(token.app, name="token")
 app.command()(audit)
 app.command()(doctor)
+app.command()(alerts)
+app.command()(grafana)
 app.command()(bench)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,11 +25,13 @@ from tasklib.cli.options import (
     Verbose,
     configured,
 )
+from tasklib.errors import ConfigError
 
 if TYPE_CHECKING:
     from tasklib.cli.loading import Loaded
     from tasklib.config import Config
     from tasklib.events import Event
+    from tasklib.worker.worker import Worker
 
 
 def worker(
@@ -38,6 +41,10 @@ def worker(
     capability: Capabilities = None,
     poll_interval: PollInterval = None,
     burst: Annotated[bool, typer.Option("--burst", help="Stop when nothing is due and nothing runs.")] = False,
+    metrics_port: Annotated[
+        int | None, typer.Option("--metrics-port", help="Serve this worker's own metrics for Prometheus on this port.")
+    ] = None,
+    metrics_host: Annotated[str, typer.Option("--metrics-host", help="The address for --metrics-port.")] = "127.0.0.1",
     migrate: Annotated[bool, typer.Option("--migrate", help="Bring the schema up to date first.")] = False,
     server: Annotated[
         str | None,
@@ -81,7 +88,18 @@ def worker(
         burst=burst,
     )
     made.events.subscribe(observer(log_format, verbose=verbose, quiet=quiet), routine=not quiet)
-    run(made)
+    with _metrics_of(made, metrics_port, metrics_host):
+        run(made)
+
+
+def _metrics_of(worker: Worker, port: int | None, host: str) -> AbstractContextManager[Any]:
+    if port is None:
+        return nullcontext()
+    try:
+        from tasklib.metrics.exposition import exposed
+    except ImportError:
+        raise ConfigError("--metrics-port needs prometheus-client: pip install 'tasklib-pg[server]'") from None
+    return exposed(worker, port, host)
 
 
 def _loaded(

@@ -11,7 +11,7 @@ from tasklib.store import upkeep
 from tasklib.store.fleet import Term
 
 MOST_COUNTED = 100_000
-"""Counting stops here in each queue and level, so that a deep backlog doesn't make the count expensive."""
+"""Counting stops here in each lane, and at three times as many in all: a deep backlog costs no more than that."""
 
 
 async def take_snapshot(link: Link, config: Config, term: Term) -> Sequence[Event]:

@@ -15,7 +15,7 @@ from tasklib.server.problems import Problem
 from tasklib.server.services import Services
 from tasklib.store.tokens import Role, StoredToken
 
-__all__ = ["ANONYMOUS", "NOBODY", "Principal", "Role", "allow", "anybody", "client_of", "roles_of"]
+__all__ = ["ANONYMOUS", "NOBODY", "SCRAPER", "Principal", "Role", "allow", "anybody", "client_of", "roles_of"]
 
 PRINCIPAL = "tasklib.principal"
 """Where the scope of a request has its Principal."""
@@ -59,6 +59,8 @@ class Principal:
 
 NOBODY = Principal("nobody", frozenset())
 ANONYMOUS = Principal("anonymous", frozenset(Role), is_anonymous=True)
+SCRAPER = Principal("scraper", frozenset({Role.VIEWER}), is_anonymous=True)
+"""Whoever reads /metrics where that needs no token."""
 
 
 def with_included(roles: Iterable[str]) -> frozenset[Role]:

@@ -21,6 +21,7 @@ from tasklib.server.routes import (
     dead_letters,
     health,
     internal,
+    metrics,
     openapi,
     pauses,
     queue,
@@ -36,6 +37,7 @@ from tasklib.server.settings import ServerSettings
 
 ROUTERS: list[APIRouter] = [
     health.router,
+    metrics.router,
     openapi.router,
     tasks.router,
     waiting.router,

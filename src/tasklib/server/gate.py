@@ -16,6 +16,7 @@ from tasklib.server.access import (
     ANONYMOUS,
     NOBODY,
     PRINCIPAL,
+    SCRAPER,
     Principal,
     checked,
     principal_of,
@@ -96,6 +97,8 @@ class Gate:
         if await services.tokens.asks_for_none():
             _check_local(scope, headers)
             return ANONYMOUS
+        if self._settings.metrics_without_token and scope["path"] == "/metrics":
+            return SCRAPER
         return NOBODY
 
     def _check_host(self, headers: Headers) -> None:

@@ -43,11 +43,20 @@ class ServerSettings:
     metrics: bool = True
     """Whether to serve /metrics."""
 
+    metrics_without_token: bool = False
+    """Whether everybody who can reach the server may read /metrics. Nothing else is opened by this."""
+
     allowed_hosts: tuple[str, ...] = ()
     """The names that requests may be meant for (the Host header); none: any, if there are tokens."""
 
     trusted_proxies: tuple[str, ...] = ()
     """Addresses of proxies whose X-Forwarded-For and X-Forwarded-Proto are believed; none: nobody's."""
+
+    redact: tuple[str, ...] = (
+        *("password", "passwd", "passphrase", "secret", "token", "api_key", "authorization", "cookie"),
+        *("credential", "private_key", "access_key", "session_id", "card_number", "cvv", "iban"),
+    )
+    """The dashboard hides the values of keys in which one of these words occurs; none: it hides nothing."""
 
     max_body_bytes: int = 2 * 1024 * 1024
     """A request with a larger body is refused unread."""

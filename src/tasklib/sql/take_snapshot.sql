@@ -1,26 +1,65 @@
--- Figures for everybody who wants to show them. Waiting tasks are counted up to a limit per level: `capped` says so.
-WITH {include leader},
-levels AS (
-    SELECT level, count(*) AS depth, count(*) >= %(most)s AS capped,
-           extract(epoch FROM now() - min(due))::float8 AS oldest_age_seconds
-    FROM (VALUES ('high', 100, 100), ('medium', 0, 99), ('low', -10, -1)) AS band (level, lowest, highest)
+-- Figures for everybody who wants to show them. Waiting tasks are counted up to a limit: `capped` says so.
+WITH RECURSIVE {include leader},
+{include level_lanes},
+waiting AS (
+    SELECT lane.queue, lane.level, waiting.due
+    FROM seen AS lane
     CROSS JOIN LATERAL (
         SELECT {due} AS due
-        FROM {schema.}tasks
-        WHERE state IN ('pending', 'failed') AND priority BETWEEN lowest AND highest AND {due} <= now()
+        FROM {schema.}tasks AS task
+        WHERE task.state IN ('pending', 'failed')
+          AND task.queue = lane.queue
+          AND task.name = lane.name
+          AND task.required_capabilities = lane.required_capabilities
+          AND task.priority = lane.priority
+          AND {due} <= now()
+        ORDER BY {due}, id
         LIMIT %(most)s
     ) AS waiting
-    GROUP BY level
+    WHERE lane.due <= now()
+    LIMIT %(most_in_all)s
+),
+stopped AS (
+    SELECT CASE WHEN count(*) = %(most_in_all)s THEN max(queue) END AS at_queue FROM waiting
+),
+levels AS (
+    SELECT queue, level, count(*) AS depth,
+           count(*) >= %(most)s OR COALESCE(queue >= (SELECT at_queue FROM stopped), false) AS capped,
+           extract(epoch FROM now() - min(due))::float8 AS oldest_age_seconds,
+           percentile_cont(ARRAY[0.5, 0.95, 0.99]) WITHIN GROUP (ORDER BY extract(epoch FROM now() - due)::float8) AS ages
+    FROM waiting
+    GROUP BY queue, level
 ),
 fleet AS (
     SELECT status, count(*) AS workers, sum(capacity) AS capacity, sum(current_load) AS load
     FROM {schema.}workers
     GROUP BY status
+),
+remembered AS (
+    INSERT INTO {schema.}depths (minute, queue, level, depth, capped, oldest_age_seconds)
+    SELECT to_timestamp(floor(extract(epoch FROM now()) / 60) * 60), queue, level, depth, capped, oldest_age_seconds
+    FROM levels
+    WHERE EXISTS (SELECT FROM leader)
+    ORDER BY queue, level
+    ON CONFLICT (minute, queue, level) DO UPDATE
+    SET depth = EXCLUDED.depth, capped = EXCLUDED.capped, oldest_age_seconds = EXCLUDED.oldest_age_seconds
+),
+-- For three hours by the minute, then by ten minutes, for eight days.
+forgotten AS (
+    DELETE FROM {schema.}depths
+    WHERE EXISTS (SELECT FROM leader)
+      AND minute < now() - interval '3 hours'
+      AND (minute < now() - interval '8 days' OR extract(epoch FROM minute)::bigint %% 600 <> 0)
 )
 INSERT INTO {schema.}snapshots (taken_at, figures)
 SELECT now(), jsonb_build_object(
+    'levels', (SELECT COALESCE(jsonb_agg(jsonb_build_object(
+        'queue', queue, 'level', level, 'depth', depth, 'capped', capped, 'oldest_age_seconds', oldest_age_seconds,
+        'p50', ages[1], 'p95', ages[2], 'p99', ages[3])), '[]') FROM levels),
     'queues', (SELECT COALESCE(jsonb_object_agg(level, jsonb_build_object(
-        'depth', depth, 'capped', capped, 'oldest_age_seconds', oldest_age_seconds)), '{}') FROM levels),
+        'depth', depth, 'capped', capped, 'oldest_age_seconds', oldest_age_seconds)), '{}')
+        FROM (SELECT level, sum(depth) AS depth, bool_or(capped) AS capped, max(oldest_age_seconds) AS oldest_age_seconds
+              FROM levels GROUP BY level) AS queue),
     'running', (SELECT count(*) FROM {schema.}tasks WHERE state = 'running'),
     'workers', (SELECT COALESCE(jsonb_object_agg(status, jsonb_build_object(
         'count', workers, 'capacity', capacity, 'load', load)), '{}') FROM fleet),

@@ -56,7 +56,8 @@ def retain(term: Term, rule: Retention, except_names: Sequence[str], after: str 
 
 def take_snapshot(term: Term, most: int) -> Query[None]:
     """Count what waits, runs and works, and store the figures."""
-    return Query("take_snapshot", {**term.parameters(), "most": most}, nothing)
+    parameters = {**term.parameters(), "most": most, "most_in_all": 3 * most, "most_lanes": 10_000}
+    return Query("take_snapshot", parameters, nothing)
 
 
 def _id_name_state(rows: Rows) -> list[tuple[str, str, str]]:

@@ -97,6 +97,11 @@ class Worker:
         """This worker's id: fresh at each start, and again if it was declared dead."""
         return self._membership.id if self._membership else self._first_id
 
+    @property
+    def taken(self) -> int:
+        """How many tasks it holds now."""
+        return self._slots.taken
+
     def run_sync(self) -> None:
         """Run in an event loop of its own."""
         asyncio.run(self.run())

@@ -17,6 +17,8 @@ _FOLDER = files("tasklib.server.dashboard") / "assets"
 _SERVED = (
     "dashboard.css",
     "dashboard.js",
+    "tasks.css",
+    "tasks.js",
     "theme.js",
     "icon.svg",
     "vendor/htmx.min.js",

@@ -61,6 +61,12 @@ def shortened(text: object, most: int = 200) -> str:
     return said if len(said) <= most else said[: most - 1] + "…"
 
 
+def sentence(text: object) -> str:
+    """An error's text, as a sentence of its own."""
+    said = printable(str(text))
+    return said[:1].upper() + said[1:]
+
+
 def pretty(value: Any) -> str:
     """JSON for reading."""
     return json.dumps(value, indent=2, ensure_ascii=False, default=str)
@@ -74,6 +80,7 @@ FILTERS: dict[str, Callable[..., str]] = {
     "percent": percent,
     "seconds": seconds,
     "shortened": shortened,
+    "sentence": sentence,
     "pretty": pretty,
     "last_line": last_line,
 }

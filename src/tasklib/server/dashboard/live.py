@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from fastapi import Request
 from starlette.responses import Response, StreamingResponse
 
-from tasklib.server.dashboard.screens import Serving, Viewer, screen_router
+from tasklib.server.dashboard.screens import Reader, Serving, screen_router
 from tasklib.server.dashboard.shell import sessions
 from tasklib.server.services import Services
 from tasklib.server.sessions import COOKIE
@@ -22,7 +22,7 @@ AT_LEAST_EVERY = 5.0
 
 
 @router.get("/live")
-async def live(request: Request, principal: Viewer, services: Serving) -> Response:
+async def live(request: Request, principal: Reader, services: Serving) -> Response:
     """A tick at the next news, and another one every few seconds."""
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return StreamingResponse(_ticks(request, services), media_type="text/event-stream", headers=headers)

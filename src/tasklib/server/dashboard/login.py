@@ -36,10 +36,12 @@ async def login(
     error = None
     if found is None:
         error = "This token opens nothing: it is unknown, expired or revoked."
-    elif not principal_of(found).may(Role.VIEWER):
-        error = "This token may not see the dashboard: that takes the role viewer, operator or admin."
-    if error:
+    elif not principal_of(found).may(Role.VIEWER, Role.SUBMITTER):
+        error = "This token may not see the dashboard: that takes the role viewer, submitter, operator or admin."
+    if found is None or error:
         return page(request, "login.html", status=401, next=local_path(next), error=error)
+    if local_path(next) == "/" and principal_of(found).only_own:
+        next = "/tasks"  # a submitter sees its own tasks, and no more
     sessions(request).end(request.cookies.get(COOKIE))
     response = RedirectResponse(root_of(request) + local_path(next), 303)
     response.set_cookie(

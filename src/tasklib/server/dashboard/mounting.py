@@ -8,7 +8,7 @@ from fastapi import APIRouter, FastAPI
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from tasklib.server.dashboard import assets, live, login, overview
+from tasklib.server.dashboard import assets, dead_letters, live, login, overview, task, tasks
 from tasklib.server.dashboard.shell import page, path_of, root_of
 from tasklib.server.gate import is_for_programs
 from tasklib.server.problems import REQUEST_ID, Problem
@@ -18,6 +18,9 @@ ROUTERS: list[APIRouter] = [
     login.router,
     live.router,
     overview.router,
+    tasks.router,
+    task.router,
+    dead_letters.router,
 ]
 
 

@@ -54,19 +54,20 @@ class Screen:
     icon: str
     key: str
     """The letter after `g` that leads there."""
-    role: Role = Role.VIEWER
+    roles: tuple[Role, ...] = (Role.VIEWER,)
 
 
+_READERS = (Role.VIEWER, Role.SUBMITTER)
 SCREENS = (
     Screen("Overview", "/", "overview", "o"),
-    Screen("Tasks", "/tasks", "tasks", "t"),
+    Screen("Tasks", "/tasks", "tasks", "t", _READERS),
     Screen("Queues", "/queues", "queues", "q"),
     Screen("Workers", "/workers", "workers", "w"),
-    Screen("Dead letters", "/dead-letters", "dead_letters", "d"),
+    Screen("Dead letters", "/dead-letters", "dead_letters", "d", _READERS),
     Screen("Schedules", "/schedules", "schedules", "c"),
-    Screen("Settings", "/settings", "settings", "s", Role.ADMIN),
-    Screen("Tokens", "/tokens", "tokens", "k", Role.ADMIN),
-    Screen("Audit", "/audit", "audit", "a", Role.ADMIN),
+    Screen("Settings", "/settings", "settings", "s", (Role.ADMIN,)),
+    Screen("Tokens", "/tokens", "tokens", "k", (Role.ADMIN,)),
+    Screen("Audit", "/audit", "audit", "a", (Role.ADMIN,)),
 )
 
 
@@ -165,7 +166,7 @@ def _nav(request: Request, principal: Principal | None) -> list[NavItem]:
     return [
         NavItem(s.title, s.path, s.icon, s.key, path == s.path or (s.path != "/" and path.startswith(s.path + "/")))
         for s in SCREENS
-        if s.path in served and principal.may(s.role)
+        if s.path in served and principal.may(*s.roles)
     ]
 
 

@@ -16,7 +16,8 @@
   // ---- shortcuts ----
   var waitsForSecond = 0;
   function typing(element) {
-    return element && (element.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(element.tagName));
+    if (!element || element.type === "checkbox") return false;
+    return element.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(element.tagName);
   }
   function go(key) {
     var link = document.querySelector('a[data-go="' + key + '"]');

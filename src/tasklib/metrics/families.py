@@ -1,0 +1,241 @@
+"""Which metrics there are: names and labels, made of tallies, levels and figures. Nothing here reads a database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+    SummaryMetricFamily,
+)
+
+from tasklib.store.levels import NAMES, FleetFigures, Level, StateCount
+from tasklib.store.tallies import Point
+from tasklib.tally import BOUNDS, Key, Tally, together
+
+STATUSES = ("completed", "failed", "dead_letter", "cancelled", "released", "replayed")
+RAN = ("completed", "failed", "dead_letter", "cancelled")
+REASONS = ("error", "timeout", "retry", "rejected", "crash", "lost")
+PROMOTIONS = (("low", "medium"), ("low", "high"), ("medium", "high"))
+MOST_QUEUES = 200
+"""Queues beyond these, the busiest, are counted together as `(other)`."""
+OTHER = "(other)"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """All that one scrape of the server has read."""
+
+    totals: list[Tally]
+    levels: list[Level]
+    states: list[StateCount]
+    fleet: FleetFigures
+    recent: list[Point] = field(default_factory=list)
+    """What happened in the last hour, by queue: how long a task takes there."""
+
+
+def of_server(reading: Reading) -> Iterator[Metric]:
+    """Everything the server exposes."""
+    yield from of_tallies(reading.totals)
+    yield from _of_levels(reading.levels)
+    yield _backlog(reading.levels, reading.recent)
+    yield from _of_states(reading.states)
+    yield from _of_fleet(reading.fleet)
+
+
+def of_tallies(tallies: Sequence[Tally]) -> Iterator[Metric]:
+    """Counters and histograms: the same of a whole fleet, and of one worker."""
+    counts = _Counts(tallies)
+    yield _counter(
+        "task_outcomes", "How tasks and attempts ended, exactly.", ["priority", "status"],
+        {(level, status): counts.of(status, level) for level in NAMES for status in STATUSES},
+    )  # fmt: skip
+    yield _counter(
+        "task_retries", "Failed attempts for which a retry was scheduled.", ["priority", "reason"],
+        {(level, reason): counts.of("failed", level, reason) for level in NAMES for reason in REASONS},
+    )  # fmt: skip
+    yield _counter(
+        "tasks_failed", "Failed attempts, retried or given up.", ["reason"],
+        {(r,): counts.of("failed", reason=r) + counts.of("dead_letter", reason=r) for r in REASONS},
+    )  # fmt: skip
+    yield _counter("tasks_dlq", "Tasks that were given up.", [], {(): counts.of("dead_letter")})
+    yield _counter(
+        "tasks_promoted", "Tasks claimed at a higher level than their own, because they had waited.", ["from", "to"],
+        {(was, now): counts.of("promoted", was, now) for was, now in PROMOTIONS},
+    )  # fmt: skip
+    yield _counter("task_results_refused", "Stale results: the task was somebody else's by then.", [],
+                   {(): counts.of("stale")})  # fmt: skip
+    yield _counter(
+        "worker_heartbeat_failures", "Heartbeats not sent (told by the worker), and workers declared dead.", ["reason"],
+        {("not_sent",): counts.of("heartbeat_failed"), ("declared_dead",): counts.of("worker_died")},
+    )  # fmt: skip
+    yield _summary("claim_batch_size", "Tasks per claim that found some.", counts.of("claim"), counts.of("claimed"))
+    yield _summary("settle_batch_size", "Outcomes stored per flush.", counts.of("settle"), counts.of("settled"))
+    yield _durations(counts)
+    yield _waits(counts)
+
+
+class _Counts:
+    """Tallies, added up by whatever is asked for."""
+
+    def __init__(self, tallies: Sequence[Tally]) -> None:
+        self._tallies = tallies
+
+    def of(self, outcome: str, level: str | None = None, reason: str | None = None) -> int:
+        return sum(t.count for t in self.matching([outcome], level, reason))
+
+    def matching(self, outcomes: Sequence[str], level: str | None, reason: str | None = None) -> Iterable[Tally]:
+        for tally in self._tallies:
+            key = tally.key
+            if key.outcome in outcomes and level in (None, key.level) and reason in (None, key.reason):
+                yield tally
+
+    def together(self, outcomes: Sequence[str], level: str) -> Tally:
+        return together(self.matching(outcomes, level), Key("", "", level, ""))
+
+
+def _durations(counts: _Counts) -> Metric:
+    family = HistogramMetricFamily(
+        "task_duration_seconds", "From the start of the function to its outcome being stored.",
+        labels=["priority", "status"],
+    )  # fmt: skip
+    for level in NAMES:
+        for status in RAN:
+            ended = counts.together([status], level)
+            family.add_metric([level, status], _cumulative(ended.buckets), sum_value=ended.seconds)
+    return family
+
+
+def _waits(counts: _Counts) -> Metric:
+    family = HistogramMetricFamily(
+        "task_wait_seconds", "From being due to the start of the function.", labels=["priority"]
+    )
+    for level in NAMES:
+        ended = counts.together(RAN, level)
+        family.add_metric([level], _cumulative(ended.waits), sum_value=ended.waited)
+    return family
+
+
+def _cumulative(buckets: Sequence[int]) -> list[tuple[str, float]]:
+    counts = buckets or [0] * (len(BOUNDS) + 1)
+    bounds = [*(f"{bound:g}" for bound in BOUNDS), "+Inf"]
+    return [(bound, float(sum(counts[: place + 1]))) for place, bound in enumerate(bounds)]
+
+
+def _of_levels(levels: Sequence[Level]) -> Iterator[Metric]:
+    depth = GaugeMetricFamily("queue_depth", "Tasks that are due and wait.", labels=["queue", "priority"])
+    estimated = GaugeMetricFamily(
+        "queue_depth_estimated", "1 where the depth is the leader's last count, or at least that much.",
+        labels=["queue", "priority"],
+    )  # fmt: skip
+    age = GaugeMetricFamily(
+        "queue_age_seconds", "How long tasks that wait have waited; percentile max is the oldest.",
+        labels=["queue", "priority", "percentile"],
+    )  # fmt: skip
+    for level in _busiest(levels):
+        labels = [level.queue, level.level]
+        depth.add_metric(labels, level.depth)
+        estimated.add_metric(labels, level.is_estimated)
+        ages = {"p50": level.p50, "p95": level.p95, "p99": level.p99, "max": level.oldest_age_seconds}
+        for percentile, seconds in ages.items():
+            if seconds is not None:
+                age.add_metric([*labels, percentile], seconds)
+    # A level at which nothing waits has a depth too, so that a graph falls to zero and an alert ends.
+    for queue in sorted({level.queue for level in levels} or {"default"}):
+        for name in NAMES:
+            if not any(level.queue == queue and level.level == name for level in levels):
+                depth.add_metric([queue, name], 0)
+                estimated.add_metric([queue, name], 0)
+    yield from (depth, estimated, age)
+
+
+def _busiest(levels: Sequence[Level]) -> list[Level]:
+    """As they are, but for queues beyond the busiest ones, which become one."""
+    depths: dict[str, int] = {}
+    for level in levels:
+        depths[level.queue] = depths.get(level.queue, 0) + level.depth
+    kept = set(sorted(depths, key=lambda queue: -depths[queue])[:MOST_QUEUES])
+    found = [level for level in levels if level.queue in kept]
+    for name in NAMES:
+        rest = [level for level in levels if level.queue not in kept and level.level == name]
+        if rest:
+            oldest = max(level.oldest_age_seconds for level in rest)
+            is_estimated = any(level.is_estimated for level in rest)
+            depth = sum(level.depth for level in rest)
+            found.append(Level(OTHER, name, depth, is_estimated, is_estimated, oldest, None, None, None, True))
+    return found
+
+
+def _backlog(levels: Sequence[Level], recent: Sequence[Point]) -> Metric:
+    family = GaugeMetricFamily(
+        "queue_backlog_seconds",
+        "What waits times how long a task took in the last hour (1 s where none ran): seconds of one slot.",
+        labels=["queue"],
+    )
+    means = {point.label: point.mean_seconds for point in recent}
+    depths: dict[str, int] = {"default": 0, **dict.fromkeys(means, 0)}
+    for level in _busiest(levels):
+        depths[level.queue] = depths.get(level.queue, 0) + level.depth
+    for queue, depth in sorted(depths.items()):
+        mean = means.get(queue)
+        family.add_metric([queue], depth * (1.0 if mean is None else mean))
+    return family
+
+
+def _of_states(states: Sequence[StateCount]) -> Iterator[Metric]:
+    count = GaugeMetricFamily("task_state_total", "Tasks in each state now.", labels=["status"])
+    estimated = GaugeMetricFamily(
+        "task_state_estimated", "1 where the number is an estimate of PostgreSQL's statistics.", labels=["status"]
+    )
+    for state in states:
+        if state.count is not None:
+            count.add_metric([state.state], state.count)
+            estimated.add_metric([state.state], state.is_estimated)
+    yield from (count, estimated)
+
+
+def _of_fleet(fleet: FleetFigures) -> Iterator[Metric]:
+    workers = GaugeMetricFamily("workers_total", "Workers by status.", labels=["status"])
+    for status in ("active", "draining", "dead"):
+        workers.add_metric([status], fleet.workers.get(status, (0, 0, 0))[0])
+    yield workers
+    slots, taken = fleet.slots("active", "draining")
+    yield _gauge("worker_slots", "Slots of active workers: how many tasks can run at once.", fleet.slots("active")[0])
+    yield _gauge("worker_capacity_used_ratio", "Slots taken, of all slots of living workers.", taken / max(1, slots))
+    yield _gauge("leader_term", "The term of the leader; it grows with each change of hands.", fleet.term or 0)
+    yield _gauge("leader_present", "1 while somebody leads.", fleet.has_leader)
+    if fleet.snapshot_age_seconds is not None:
+        yield _gauge("leader_snapshot_age_seconds", "How old the leader's last count is.", fleet.snapshot_age_seconds)
+    yield _gauge("tasks_table_dead_tuples", "Dead rows of the table, as PostgreSQL knows.", fleet.dead_tuples)
+    yield _gauge(
+        "database_oldest_xmin_age", "Transactions since the oldest snapshot that somebody holds.", fleet.oldest_xmin_age
+    )
+    yield _gauge(
+        "database_oldest_transaction_seconds", "Age of the oldest transaction with a snapshot.",
+        fleet.oldest_transaction_seconds,
+    )  # fmt: skip
+
+
+def of_slots(size: int, taken: int) -> Iterator[Metric]:
+    """What a worker says of its own slots."""
+    yield _gauge("worker_slots", "Slots of this worker: how many tasks can run at once.", size)
+    yield _gauge("worker_capacity_used_ratio", "Slots taken, of all.", min(1.0, taken / max(1, size)))
+
+
+def _gauge(name: str, help_: str, value: float) -> Metric:
+    return GaugeMetricFamily(name, help_, value=value)
+
+
+def _summary(name: str, help_: str, count: int, total: int) -> Metric:
+    return SummaryMetricFamily(name, help_, count_value=count, sum_value=total)
+
+
+def _counter(name: str, help_: str, labels: Sequence[str], values: Mapping[tuple[str, ...], float]) -> Metric:
+    family = CounterMetricFamily(name, help_, labels=labels)
+    for given, value in values.items():
+        family.add_metric(given, value)
+    return family

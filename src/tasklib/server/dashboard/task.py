@@ -1,0 +1,202 @@
+"""One task: what it is, what happened to it, why it is not running, and what to do about it."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+from urllib.parse import urlencode
+from uuid import UUID
+
+from fastapi import Form, Query, Request
+from starlette.responses import Response
+
+from tasklib.client.explaining import Explanation, Reason
+from tasklib.client.search_language import quoted
+from tasklib.errors import InvalidOption, TaskExecutionError, TaskNotFound
+from tasklib.models import Task, is_terminal
+from tasklib.priorities import effective_priority
+from tasklib.server.access import Principal, Role, client_of
+from tasklib.server.dashboard.redaction import Redaction
+from tasklib.server.dashboard.screens import Operator, Reader, Serving, screen_router
+from tasklib.server.dashboard.shell import done, page
+from tasklib.server.dashboard.timeline import progress_of, seconds_taken, steps, trace_id
+from tasklib.server.services import Services
+from tasklib.states import TaskState
+from tasklib.tasks import registry
+
+router = screen_router()
+
+MOST_SHOWN = 200_000
+"""Characters of a value or a traceback on the page; the rest is for programs."""
+MOST_RECORDS = 20
+
+
+@router.get("/tasks/{task_id}")
+async def task(
+    request: Request,
+    principal: Reader,
+    services: Serving,
+    task_id: UUID,
+    reveal: Annotated[bool, Query()] = False,
+) -> Response:
+    client = client_of(principal, services)
+    found = await _found(principal, services, task_id)
+    settings = await client.settings()
+    explanation: Explanation | None = None
+    if not is_terminal(found):
+        explanation = await client.explain_task(task_id)
+    records = []
+    if principal.may(Role.VIEWER):
+        records = await client.audit(target=str(task_id), limit=MOST_RECORDS)
+    # Who may change a task may read it.
+    reveal = reveal and principal.may(Role.OPERATOR)
+    redaction = Redaction(() if reveal else services.settings.redact)
+    arguments = {"args": found.args, "kwargs": found.kwargs} if found.args else found.kwargs
+    return page(
+        request,
+        "task.html",
+        task=found,
+        is_finished=is_terminal(found),
+        is_revealed=reveal,
+        is_hiding=redaction.masked([arguments, found.result]) != [arguments, found.result],
+        arguments=_shown(redaction.masked(arguments)),
+        result=_result(found, redaction),
+        progress=None if found.state == TaskState.COMPLETED else progress_of(found.progress),
+        trace_id=trace_id(found.trace_context),
+        steps=steps(found),
+        error=_cut(found.error),
+        before_error=_before_last_line(_cut(found.error)),
+        effective=effective_priority(
+            found,
+            promote_to_medium_after_seconds=settings.promote_to_medium_after_seconds,
+            promote_to_high_after_seconds=settings.promote_to_high_after_seconds,
+        ),
+        took=seconds_taken(found),
+        why=_why(explanation),
+        position=explanation.position if explanation else None,
+        records=records,
+        only=lambda qualifier, value: f"/tasks?{urlencode({'q': f'{qualifier}:{quoted(value)}'})}",
+        tags=[(key, value if isinstance(value, str) else json.dumps(value)) for key, value in found.tags.items()],
+    )
+
+
+@router.post("/tasks/{task_id}/cancel")
+async def cancel(request: Request, principal: Operator, services: Serving, task_id: UUID) -> Response:
+    state = await client_of(principal, services, to_change=True).cancel_task(task_id)
+    said = {
+        TaskState.CANCELLED: "The task is cancelled.",
+        TaskState.RUNNING: "Its worker was asked to stop it.",
+    }.get(state, f"The task is {state.value} already; nothing changed.")
+    return done(request, f"/tasks/{task_id}", said, "good" if state in ("cancelled", "running") else "warn")
+
+
+@router.post("/tasks/{task_id}/replay")
+async def replay(request: Request, principal: Operator, services: Serving, task_id: UUID) -> Response:
+    try:
+        await client_of(principal, services, to_change=True).replay_task(task_id)
+    except InvalidOption as e:
+        return done(request, f"/tasks/{task_id}", str(e), "warn")
+    return done(request, f"/tasks/{task_id}", "It starts afresh, with all its retries.")
+
+
+@router.get("/tasks/{task_id}/edit")
+async def edit(request: Request, principal: Operator, services: Serving, task_id: UUID) -> Response:
+    found = await _found(principal, services, task_id)
+    shown = Redaction(services.settings.redact).masked(found.kwargs)
+    return _form(request, found, _text(shown), found.queue, str(found.priority), None)
+
+
+@router.post("/tasks/{task_id}/edit")
+async def submit_edited(
+    request: Request,
+    principal: Operator,
+    services: Serving,
+    task_id: UUID,
+    arguments: Annotated[str, Form()] = "{}",
+    queue: Annotated[str, Form()] = "",
+    priority: Annotated[str, Form()] = "",
+) -> Response:
+    """A new task with other arguments; the old one stays as it is."""
+    found = await _found(principal, services, task_id)
+    try:
+        kwargs = _edited(arguments, found, Redaction(services.settings.redact))
+        made = await client_of(principal, services).submit_task(
+            found.name,
+            kwargs=kwargs,
+            registered_elsewhere=registry.get(found.name) is None,
+            queue=queue.strip() or found.queue,
+            priority=_priority(priority, found.priority),
+            max_retries=found.max_retries,
+            timeout_seconds=found.timeout_seconds,
+            required_capabilities=found.required_capabilities,
+            tags={**found.tags, "edited_from": str(found.id)},
+        )
+    except (InvalidOption, TaskExecutionError, TaskNotFound) as e:
+        return _form(request, found, arguments, queue, priority, str(e))
+    return done(request, f"/tasks/{made}", "Submitted as a new task. The one it was made from is as it was.")
+
+
+def _form(request: Request, task: Task, arguments: str, queue: str, priority: str, error: str | None) -> Response:
+    return page(
+        request, "task_edit.html", status=422 if error else 200, task=task, arguments=arguments, queue=queue,
+        priority=priority, error=error, is_known=registry.get(task.name) is not None,
+    )  # fmt: skip
+
+
+async def _found(principal: Principal, services: Services, task_id: UUID) -> Task:
+    found: Task | None = await client_of(principal, services).get_task(task_id)
+    if found is None:
+        raise TaskNotFound.with_id(task_id)
+    return found
+
+
+def _edited(text: str, task: Task, redaction: Redaction) -> dict[str, Any]:
+    try:
+        edited = json.loads(text)
+    except (ValueError, RecursionError) as e:
+        raise InvalidOption(f"The arguments are not JSON: {e}.") from None
+    if not isinstance(edited, dict):
+        raise InvalidOption('The arguments are a JSON object, such as {"to": "ada@example.com"}.')
+    restored: dict[str, Any] = redaction.restored(edited, task.kwargs)
+    return restored
+
+
+def _priority(text: str, otherwise: int) -> int:
+    try:
+        return int(text) if text.strip() else otherwise
+    except ValueError:
+        raise InvalidOption(f"The priority is a number from -10 to 100, not {text!r}.") from None
+
+
+def _result(task: Task, redaction: Redaction) -> str | None:
+    if task.state != TaskState.COMPLETED or task.result is None:
+        return None
+    value = task.result.get("value") if isinstance(task.result, dict) and set(task.result) <= {"value"} else task.result
+    return _shown(redaction.masked(value))
+
+
+def _why(explanation: Explanation | None) -> tuple[Reason, ...]:
+    """Of a running task the page says itself that it runs, and since when."""
+    if explanation is None:
+        return ()
+    return explanation.reasons[1:] if explanation.state == TaskState.RUNNING else explanation.reasons
+
+
+def _before_last_line(error: str | None) -> str:
+    """A traceback without the line that the page shows above it."""
+    return (error or "").rstrip().rpartition("\n")[0]
+
+
+def _shown(value: Any) -> str:
+    return _cut(_text(value)) or ""
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False, default=str)
+
+
+def _cut(text: str | None) -> str | None:
+    if text is None or len(text) <= MOST_SHOWN:
+        return text
+    # The end of a traceback says what went wrong.
+    return f"{text[: MOST_SHOWN // 2]}\n… {len(text) - MOST_SHOWN:,} characters more …\n{text[-MOST_SHOWN // 2 :]}"

@@ -1,0 +1,126 @@
+"""What happened to a task, in words: its attempts, replays and what comes next; its progress and its trace."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from tasklib.models import Task
+from tasklib.states import TaskState
+from tasklib.wording import last_line
+
+_MOST_PROGRESS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A point in a task's life."""
+
+    kind: str
+    """Which colour it has: a state, or `replayed`."""
+    title: str
+    at: datetime | None
+    seconds: float | None = None
+    worker: str | None = None
+    error: str | None = None
+    """Its last line; None if it is the error that the page shows in full."""
+    is_error_shown: bool = False
+    """The page shows its error in full."""
+
+
+def steps(task: Task) -> list[Step]:
+    """What happened, the latest first: attempts, replays, and what comes next."""
+    history = [e for e in task.history or [] if isinstance(e, dict)]
+    found = [Step("pending", "Created", task.created_at)]
+    for number, entry in enumerate(history):
+        is_last = number == len(history) - 1
+        found.append(_entry(task, entry, shows_error=not (is_last and _is_this_error(task, entry))))
+    if task.state == TaskState.RUNNING:
+        found.append(Step("running", f"Attempt {task.retry_count + 1} runs", task.started_at, worker=task.worker_id))
+    elif task.state == TaskState.COMPLETED:
+        found.append(
+            Step("completed", f"Attempt {task.retry_count + 1} completed", task.completed_at, seconds_taken(task))
+        )
+    elif task.state == TaskState.CANCELLED:
+        found.append(Step("cancelled", "Cancelled", task.completed_at))
+    elif task.state == TaskState.DEAD_LETTER:
+        found.append(Step("dead_letter", "Given up", task.completed_at))
+    elif task.state == TaskState.FAILED:
+        found.append(Step("failed", "Next attempt", task.next_retry_at))
+    elif task.state == TaskState.PENDING:
+        found.append(Step("pending", "Due", task.scheduled_at))
+    return found[::-1]
+
+
+def _entry(task: Task, entry: dict[str, Any], *, shows_error: bool) -> Step:
+    outcome = str(entry.get("outcome") or "ended")[:100]
+    ended, began = _moment(entry.get("ended_at")), _moment(entry.get("started_at"))
+    if outcome == "replayed":
+        was = str(entry.get("was") or "finished").replace("_", " ")
+        return Step("replayed", f"Replayed; it was {was[:100]}", ended)
+    kind = "cancelled" if outcome == "cancelled" else "failed"
+    worker = entry.get("worker")
+    line = last_line(str(entry.get("error") or "")) or None
+    return Step(
+        kind,
+        f"Attempt {str(entry.get('attempt', '?'))[:20]}: {outcome.replace('_', ' ')}",
+        ended,
+        (ended - began).total_seconds() if ended and began else None,
+        str(worker) if worker else None,
+        line if shows_error else None,
+        is_error_shown=not shows_error,
+    )
+
+
+def _is_this_error(task: Task, entry: dict[str, Any]) -> bool:
+    """True if the error in full is the one of this attempt, whose end the history keeps."""
+    return bool(task.error) and bool(entry.get("error")) and str(task.error).endswith(str(entry["error"]))
+
+
+def progress_of(value: Any) -> tuple[float | None, str] | None:
+    """The share that is done, if it says one, and the value in words."""
+    if value is None:
+        return None
+    if isinstance(value, dict):
+        return _share(value.get("done"), value.get("total")), _short(value)
+    return _share(value, 1 if isinstance(value, float) and value <= 1 else 100), _short(value)
+
+
+def _share(part: object, whole: object) -> float | None:
+    if not _is_number(part) or not _is_number(whole):
+        return None
+    share = float(part) / float(whole) if whole else -1.0  # type: ignore[arg-type]
+    return share if 0 <= share <= 1 else None
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _short(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return text[:_MOST_PROGRESS]
+
+
+def trace_id(context: Any) -> str | None:
+    """The trace's id out of the W3C `traceparent`."""
+    parent = context.get("traceparent") if isinstance(context, dict) else None
+    parts = str(parent or "").split("-")
+    return parts[1] if len(parts) >= 4 and len(parts[1]) == 32 else None
+
+
+def seconds_taken(task: Task) -> float | None:
+    """How long its last attempt took."""
+    if task.started_at is None or task.completed_at is None:
+        return None
+    return (task.completed_at - task.started_at).total_seconds()
+
+
+def _moment(text: object) -> datetime | None:
+    try:
+        found = datetime.fromisoformat(str(text))
+    except ValueError:
+        return None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)

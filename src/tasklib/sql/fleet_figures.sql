@@ -1,0 +1,14 @@
+-- The fleet and the table in a few numbers.
+SELECT (SELECT COALESCE(jsonb_object_agg(status, ARRAY[workers, capacity, load]), '{}')
+        FROM (SELECT status, count(*) AS workers, sum(capacity) AS capacity, sum(current_load) AS load
+              FROM {schema.}workers GROUP BY status) AS fleet),
+       (SELECT term FROM {schema.}leadership),
+       COALESCE((SELECT expires_at > now() FROM {schema.}leadership), false),
+       (SELECT extract(epoch FROM now() - taken_at)::float8 FROM {schema.}snapshots),
+       pg_stat_get_dead_tuples('{schema.}tasks'::regclass),
+       -- Whoever keeps dead rows from being removed: sessions, slots and prepared transactions this user may see.
+       greatest(0, (SELECT max(age(backend_xmin)) FROM pg_stat_activity WHERE pid <> pg_backend_pid()),
+                (SELECT max(greatest(age(xmin), age(catalog_xmin))) FROM pg_replication_slots),
+                (SELECT max(age(transaction)) FROM pg_prepared_xacts)),
+       greatest(0, (SELECT max(extract(epoch FROM now() - xact_start))::float8
+                    FROM pg_stat_activity WHERE backend_xmin IS NOT NULL AND pid <> pg_backend_pid()))

@@ -1,0 +1,67 @@
+-- How many tasks are in each state. What few rows can tell is counted, by the index of each state; of the rest there is
+-- what the last ANALYZE found. Null where nobody knows.
+WITH RECURSIVE {include level_lanes},
+place AS (
+    SELECT pg_class.oid, relname, nspname, reltuples, pg_relation_size(pg_class.oid) <= %(small_bytes)s::bigint AS is_small
+    FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+    WHERE pg_class.oid = '{schema.}tasks'::regclass
+),
+-- A table of few pages is counted whole.
+small AS (
+    SELECT state, count(*) AS count
+    FROM (SELECT state FROM {schema.}tasks WHERE (SELECT is_small FROM place) LIMIT %(most_small)s) AS task
+    GROUP BY state
+),
+statistics AS (
+    SELECT most_common_vals::text::text[] AS states, most_common_freqs AS shares, reltuples
+    FROM place
+    JOIN pg_stats ON schemaname = nspname AND tablename = relname AND attname = 'state'
+    WHERE reltuples >= 0
+),
+estimated AS (
+    SELECT state, (share * reltuples)::bigint AS count
+    FROM statistics CROSS JOIN LATERAL unnest(states, shares) AS common (state, share)
+),
+waiting AS (
+    SELECT found.state
+    FROM seen AS lane
+    CROSS JOIN LATERAL (
+        SELECT state
+        FROM {schema.}tasks AS task
+        WHERE task.state IN ('pending', 'failed')
+          AND task.queue = lane.queue
+          AND task.name = lane.name
+          AND task.required_capabilities = lane.required_capabilities
+          AND task.priority = lane.priority
+        ORDER BY {due}, id
+        LIMIT %(most)s + 1
+    ) AS found
+    LIMIT %(most)s + 1
+),
+-- The order is that of the index, so that no other way is taken.
+running AS (
+    SELECT FROM {schema.}tasks WHERE state = 'running' ORDER BY locked_until LIMIT %(most)s + 1
+),
+dead_letter AS (
+    SELECT FROM {schema.}tasks WHERE state = 'dead_letter' ORDER BY completed_at, id LIMIT %(most)s + 1
+),
+counted AS (
+    SELECT 'pending' AS state, count(*) FILTER (WHERE state = 'pending') AS count, count(*) <= %(most)s AS is_all FROM waiting
+    UNION ALL
+    SELECT 'failed', count(*) FILTER (WHERE state = 'failed'), count(*) <= %(most)s FROM waiting
+    UNION ALL
+    SELECT 'running', count(*), count(*) <= %(most)s FROM running
+    UNION ALL
+    SELECT 'dead_letter', count(*), count(*) <= %(most)s FROM dead_letter
+)
+SELECT state,
+       CASE WHEN is_small THEN COALESCE(small.count, 0)
+            WHEN is_all THEN counted.count
+            ELSE greatest(counted.count, COALESCE(estimated.count, (SELECT 0 FROM statistics))) END,
+       NOT (is_small OR COALESCE(is_all, false))
+FROM unnest('{pending,running,completed,failed,cancelled,dead_letter}'::text[]) WITH ORDINALITY AS known (state, place_of_it)
+CROSS JOIN place
+LEFT JOIN small USING (state)
+LEFT JOIN counted USING (state)
+LEFT JOIN estimated USING (state)
+ORDER BY place_of_it

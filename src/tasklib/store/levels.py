@@ -1,0 +1,139 @@
+"""How deep the queues are, how many tasks are in each state, how the fleet is: in bounded time, honestly.
+
+Each look reads a bounded number of rows, found by index, whatever the table holds. Where that is not enough to know,
+the answer says so: `is_estimated`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import groupby
+from operator import itemgetter
+
+from tasklib.db.query import Query, Rows
+from tasklib.store.tallies import MOST_STEPS
+
+MOST_COUNTED = 2_000
+"""Waiting tasks are counted up to here in each queue and level; beyond it the leader's last count stands."""
+_MOST_IN_ALL = 6_000
+_MOST_LANES = 1_000
+_SMALL_BYTES = 512 * 1024
+_FRESH_SECONDS = 300.0
+"""How old the leader's count may be: it counts every `sweep_interval_seconds`, 30 by default."""
+NAMES = ("high", "medium", "low")
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """What waits in a queue at a level, by the tasks' own priority; what is not due yet doesn't wait."""
+
+    queue: str
+    level: str
+    depth: int
+    is_estimated: bool
+    """True if there were too many to count: then this is the leader's last count."""
+    is_capped: bool
+    """True if it is at least this: the leader stopped counting too, or there is none."""
+    oldest_age_seconds: float
+    p50: float | None
+    p95: float | None
+    p99: float | None
+    """How long half, 95% and 99% of them have waited at most, in seconds."""
+    is_partial: bool
+    """True if there are more queues and names than a look can see."""
+
+
+@dataclass(frozen=True, slots=True)
+class Depth:
+    """How deep the queues were at one moment, by level."""
+
+    moment: datetime
+    by_level: Mapping[str, int]
+    oldest_age_seconds: Mapping[str, float]
+    is_capped: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StateCount:
+    """How many tasks are in a state. None: nobody knows before the table is analysed."""
+
+    state: str
+    count: int | None
+    is_estimated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FleetFigures:
+    """The fleet and the table in a few numbers."""
+
+    workers: Mapping[str, tuple[int, int, int]]
+    """By status: how many, their slots, and how many of these are taken."""
+    term: int | None
+    has_leader: bool
+    snapshot_age_seconds: float | None
+    dead_tuples: int
+    oldest_xmin_age: int
+    """How many transactions ago the oldest snapshot was taken that this user can see."""
+    oldest_transaction_seconds: float
+
+    def slots(self, *statuses: str) -> tuple[int, int]:
+        """How many slots workers of these statuses have, and how many are taken."""
+        some = [self.workers[s] for s in statuses if s in self.workers]
+        return sum(w[1] for w in some), sum(w[2] for w in some)
+
+
+def levels() -> Query[list[Level]]:
+    """What waits now, by queue and level; a level at which nothing waits is left out."""
+    parameters = {
+        "most": MOST_COUNTED,
+        "most_in_all": _MOST_IN_ALL,
+        "most_lanes": _MOST_LANES,
+        "fresh": _FRESH_SECONDS,
+    }
+    return Query("levels", parameters, lambda rows: [Level(*row) for row in rows], repeatable=True)
+
+
+def depth_series(minutes: int, step_seconds: int, *, queue: str | None = None) -> Query[list[Depth]]:
+    """How deep the queues were in the last minutes, at the end of each step, the oldest first."""
+    if step_seconds < 1 or minutes < 1 or minutes * 60 / step_seconds > MOST_STEPS:
+        raise ValueError(f"depth_series() gives 1 to {MOST_STEPS} steps, not {minutes} min by {step_seconds} s.")
+    parameters = {"seconds": minutes * 60.0, "step": step_seconds, "queue": queue}
+    return Query("depth_series", parameters, _depths, repeatable=True)
+
+
+def state_counts() -> Query[list[StateCount]]:
+    """How many tasks are in each state now."""
+    parameters = {
+        "most": MOST_COUNTED,
+        "most_lanes": _MOST_LANES,
+        "small_bytes": _SMALL_BYTES,
+        "most_small": _SMALL_BYTES // 50,  # more rows don't fit
+    }
+    return Query("state_counts", parameters, lambda rows: [StateCount(*row) for row in rows], repeatable=True)
+
+
+def fleet_figures() -> Query[FleetFigures]:
+    """Workers by status, the leader, and what the table suffers from."""
+    return Query("fleet_figures", {}, _figures, repeatable=True)
+
+
+def _depths(rows: Rows) -> list[Depth]:
+    found = []
+    for moment, some in groupby(rows, key=itemgetter(0)):
+        known = [row for row in some if row[1] is not None]
+        found.append(
+            Depth(
+                moment,
+                {level: depth for _, level, depth, _, _ in known},
+                {level: oldest for _, level, _, _, oldest in known},
+                any(capped for _, _, _, capped, _ in known),
+            )
+        )
+    return found
+
+
+def _figures(rows: Rows) -> FleetFigures:
+    workers, *rest = rows[0]
+    return FleetFigures({status: (w[0], w[1], w[2]) for status, w in workers.items()}, *rest)

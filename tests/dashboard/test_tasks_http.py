@@ -1,0 +1,259 @@
+"""The screens about tasks without a browser: who sees and does what, odd addresses, what is hidden, hostile texts."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterator
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import psycopg
+import pytest
+
+from tasklib import Client, Config, task
+from tasklib.server.dashboard.redaction import MASK, Redaction
+from tasklib.server.dashboard.timeline import progress_of, steps, trace_id
+from tests.dashboard.filling import HOSTILE, attempt, hostile_row, row
+from tests.server.conftest import Running, bearer, running
+
+HTML = {"Accept": "text/html"}
+AN_ID = "019345ab-1234-7abc-8def-0123456789ab"
+
+
+@pytest.fixture
+def client(config: Config) -> Iterator[Client]:
+    with Client(config) as client:
+        yield client
+
+
+@pytest.fixture
+def web(config: Config) -> Iterator[Running]:
+    """A server without tokens: whoever asks may do everything."""
+    with running(config) as url:
+        url.http.headers.update(HTML)
+        yield url
+
+
+def text_of(page: httpx.Response) -> str:
+    """What a reader reads."""
+    body = re.sub(r"(?s)<(script|style).*?</\1>|<[^>]*>", " ", page.text)
+    return " ".join(html.unescape(body).split())
+
+
+def post(web: Running, path: str, headers: dict[str, str] | None = None, **fields: Any) -> httpx.Response:
+    """A form of ours, filled in by somebody without a session."""
+    csrf = web.app.state.sessions.csrf(None)
+    return web.http.post(path, data={"csrf": csrf, **fields}, headers=headers)
+
+
+# ---- roles ----
+
+
+def test_a_viewer_sees_everything_and_no_button(config: Config, client: Client, db: psycopg.Connection) -> None:
+    token = client.create_token("v", roles=["viewer"]).text
+    task_id = row(db, "dead_letter", error="boom")
+    group = client.dead_letter_groups()[0].fingerprint
+    with running(config) as web:
+        for path in ("/tasks", f"/tasks/{task_id}", "/dead-letters", f"/dead-letters/{group}"):
+            page = web.http.get(path, headers={**HTML, **bearer(token)})
+            assert page.status_code == 200
+            assert "send_email" in page.text
+            assert not re.search(r"<button[^>]*name=\"action\"|>Replay<|>Purge<|>Cancel<|Edit and replay", page.text)
+        assert web.http.get(f"/tasks/{task_id}/edit", headers={**HTML, **bearer(token)}).status_code == 403
+        assert "reveal" not in web.http.get(f"/tasks/{task_id}", headers={**HTML, **bearer(token)}).text
+        for path, fields in (
+            ("/tasks/act", {"action": "replay", "id": task_id, "confirmed": "yes"}),
+            (f"/tasks/{task_id}/replay", {}),
+            (f"/tasks/{task_id}/cancel", {}),
+            (f"/tasks/{task_id}/edit", {"arguments": "{}"}),
+            (f"/dead-letters/{group}", {"action": "purge", "scope": "group"}),
+        ):
+            refused = post(web, path, bearer(token), **fields)
+            assert (refused.status_code, refused.json()["code"]) == (403, "role_missing"), path
+    assert [t.state for t in client.list_tasks()] == ["dead_letter"]
+
+
+def test_a_submitter_sees_its_own_tasks_only(config: Config, client: Client, db: psycopg.Connection) -> None:
+    new = client.create_token("s", roles=["submitter"])
+    theirs = row(db, "dead_letter", name="theirs", error="their secret", submitted_by=str(uuid4()))
+    mine = row(db, "dead_letter", name="mine", error="my error", submitted_by=str(new.info.id))
+    headers = {**HTML, **bearer(new.text)}
+    with running(config) as web:
+        for path in ("/tasks", "/tasks?q=state:dead_letter", "/dead-letters"):
+            text = web.http.get(path, headers=headers).text
+            assert "mine" in text, path
+            assert "their" not in text, path
+        assert web.http.get(f"/tasks/{mine}", headers=headers).status_code == 200
+        assert web.http.get(f"/tasks/{theirs}", headers=headers).status_code == 404
+        assert post(web, f"/tasks/{mine}/replay", bearer(new.text)).json()["code"] == "role_missing"
+
+
+# ---- addresses and forms that make no sense ----
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/tasks?q=state:nonsense", 422),
+        ("/tasks?q=" + "x" * 3000, 422),
+        ("/tasks?q=%00", 422),
+        ("/tasks?older=not-an-id", 422),
+        ("/tasks?look=0", 422),
+        ("/tasks?look=100000000", 422),
+        (f"/tasks?older={AN_ID}&newer={AN_ID}", 200),
+        ("/tasks/not-an-id", 422),
+        (f"/tasks/{AN_ID}", 404),
+        (f"/tasks/{AN_ID}/edit", 404),
+        ("/dead-letters/NOT-A-FINGERPRINT", 422),
+        ("/dead-letters/abcdef", 200),
+        (f"/dead-letters/abcdef?at=2026-01-01T00:00:00Z&after={AN_ID}", 200),
+        ("/dead-letters/abcdef?at=2026-01-01T00:00:00&after=x", 422),
+    ],
+)
+def test_an_odd_address_is_answered_with_a_page(web: Running, path: str, status: int) -> None:
+    page = web.http.get(path)
+    assert (page.status_code, page.headers["content-type"].partition(";")[0]) == (status, "text/html")
+
+
+def test_odd_forms_change_nothing(web: Running, client: Client, db: psycopg.Connection) -> None:
+    task_id = row(db)
+    assert post(web, "/tasks/act", action="cancel").status_code == 303, "nothing selected"
+    assert post(web, "/tasks/act", action="delete", id=task_id).status_code == 422
+    assert post(web, "/tasks/act", action="cancel", id="x").status_code == 422
+    assert post(web, "/tasks/act", action="cancel", id=task_id).status_code == 200, "it asks first"
+    assert post(web, "/tasks/act", action="cancel_all", q="state:nonsense", confirmed="yes").status_code == 303
+    assert post(web, f"/tasks/{task_id}/replay").status_code == 303, "not finished"
+    assert post(web, "/dead-letters/abcdef", action="purge").status_code == 303
+    assert web.http.post("/tasks/act", data={"action": "cancel", "id": task_id, "confirmed": "yes"}).status_code == 403
+    assert [t.state for t in client.list_tasks()] == ["pending"]
+
+
+def test_what_all_that_match_would_be_is_counted_up_to_a_limit(web: Running, db: psycopg.Connection) -> None:
+    db.execute("INSERT INTO tasks (name) SELECT 'many' FROM generate_series(1, 2100)")
+    row(db, "completed", name="many")
+    page = post(web, "/tasks/act", action="cancel_all", q="name:many")
+    assert "Cancel 2,000+ tasks?" in text_of(page)
+    assert "Pending 2,000+" in text_of(web.http.get("/tasks"))
+    page = post(web, "/tasks/act", action="replay_all", q="name:many")
+    assert "Replay 1 task?" in text_of(page)
+    assert post(web, "/tasks/act", action="cancel_all", q="name:many", confirmed="yes").status_code == 303
+    states = dict(db.execute("SELECT state, count(*) FROM tasks GROUP BY 1").fetchall())
+    assert states == {"cancelled": 2100, "completed": 1}
+
+
+def test_more_than_one_call_may_change_is_gone_on_with(
+    web: Running, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tasklib.client.searching.MOST_AT_ONCE", 20)
+    monkeypatch.setattr("tasklib.client.searching.BATCH", 10)
+    db.execute("INSERT INTO tasks (name) SELECT 'many' FROM generate_series(1, 30)")
+    page = post(web, "/tasks/act", action="cancel_all", q="name:many", confirmed="yes")
+    assert "Cancelled 20 tasks. More tasks match. Go on with the older ones?" in text_of(page)
+    older = re.search(r'name="older" value="([^"]+)"', page.text)
+    assert older
+    done = post(web, "/tasks/act", action="cancel_all", q="name:many", confirmed="yes", older=older[1])
+    assert done.status_code == 303
+    assert db.execute("SELECT DISTINCT state FROM tasks").fetchall() == [("cancelled",)]
+
+
+def test_a_search_that_ended_early_says_so(web: Running, db: psycopg.Connection) -> None:
+    row(db, "completed", name="needle")
+    db.execute("INSERT INTO tasks (name) SELECT 'hay' FROM generate_series(1, 30)")
+    page = web.http.get("/tasks?q=name:needle&look=10")
+    assert "Looked at the newest 10 tasks" in text_of(page)
+    assert "look at 100" in text_of(page)
+    assert "needle" in text_of(web.http.get("/tasks?q=name:*edl*&look=100"))
+
+
+# ---- edit and replay ----
+
+
+def test_arguments_are_checked_if_the_function_is_known(web: Running, client: Client) -> None:
+    @task(name="dashboard_edit_checked")
+    async def checked(number: int) -> None: ...
+
+    task_id = client.submit_task(checked, number=1)
+    refused = post(web, f"/tasks/{task_id}/edit", arguments='{"number": "many"}', queue="default", priority="0")
+    assert refused.status_code == 422
+    assert "number" in text_of(refused)
+    for wrong in ({"arguments": "[]"}, {"arguments": "{}", "priority": "high"}, {"arguments": "{", "queue": "x" * 600}):
+        assert post(web, f"/tasks/{task_id}/edit", **wrong).status_code == 422
+    assert len(client.list_tasks()) == 1
+    done = post(web, f"/tasks/{task_id}/edit", arguments='{"number": 2}', queue="other", priority="7")
+    assert done.status_code == 303
+    made = client.get_task(done.headers["location"].rpartition("/")[2])
+    assert made is not None
+    assert (made.kwargs, made.queue, made.priority) == ({"number": 2}, "other", 7)
+
+
+# ---- what is hidden ----
+
+
+def test_secrets_are_hidden_however_their_keys_are_spelled() -> None:
+    hide = Redaction(("password", "api_key", "token"))
+    value = {"userPassword": "a", "API-Key": "b", "list": [{"x": {"access_token": {"deep": 1}}}], "token": None}
+    masked = hide.masked(value)
+    assert masked == {"userPassword": MASK, "API-Key": MASK, "list": [{"x": {"access_token": MASK}}], "token": None}
+    assert hide.restored(masked, value) == value
+    assert hide.restored({"userPassword": "new", "other": MASK}, value) == {"userPassword": "new", "other": MASK}
+    assert hide.restored({"list": [{"x": {"access_token": MASK}}, MASK]}, value)["list"][0] == value["list"][0]
+    assert Redaction(()).masked(value) == value
+
+
+# ---- hostile texts: the page says them, and does nothing they say ----
+
+
+@pytest.mark.parametrize("state", ["completed", "dead_letter", "running", "failed"])
+def test_hostile_texts_are_only_ever_text(web: Running, client: Client, db: psycopg.Connection, state: str) -> None:
+    made = [hostile_row(db, evil, state) for evil in HOSTILE]
+    paths = ["/tasks", f"/tasks?q=state:{state}", "/dead-letters"]
+    paths += [f"/tasks/{i}{tail}" for i in made for tail in ("", "/edit")]
+    paths += [f"/dead-letters/{group.fingerprint}" for group in client.dead_letter_groups()]
+    for path in paths:
+        page = web.http.get(path)
+        assert page.status_code == 200, path
+        assert not re.search(r"<script>|<img|<svg/|href=\"javascript:", page.text), path
+        assert len(page.text) < 400_000
+    for evil in HOSTILE[:5]:
+        quoted = web.http.get("/tasks", params={"q": f'name:"{evil}"'.replace('"><', '\\"><')})
+        assert quoted.status_code in (200, 422)
+        assert "<script>alert" not in quoted.text
+        assert "<img" not in quoted.text
+
+
+# ---- what is said about a task ----
+
+
+def test_progress_is_a_share_where_it_says_one() -> None:
+    assert progress_of(None) is None
+    assert progress_of(0.25) == (0.25, "0.25")
+    assert progress_of(40) == (0.4, "40")
+    assert progress_of({"done": 3, "total": 4})[0] == 0.75  # type: ignore[index]
+    for odd in (
+        -1,
+        1e9,
+        True,
+        "half",
+        [1],
+        {"done": "x", "total": 4},
+        {"done": 1, "total": 0},
+        {"done": 5, "total": 4},
+    ):
+        assert progress_of(odd)[0] is None  # type: ignore[index]
+
+
+def test_the_trace_is_found_in_the_context() -> None:
+    assert trace_id({"traceparent": f"00-{'a' * 32}-{'b' * 16}-01"}) == "a" * 32
+    for odd in (None, {}, {"traceparent": 1}, {"traceparent": "x-y"}, [], "x"):
+        assert trace_id(odd) is None
+
+
+def test_the_timeline_says_an_error_once(client: Client, db: psycopg.Connection) -> None:
+    history = [attempt(1, "E: first"), attempt(2, "E: second")]
+    found = client.get_task(row(db, "failed", error="Traceback\nE: second", history=history, retry_count=2))
+    assert found is not None
+    told = steps(found)
+    assert [s.title for s in told] == ["Next attempt", "Attempt 2: error", "Attempt 1: error", "Created"]
+    assert [(s.error, s.is_error_shown) for s in told[1:3]] == [(None, True), ("E: first", False)]
