@@ -13,6 +13,8 @@ import psycopg
 import pytest
 
 from tasklib import Client, Config
+from tasklib.db.database import Database
+from tasklib.store import fleet, upkeep
 from tests.server.conftest import PATIENCE, Running, bearer, running
 
 NAME = "protocol.work"
@@ -233,6 +235,27 @@ def test_tasks_claimed_for_somebody_who_has_gone_are_given_back(
     other = Remote(running.http)
     until(lambda: len(other.poll(1, wait_seconds=1.0)) == 1)
     assert db.execute("SELECT worker_id FROM tasks").fetchone() == (other.id,)
+
+
+def test_task_of_a_killed_worker_runs_elsewhere_and_its_late_result_is_refused(
+    http: httpx.Client, db: psycopg.Connection, config: Config
+) -> None:
+    killed, other = Remote(http), Remote(http)
+    submit(db)
+    [task] = killed.poll()
+    db.execute("UPDATE workers SET last_heartbeat = now() - interval '1 h' WHERE id = %s", [killed.id])
+    database = Database(config)
+    term = database.run(fleet.lead("leader", 60))
+    assert term is not None
+    assert database.run(fleet.bury_workers(term, timeout=90, forget_after=86400)) == [killed.id]
+    database.run(upkeep.rescue(term, 3, 10))
+    database.close()
+    assert killed.say("result", completed(task, "late")).status_code == 409
+    [again] = other.poll()
+    assert (again["task_id"], again["attempt"], again["crash_count"]) == (task["task_id"], 2, 1)
+    assert killed.say("result", completed(again, "a guess")).status_code == 409
+    assert other.say("result", completed(again, "right")).status_code == 200
+    assert db.execute("SELECT state, result FROM tasks").fetchone() == ("completed", {"value": "right"})
 
 
 def test_leaving_gives_back_what_was_never_delivered(http: httpx.Client, db: psycopg.Connection) -> None:
