@@ -29,6 +29,7 @@ DETAILS: Mapping[str, Mapping[str, float | None]] = {
     "W5": {"p50_ms": 1.25, "p99_ms": 4.5, "from_call_p50_ms": 2.0, "from_call_p99_ms": 6.0},
     "W8": {"first_quarter": 900.0, "last_quarter": 810.0, "last_to_first": 0.9},
     "W9": {"server": 0.75, "worker": 0.5},
+    "W12": {"p50_ms": 2.5, "p99_ms": 9.0, "from_call_p50_ms": 4.0, "from_call_p99_ms": 11.0},
 }
 
 

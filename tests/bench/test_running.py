@@ -17,8 +17,8 @@ from tests.bench.made_up import result
 NOWHERE: Any = None
 
 
-def test_there_are_ten_workloads_and_each_has_a_size() -> None:
-    assert list(WORKLOADS) == [f"W{n}" for n in range(1, 11)] == list(FULL_SIZES)
+def test_there_are_twelve_workloads_and_each_has_a_size() -> None:
+    assert list(WORKLOADS) == [f"W{n}" for n in range(1, 13)] == list(FULL_SIZES)
 
 
 def test_the_scale_makes_workloads_smaller_but_never_empty() -> None:

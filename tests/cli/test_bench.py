@@ -100,7 +100,7 @@ def test_somebody_elses_schema_is_an_error(url: str, run: Run, db: psycopg.Conne
 @pytest.mark.parametrize(
     ("arguments", "code", "complaint"),
     [
-        (["W11"], 2, "there is no workload W11. There are: W1, W2,"),
+        (["W13"], 2, "there is no workload W13. There are: W1, W2,"),
         (["--quick", "--full"], 2, "give one of --quick, --full and --scale"),
         (["--scale", "0"], 2, "--scale is a number above 0"),
         (["--chart", "chart.pdf"], 2, "--chart takes a file that ends in .svg or .png, not chart.pdf."),

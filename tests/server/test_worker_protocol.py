@@ -13,7 +13,9 @@ import psycopg
 import pytest
 
 from tasklib import Client, Config
-from tests.server.conftest import PATIENCE, Running, bearer
+from tasklib.db.database import Database
+from tasklib.store import fleet, upkeep
+from tests.server.conftest import PATIENCE, Running, bearer, running
 
 NAME = "protocol.work"
 
@@ -235,6 +237,27 @@ def test_tasks_claimed_for_somebody_who_has_gone_are_given_back(
     assert db.execute("SELECT worker_id FROM tasks").fetchone() == (other.id,)
 
 
+def test_task_of_a_killed_worker_runs_elsewhere_and_its_late_result_is_refused(
+    http: httpx.Client, db: psycopg.Connection, config: Config
+) -> None:
+    killed, other = Remote(http), Remote(http)
+    submit(db)
+    [task] = killed.poll()
+    db.execute("UPDATE workers SET last_heartbeat = now() - interval '1 h' WHERE id = %s", [killed.id])
+    database = Database(config)
+    term = database.run(fleet.lead("leader", 60))
+    assert term is not None
+    assert database.run(fleet.bury_workers(term, timeout=90, forget_after=86400)) == [killed.id]
+    database.run(upkeep.rescue(term, 3, 10))
+    database.close()
+    assert killed.say("result", completed(task, "late")).status_code == 409
+    [again] = other.poll()
+    assert (again["task_id"], again["attempt"], again["crash_count"]) == (task["task_id"], 2, 1)
+    assert killed.say("result", completed(again, "a guess")).status_code == 409
+    assert other.say("result", completed(again, "right")).status_code == 200
+    assert db.execute("SELECT state, result FROM tasks").fetchone() == ("completed", {"value": "right"})
+
+
 def test_leaving_gives_back_what_was_never_delivered(http: httpx.Client, db: psycopg.Connection) -> None:
     worker = Remote(http)
     submit(db, 2)
@@ -368,6 +391,25 @@ def test_what_makes_no_sense_is_refused(http: httpx.Client, path: str, body: dic
     worker = Remote(http)
     answer = worker.post(path.format(id=worker.id), body)
     assert answer.status_code == 422, answer.text
+
+
+def test_what_remote_workers_do_is_counted(
+    server: Callable[..., Running], config: Config, db: psycopg.Connection
+) -> None:
+    with running(config) as first:
+        worker = Remote(first.http)
+        submit(db, 4, max_retries=0)
+        done, failed, released, later = worker.poll(4)
+        results = [completed(done), {**lease(failed), "status": "failed"}, {**lease(released), "status": "released"}]
+        worker.say("result", {"results": results})
+    # A server tells what is left when it ends; another one knows nothing of what that has handed out.
+    with running(config) as second:
+        worker.http = second.http
+        assert worker.say("result", completed(later)).status_code == 200
+    counted = dict(
+        db.execute("SELECT outcome, sum(count)::int FROM tally_deltas WHERE name <> '' GROUP BY 1").fetchall()
+    )
+    assert counted == {"completed": 2, "dead_letter": 1, "released": 1}
 
 
 def test_batch_over_the_limit_is_refused_whole(server: Callable[..., Running], config: Config) -> None:

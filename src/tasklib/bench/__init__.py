@@ -1,4 +1,4 @@
-"""Measuring TaskLib: ten workloads, on any PostgreSQL, in a schema of their own.
+"""Measuring TaskLib: twelve workloads, on any PostgreSQL, in a schema of their own.
 
     with open_ground(config) as ground:
         results = run(ground, Plan(scale=0.1), list(WORKLOADS.values()))

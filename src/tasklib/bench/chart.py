@@ -89,10 +89,12 @@ def panels_of(results: Sequence[Result]) -> list[Panel]:
         return [known[id_] for id_ in ids if id_ in known]
 
     return [
-        Panel("Draining, tasks per second: more is better", [_bar(r) for r in chosen("W3", "W4", "W6", "W7", "W8")]),
+        Panel(
+            "Draining, tasks per second: more is better", [_bar(r) for r in chosen("W3", "W4", "W6", "W7", "W8", "W11")]
+        ),
         Panel("Submitting many at once, tasks per second: more is better", _pairs(chosen("W2"))),
         Panel("Submitting one by one, tasks per second: more is better", _pairs(chosen("W1", "W10"))),
-        Panel("Picking up a task when idle, milliseconds: less is better", _latencies(chosen("W5"))),
+        Panel("Picking up a task when idle, milliseconds: less is better", _latencies(chosen("W5", "W12"))),
         Panel(
             "CPU time of 10,000 tasks, seconds: less is better",
             [Bar(_label(r), _cpu_parts(r), _cpu_said(r), spread=r.values) for r in chosen("W9")],

@@ -48,8 +48,8 @@ class Crew:
 
 
 @contextmanager
-def crew_of(ground: Ground, count: int, *, concurrency: int) -> Iterator[Crew]:
-    """So many worker processes, registered and at work until the block ends."""
+def crew_of(ground: Ground, count: int, *, concurrency: int, server: str | None = None) -> Iterator[Crew]:
+    """So many worker processes, registered and at work until the block ends; through a server, if its URL is given."""
     command = [
         sys.executable,
         "-m",
@@ -59,6 +59,7 @@ def crew_of(ground: Ground, count: int, *, concurrency: int) -> Iterator[Crew]:
         "--concurrency",
         str(concurrency),
         "--quiet",
+        *(("--server", server) if server else ()),
     ]
     processes: list[subprocess.Popen[bytes]] = []
     try:
@@ -67,7 +68,7 @@ def crew_of(ground: Ground, count: int, *, concurrency: int) -> Iterator[Crew]:
                 processes.append(
                     subprocess.Popen(
                         command,
-                        env=environment(ground.config),
+                        env=environment(None if server else ground.config),
                         stdin=subprocess.DEVNULL,
                         stdout=log,
                         stderr=log,
@@ -77,16 +78,18 @@ def crew_of(ground: Ground, count: int, *, concurrency: int) -> Iterator[Crew]:
         crew.await_registered()
         yield crew
     finally:
-        _stop(processes)
+        stop(processes)
 
 
-def environment(config: Config) -> dict[str, str]:
+def environment(config: Config | None) -> dict[str, str]:
     """What a child process needs to know. The URL goes by the environment: the command line of a process is public."""
+    if config is None:  # it has no database
+        return {name: value for name, value in os.environ.items() if not name.startswith("TASKLIB_")}
     kept = {name: value for name, value in os.environ.items() if name != "TASKLIB_RETENTION"}
     return {**kept, "TASKLIB_DATABASE_URL": config.database_url, "TASKLIB_SCHEMA": SCHEMA}
 
 
-def _stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+def stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
     """SIGTERM, and SIGKILL for whoever is still there later."""
     for process in processes:
         process.send_signal(signal.SIGTERM)

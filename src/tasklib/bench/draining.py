@@ -1,4 +1,4 @@
-"""W3, W4 and W6 to W9: how fast workers get through tasks that are waiting."""
+"""W3, W4, W6 to W9 and W11: how fast workers get through tasks that are waiting."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from tasklib.bench.crew import crew_of
 from tasklib.bench.ground import SCHEMA, BenchFailed, Ground
 from tasklib.bench.plan import FULL_FINISHED, FULL_FUTURE, THREADS
 from tasklib.bench.rounds import Round, Sample
+from tasklib.bench.serving import serving
 from tasklib.bench.tasks import noop, noop_in_thread
 from tasklib.db.connect import connect
 
@@ -85,6 +86,12 @@ def under_snapshot(round_: Round) -> Sample:
     return Sample(held.rate, plain.rate, {"first_quarter": first, "last_quarter": last, "last_to_first": last / first})
 
 
+def over_http(round_: Round) -> Sample:
+    """W11, against W3: the worker has no database, and gets its tasks from a server."""
+    plain, remote = round_.in_turn(lambda: _plain(round_), lambda: _drain(round_, "W11", through_server=True))
+    return Sample(remote.rate, plain.rate)
+
+
 def cpu_time(round_: Round) -> Sample:
     """W9: CPU seconds per 10,000 tasks of W3."""
     drained = _plain(round_)
@@ -107,6 +114,7 @@ def _drain(
     concurrency: int | None = None,
     beside: bool = False,
     snapshot: bool = False,
+    through_server: bool = False,
 ) -> Drained:
     """Let the workers come up in front of a paused queue, open it, and wait until every result is stored."""
     ground = round_.ground
@@ -118,7 +126,8 @@ def _drain(
     ground.client.pause(queue="default")
     with (
         _snapshot(ground) if snapshot else nullcontext(),
-        crew_of(ground, workers, concurrency=concurrency or round_.plan.concurrency) as crew,
+        serving(ground) if through_server else nullcontext() as url,
+        crew_of(ground, workers, concurrency=concurrency or round_.plan.concurrency, server=url) as crew,
     ):
         worker_before, server_before = seconds_of(crew.pids), _server_cpu(ground)
         ground.client.resume(queue="default")

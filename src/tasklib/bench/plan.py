@@ -25,6 +25,8 @@ FULL_SIZES = {
     "W8": 200_000,
     "W9": 100_000,
     "W10": 20_000,
+    "W11": 100_000,
+    "W12": 500,
 }
 """Tasks per repeat of each workload, at scale 1."""
 

@@ -56,7 +56,7 @@ def compared(result: Result) -> str:
     details = result.details
     parts = [ratio(result)] if result.ratio is not None else []
     match result.workload.id:
-        case "W5":
+        case "W5" | "W12":
             parts.append(f"p99 {said(details['p99_ms'], MILLISECONDS)}")
         case "W8":
             parts.append(f"last quarter {details['last_to_first']:.2f} x first")

@@ -1,15 +1,17 @@
-"""W5: how soon an idle worker begins a task."""
+"""W5 and W12: how soon an idle worker begins a task."""
 
 from __future__ import annotations
 
 import random
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from uuid import UUID
 
 from tasklib.bench.crew import crew_of
 from tasklib.bench.ground import SCHEMA
 from tasklib.bench.rounds import Round, Sample
+from tasklib.bench.serving import serving
 from tasklib.bench.tasks import ping
 
 WARM_UP = 5
@@ -20,10 +22,23 @@ _BEGAN = f"SELECT id, (result ->> 'value')::float8 FROM {SCHEMA}.tasks"
 
 
 def picked_up(round_: Round) -> Sample:
-    """Milliseconds from the return of `submit_task` to the first line of the task: the median, and the 99th of 100."""
-    ground, size = round_.ground, round_.plan.size("W5")
+    """W5: milliseconds from the return of `submit_task` to the first line of the task, the median and the p99."""
+    return round_.once("W5", lambda: _picked_up(round_, "W5"))
+
+
+def picked_up_over_http(round_: Round) -> Sample:
+    """W12, against W5: from the call of `submit_task`, as its return and the task's beginning may be one moment."""
+    plain, remote = round_.in_turn(lambda: picked_up(round_), lambda: _picked_up(round_, "W12", through_server=True))
+    return Sample(remote.details["from_call_p50_ms"], plain.details["from_call_p50_ms"], remote.details)
+
+
+def _picked_up(round_: Round, workload: str, *, through_server: bool = False) -> Sample:
+    ground, size = round_.ground, round_.plan.size(workload)
     ground.fresh()
-    with crew_of(ground, 1, concurrency=round_.plan.concurrency) as crew:
+    with (
+        serving(ground) if through_server else nullcontext() as url,
+        crew_of(ground, 1, concurrency=round_.plan.concurrency, server=url) as crew,
+    ):
         submitted = []
         for number in range(WARM_UP + size):
             called = time.monotonic()

@@ -1,4 +1,4 @@
-"""The ten workloads, as data."""
+"""The twelve workloads, as data."""
 
 from __future__ import annotations
 
@@ -38,6 +38,10 @@ WORKLOADS = {
         Workload("W9", "CPU time of 10,000 tasks", draining.cpu_time, CPU_SECONDS, comes_last=True),
         Workload(
             "W10", "eight producers, workers busy", submitting.by_eight_producers, compared_with="no notification"
+        ),
+        Workload("W11", "drain, one worker over HTTP", draining.over_http, compared_with="W3"),
+        Workload(
+            "W12", "pick-up over HTTP, from the call", waking.picked_up_over_http, MILLISECONDS, compared_with="W5"
         ),
     )
 }

@@ -38,7 +38,7 @@ Draw = Callable[["Facts", "Plan", "Sequence[Result]", Path], None]
 def bench(
     workloads: Annotated[
         list[str] | None,
-        typer.Argument(metavar="WORKLOAD", show_default=False, help="Which to measure: W1 to W10. Else all."),
+        typer.Argument(metavar="WORKLOAD", show_default=False, help="Which to measure: W1 to W12. Else all."),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A look: a tenth of the tasks, once.")] = False,
     full: Annotated[bool, typer.Option("--full", help="Five times the tasks; takes many minutes.")] = False,
@@ -63,7 +63,8 @@ def bench(
 
     W1 submit one by one. W2 submit_many. W3 drain async tasks with one worker; W4 with two. W5 pick-up by an idle
     worker. W6 drain sync functions in threads. W7 W3 beside finished and future tasks. W8 W3 while somebody holds a
-    snapshot. W9 CPU time of W3. W10 eight producers while workers are busy.
+    snapshot. W9 CPU time of W3. W10 eight producers while workers are busy. W11 W3 and W12 W5 with a worker
+    over HTTP, if what that needs is installed.
 
     All happens in a schema tasklib_bench, which is created for it and dropped at the end. With --database-url or
     TASKLIB_DATABASE_URL, that server is measured. Let it have nothing else to do.
@@ -92,9 +93,11 @@ def bench(
 
 
 def _chosen(words: list[str] | None) -> list[Workload]:
+    from tasklib.bench.serving import can_serve
     from tasklib.bench.workloads import WORKLOADS
 
-    wanted = [word.upper() for word in words or WORKLOADS]
+    everything = [id_ for id_ in WORKLOADS if can_serve() or id_ not in ("W11", "W12")]
+    wanted = [word.upper() for word in words or everything]
     for word in wanted:
         if word not in WORKLOADS:
             raise typer.BadParameter(f"there is no workload {word}. There are: {', '.join(WORKLOADS)}.")
