@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint types imports format test-postgres test-pythons schema benchmarks model interleavings mutants chaos clean
+.PHONY: help demo test check lint types imports format test-postgres test-pgbouncer test-pythons schema benchmarks model interleavings mutants chaos clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -34,6 +34,9 @@ format: $(READY)  ## put the code into the project's style
 
 test-postgres: $(READY)  ## the integration tests on PostgreSQL 15 (system), 16 and 18
 	$(BIN)/python tests/on_each_postgres.py $(ARGS)
+
+test-pgbouncer: $(READY)  ## the integration tests through PgBouncer in transaction mode
+	$(BIN)/python -m tests.through_pgbouncer $(ARGS)
 
 test-pythons:  ## the tests on every Python from 3.11 on that is installed
 	$(PYTHON) tests/on_each_python.py $(ARGS)

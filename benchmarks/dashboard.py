@@ -21,6 +21,10 @@ from tests.server.conftest import running
 
 PAGES = (
     "/",
+    "/?range=24h",
+    "/queues",
+    "/workers",
+    "/audit",
     "/tasks",
     "/tasks?q=state:pending",
     "/tasks?q=state:running",

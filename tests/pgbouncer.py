@@ -10,6 +10,7 @@ import os
 import random
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -30,10 +31,11 @@ _READY_SECONDS = 30.0
 class Pooler:
     """A running PgBouncer."""
 
-    def __init__(self, directory: Path, server_url: str, settings: dict[str, str]) -> None:
+    def __init__(self, directory: Path, server_url: str, settings: dict[str, str], waits_for_login: bool) -> None:
         self._directory = directory
         self._server = conninfo_to_dict(server_url)
         self._settings = settings
+        self._waits_for_login = waits_for_login
         self.server_url = server_url
         self.port = 0
         self._process: subprocess.Popen[bytes] | None = None
@@ -69,9 +71,12 @@ class Pooler:
         deadline = time.monotonic() + _READY_SECONDS
         while self._process.poll() is None and time.monotonic() < deadline:
             try:
-                psycopg.connect(self.url(), connect_timeout=5).close()
+                if self._waits_for_login:
+                    psycopg.connect(self.url(), connect_timeout=5).close()
+                else:
+                    socket.create_connection(("127.0.0.1", self.port)).close()
                 return True
-            except psycopg.OperationalError:
+            except (psycopg.OperationalError, OSError):
                 time.sleep(0.05)
         return False
 
@@ -96,11 +101,14 @@ class Pooler:
 
 
 @contextmanager
-def pgbouncer(server_url: str, **settings: str) -> Iterator[Pooler]:
-    """PgBouncer in transaction mode in front of this server; `settings` are those of its configuration."""
+def pgbouncer(server_url: str, *, waits_for_login: bool = True, **settings: str) -> Iterator[Pooler]:
+    """PgBouncer in transaction mode in front of this server; `settings` are those of its configuration.
+
+    It is up when somebody can log in through it, or, in front of a server that is away, when it listens.
+    """
     directory = Path(tempfile.mkdtemp(prefix="tasklib-pgbouncer-"))
     directory.chmod(0o755)
-    pooler = Pooler(directory, server_url, settings)
+    pooler = Pooler(directory, server_url, settings, waits_for_login)
     try:
         pooler.start()
         yield pooler

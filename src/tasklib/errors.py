@@ -17,7 +17,10 @@ TaskLibError
 ├── TaskCancelled                        wait_for(): the task was cancelled
 ├── WaitTimeout (TimeoutError)           wait_for(): not finished in time; the task goes on
 ├── DatabaseUnavailable (ConnectionError) the database can't be reached or refuses us
-└── SchemaError                          the schema is missing, older, newer, or not ours
+├── SchemaError                          the schema is missing, older, newer, or not ours
+├── AccessDenied (PermissionError)       over HTTP: the token is unknown, revoked, or has not the role
+├── ServerUnavailable (ConnectionError)  over HTTP: the server can't be reached, or has no time
+└── UnexpectedAnswer                     over HTTP: the server failed, or is not TaskLib's
 """
 
 from __future__ import annotations
@@ -170,3 +173,25 @@ class DatabaseUnavailable(TaskLibError, ConnectionError):
 
 class SchemaError(TaskLibError):
     """The tables are missing, older or newer than this version of TaskLib, or belong to somebody else."""
+
+
+class AccessDenied(TaskLibError, PermissionError):
+    """The server doesn't let this client in, or not for this. `roles` are those of which a token needs one."""
+
+    def __init__(self, message: str, *, code: str, roles: Iterable[str] = ()) -> None:
+        super().__init__(message)
+        self.code = code
+        self.roles = tuple(roles)
+
+
+class ServerUnavailable(TaskLibError, ConnectionError):
+    """The server can't be reached, or says that it has no time now. What was asked for may have happened."""
+
+
+class UnexpectedAnswer(TaskLibError):
+    """The server failed, or what answered is not TaskLib's server. `request_id` finds it in the server's log."""
+
+    def __init__(self, message: str, *, status: int, request_id: str | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.request_id = request_id

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 SOURCES = Path(__file__).parents[2] / "src"
+POOLED = Path(__file__).parents[1] / "pooled"  # in a run through PgBouncer
 PATIENCE = 40.0
 
 
@@ -113,7 +114,8 @@ class Started:
 
 def _environment(more: Mapping[str, str]) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("TASKLIB_")}
-    return {**kept, "PYTHONPATH": str(SOURCES), "COLUMNS": "200", "TERM": "xterm", "PYTHONWARNINGS": "error", **more}
+    path = os.pathsep.join([str(POOLED), str(SOURCES)] if "POOLED_PORTS" in kept else [str(SOURCES)])
+    return {**kept, "PYTHONPATH": path, "COLUMNS": "200", "TERM": "xterm", "PYTHONWARNINGS": "error", **more}
 
 
 def eventually(condition: Callable[[], object], what: str) -> None:

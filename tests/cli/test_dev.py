@@ -68,6 +68,23 @@ def test_signal_drains_the_worker_and_a_second_one_hurries_it(command: Command, 
     assert (task.state, task.retry_count) == ("pending", 0)
 
 
+def test_the_dashboard_is_served_on_this_machine_until_the_end(command: Command, project: Path, url: str) -> None:
+    import httpx
+
+    (project / "tasks.py").write_text(TASKS.format(7))
+    process = command("dev", "tasks", TASKLIB_DATABASE_URL=url)
+    process.until("worker started")
+    found = re.search(r"Dashboard: (http://127\.0\.0\.1:\d+)", process.until("Dashboard: "))
+    assert found
+    page = httpx.get(found[1], headers={"Accept": "text/html"}, timeout=30)
+    assert page.status_code == 200
+    assert "Overview" in page.text
+    process.signal(signal.SIGTERM)
+    assert process.exit_code() == 0
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(found[1])
+
+
 @pytest.mark.parametrize("args", [("tasks", "--quue", "x"), ()])
 def test_mistakes_in_the_options_come_before_any_server(run: Run, args: tuple[str, ...]) -> None:
     assert run("dev", *args).exit_code == 2

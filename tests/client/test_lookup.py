@@ -386,6 +386,7 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
+@pytest.mark.direct(reason="sessions are counted where they end, and a pooler keeps its own")
 def test_leaving_a_client_closes_its_connections(config: Config, greet: Any, db: Any) -> None:
     with Client(config) as client:
         client.submit_task(greet, name="a")
@@ -393,6 +394,7 @@ def test_leaving_a_client_closes_its_connections(config: Config, greet: Any, db:
     until(lambda: not sessions(db))
 
 
+@pytest.mark.direct(reason="sessions are counted where they end, and a pooler keeps its own")
 async def test_leaving_an_async_client_closes_its_connections(config: Config, greet: Any, db: Any) -> None:
     async with AsyncClient(config) as client:
         await client.submit_task(greet, name="a")
@@ -414,6 +416,7 @@ def test_clients_take_a_url_a_config_or_the_environment(
 # ---- the module-level functions ----
 
 
+@pytest.mark.direct(reason="sessions are counted where they end, and a pooler keeps its own")
 def test_the_module_level_functions_work_on_one_event_loop_after_another(
     database_url: str, greet: Any, db: Any
 ) -> None:
@@ -437,6 +440,7 @@ def test_the_module_level_functions_work_on_one_event_loop_after_another(
     until(lambda: not sessions(db))  # neither loop's: nobody had to close them
 
 
+@pytest.mark.direct(reason="sessions are counted where they end, and a pooler keeps its own")
 def test_the_connections_of_a_loop_that_ended_are_closed_when_the_next_one_begins(
     database_url: str, greet: Any, db: Any
 ) -> None:
@@ -476,6 +480,7 @@ async def _submit(function: Any) -> UUID:
     return await tasklib.submit_task(function, name="a")
 
 
+@pytest.mark.direct(reason="it compares addresses, and the pooler's is another")
 def test_init_reads_the_environment_when_nothing_is_given(
     database_url: str, greet: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -538,6 +543,7 @@ def test_a_client_survives_a_fork_on_both_sides(client: Client, greet: Any, db: 
     assert sorted(names) == ["before", "child", "child", "parent", "parent"]
 
 
+@pytest.mark.direct(reason="sessions are counted where they end, and a pooler keeps its own")
 def test_the_module_level_functions_survive_a_fork(database_url: str, greet: Any, db: Any) -> None:
     tasklib.init(database_url)
     loop = asyncio.new_event_loop()

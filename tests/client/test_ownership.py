@@ -291,3 +291,13 @@ async def test_each_submission_says_whether_it_is_new(either: Either, greet: Any
     assert (alone.id, alone.is_new) == (first, False)
     [new] = await either.submit_each([greet.options(idempotency_key="9").bind(name="a")])
     assert new.is_new
+
+
+async def test_a_batch_that_is_rolled_back_harms_no_later_submission(either: Either, greet: Any) -> None:
+    await either.submit_many(_keyed(greet, 1))
+    for _ in range(3):  # prepared by its second use
+        await either.submit_task(greet, name="a")
+    for _ in range(10):  # psycopg has prepared it by then, and forgets all that is prepared at a rollback
+        with pytest.raises(IdempotencyKeyTaken):
+            await limited(either, BOB).submit_many([*_keyed(greet, 1), greet.bind(name="b")])
+    assert await either.submit_task(greet, name="c")

@@ -533,6 +533,7 @@ def end_the_clients_sessions(db: psycopg.Connection) -> int:
     return len(ended)
 
 
+@pytest.mark.direct(reason="sessions are counted where they end, and a pooler keeps its own")
 async def test_a_session_ended_by_the_server_between_calls_is_not_noticed(either: Either, greet: Any, db: Any) -> None:
     calls: list[Callable[[], Any]] = [
         lambda: either.submit_task(greet, name="a"),
@@ -598,6 +599,7 @@ async def test_a_submission_whose_answer_was_lost_after_the_commit_is_not_double
     client.client.close()
 
 
+@pytest.mark.direct(reason="it changes a setting of its session, which a pooler gives to others")
 async def test_a_session_of_a_demoted_primary_is_dropped(either: Either, greet: Any, db: Any) -> None:
     await either.submit_task(greet, name="a")
     for connection in either.client._database._idle:
@@ -622,6 +624,7 @@ async def test_a_server_that_takes_no_writes_is_named_as_such(
 # ---- sharing a client ----
 
 
+@pytest.mark.direct(reason="sessions are counted where they end, and a pooler keeps its own")
 def test_threads_share_a_client_and_its_few_connections(config: Config, greet: Any, db: Any) -> None:
     with Client(config.with_changes(max_connections=2)) as client, ThreadPoolExecutor(8) as threads:
         list(threads.map(lambda n: client.submit_task(greet, name=str(n)), range(60)))
@@ -633,6 +636,7 @@ def test_threads_share_a_client_and_its_few_connections(config: Config, greet: A
     assert count(db) == 60
 
 
+@pytest.mark.direct(reason="sessions are counted where they end, and a pooler keeps its own")
 async def test_coroutines_share_a_client_and_its_few_connections(config: Config, greet: Any, db: Any) -> None:
     async with AsyncClient(config.with_changes(max_connections=2)) as client:
         await asyncio.gather(*(client.submit_task(greet, name=str(n)) for n in range(60)))

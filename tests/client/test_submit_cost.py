@@ -52,6 +52,7 @@ def sent(client: Any) -> Iterator[Counter[str]]:
 ONE_ROUND_TRIP = {"Bind": 1, "Describe": 1, "Execute": 1, "Sync": 1}
 
 
+@pytest.mark.direct(reason="nothing is prepared behind a pooler")
 @pytest.mark.parametrize("options", [{}, {"delay_seconds": 5, "tags": {"a": 1}}, {"idempotency_key": "k"}])
 async def test_one_task_is_one_prepared_statement_and_one_commit(
     options: dict[str, Any], either: Either, greet: Any, db: Any
@@ -81,6 +82,7 @@ def test_without_prepared_statements_every_task_is_one_round_trip(config: Config
     assert messages == {kind: 4 for kind in ["Parse", *ONE_ROUND_TRIP]}
 
 
+@pytest.mark.direct(reason="nothing is prepared behind a pooler")
 async def test_a_small_batch_is_one_statement(either: Either, greet: Any) -> None:
     batch = [{"name": "a"}] * (COPY_FROM - 1)
     for _ in range(2):

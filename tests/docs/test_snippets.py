@@ -88,11 +88,15 @@ def _tasklib_commands(page: Page) -> Iterator[tuple[int, list[str]]]:
         if block.language in ("bash", "console", "ini"):
             script = block.code.replace("\\\n", " ")
             for match in re.finditer(r"^(?:\$ |ExecStart=\S*/)?tasklib (.*)$", script, re.MULTILINE):
-                yield block.line, shlex.split(re.sub(r"\s(?:[|>]|#\s).*", "", match[1]), comments=True)
+                yield block.line, shlex.split(_without_pipes(match[1]), comments=True)
     for match in re.finditer(r"`tasklib ([a-z][^`]*)`", _without_code(page.text)):
         if "MODULE" not in match[1] and "..." not in match[1]:
-            words = shlex.split(match[1])
+            words = shlex.split(_without_pipes(match[1]))
             yield page.text[: match.start()].count("\n") + 1, words if len(words) > 1 else [*words, "--help"]
+
+
+def _without_pipes(line: str) -> str:
+    return re.sub(r"\s(?:[|>]|#\s).*", "", line)
 
 
 def _without_code(text: str) -> str:

@@ -119,6 +119,23 @@ def test_that_a_token_was_used_is_written_down(
         assert [t.last_used_at is not None for t in client.tokens()] == [True]
 
 
+def test_a_token_revoked_here_opens_nothing_at_once(
+    server: Start, config: Config, new_token: Callable[..., NewToken]
+) -> None:
+    url = server(config, router)
+    new, admin = new_token("viewer"), bearer(new_token("admin").text)
+    assert url.http.get("/api/test/viewer", headers=bearer(new.text)).status_code == 200
+    assert url.http.delete(f"/api/v1/tokens/{new.info.prefix}", headers=admin).status_code == 200
+    assert url.http.get("/api/test/viewer", headers=bearer(new.text)).status_code == 401
+
+
+def test_the_first_token_made_over_http_locks_the_door_at_once(server: Start, config: Config) -> None:
+    url = server(config, router)
+    made = url.http.post("/api/v1/tokens", json={"name": "first", "roles": ["viewer"]}).json()
+    assert url.http.get("/api/test/viewer").status_code == 401
+    assert url.http.get("/api/test/viewer", headers=bearer(made["token"])).status_code == 200
+
+
 # ---- default-deny ----
 
 

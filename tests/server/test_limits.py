@@ -32,7 +32,10 @@ def peak_kib() -> int:
 @contextmanager
 def flat() -> Iterator[None]:
     """The server must not take in what it refuses."""
-    Path("/proc/self/clear_refs").write_text("5")  # the mark
+    try:
+        Path("/proc/self/clear_refs").write_text("5")  # the mark
+    except OSError:
+        pytest.skip("this system doesn't let us measure")
     before = peak_kib()
     yield
     assert peak_kib() - before < 8 * 1024

@@ -34,6 +34,17 @@ def test_long_polls_end_when_the_server_does(server: Start, config: Config) -> N
     assert [a.json() for a in answers] == [{"stopped": True}]
 
 
+def test_whoever_watches_a_task_hears_at_once_that_the_server_ends(server: Start, config: Config) -> None:
+    url = server(config)
+    task_id = url.http.post("/api/v1/tasks", json={"task_type": "stopping_any"}).json()["task_id"]
+    with url.http.stream("GET", f"/api/v1/tasks/{task_id}/events") as events:
+        lines = events.iter_lines()
+        assert next(lines) == "event: task"
+        url.stop()
+        assert "data" not in "".join(list(lines)[3:])
+    assert url.server.force_exit is False
+
+
 def test_it_hears_what_the_database_announces(server: Start, config: Config, db: psycopg.Connection) -> None:
     news = server(config).app.state.services.news
     mark = news.mark()

@@ -117,6 +117,7 @@ def test_claim_reads_only_what_it_claims_beside_millions_of_other_rows(
     assert pages_read(large) <= 2 * pages_read(small)
 
 
+@pytest.mark.direct(reason="a plan is kept by a session, and behind a pooler there is none")
 def test_claim_is_planned_once_however_often_it_runs(claiming: Claiming, db: psycopg.Connection) -> None:
     """Planning a claim takes longer than the claim itself."""
     served = Served(["work"])

@@ -31,6 +31,7 @@ QUERIES: list[Query[Any]] = [
 ]
 
 
+@pytest.mark.direct(reason="a worker's plans are made with the settings of its session")
 @pytest.mark.parametrize("mode", ["force_generic_plan", "force_custom_plan"])
 @pytest.mark.parametrize("query", QUERIES, ids=lambda query: query.name)
 def test_tasks_of_known_ids_are_found_by_the_primary_key(

@@ -226,6 +226,7 @@ async def test_crash_limit_sends_a_poisonous_task_to_the_dead_letters(config: Co
     assert [h["outcome"] for h in row.history or []] == ["lost"] * 3
 
 
+@pytest.mark.direct(reason="behind a pooler it doesn't even notice")
 async def test_worker_survives_its_connections_being_terminated(config: Config, db: psycopg.Connection) -> None:
     @task
     async def work(n: int) -> int:

@@ -65,6 +65,7 @@ async def test_two_schemas_in_one_database_keep_to_themselves(empty_database_url
         assert len(first.all(TaskStarted)) == len(second.all(TaskStarted)) == 1
 
 
+@pytest.mark.direct(reason="a pooler's open connections keep the search_path they began with")
 async def test_schema_on_the_search_path_is_found_without_naming_it(empty_database_url: str) -> None:
     migrate(Config(empty_database_url, schema="jobs"))
     name = psycopg.conninfo.conninfo_to_dict(empty_database_url)["dbname"]

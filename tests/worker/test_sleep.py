@@ -22,11 +22,11 @@ INSERT = "INSERT INTO tasks (name) VALUES ('work')"
 
 
 @pytest.fixture
-def connect(config: Config) -> Iterator[Connect]:
+def connect(database_url: str) -> Iterator[Connect]:
     opened: list[psycopg.Connection] = []
 
     def connect() -> psycopg.Connection:
-        opened.append(psycopg.connect(config.database_url, autocommit=True))
+        opened.append(psycopg.connect(database_url, autocommit=True))
         return opened[-1]
 
     yield connect

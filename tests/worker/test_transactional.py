@@ -122,7 +122,8 @@ async def test_connection_lost_in_the_task_fails_the_attempt_and_the_retry_commi
     async def pay(connection: psycopg.AsyncConnection) -> int:
         await connection.execute("INSERT INTO paid VALUES (1)")
         if current_task().attempt == 1:
-            paid.execute("SELECT pg_terminate_backend(%s)", (connection.info.backend_pid,))
+            row = await (await connection.execute("SELECT pg_backend_pid()")).fetchone()
+            paid.execute("SELECT pg_terminate_backend(%s)", row)
         return current_task().attempt
 
     client = AsyncClient(config)

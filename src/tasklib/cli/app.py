@@ -24,6 +24,7 @@ from tasklib.cli.report import show_error
 from tasklib.cli.server import server
 from tasklib.cli.show import show
 from tasklib.cli.submit import submit, wait
+from tasklib.cli.top import top
 from tasklib.cli.worker import worker
 
 
@@ -96,6 +97,7 @@ app.add_typer(settings.app, name="settings")
 app.add_typer(token.app, name="token")
 app.command()(audit)
 app.command()(doctor)
+app.command()(top)
 app.command()(alerts)
 app.command()(grafana)
 app.command()(bench)

@@ -144,8 +144,10 @@ class Stage:
 
     def start_worker(self, name: str, *, slots: int, queue: str = "default") -> None:
         """Start a worker process; `await_workers` waits until it works."""
-        url = make_conninfo(self.client.config.database_url, application_name=_application(name))
+        config = self.client.config
+        url = make_conninfo(config.database_url, application_name=_application(name))
         settings = WORKER_SETTINGS | {"DATABASE_URL": url, "SCHEMA": SCHEMA, "WORKER_ID": name}
+        settings |= {way.upper(): str(getattr(config, way)) for way in _WAY if getattr(config, way) is not None}
         env = {key: value for key, value in os.environ.items() if not key.startswith("TASKLIB_")}
         env |= {f"TASKLIB_{key}": value for key, value in settings.items()}
         with (self._logs / name).open("ab") as log:
@@ -158,11 +160,11 @@ class Stage:
             )
 
     def await_workers(self, *names: str) -> None:
-        """Wait until these workers listen for tasks."""
-        listening = "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s AND query LIKE 'LISTEN%%'"
+        """Wait until these workers are ready for tasks."""
+        ready = f"SELECT count(*) FROM {SCHEMA}.workers WHERE id LIKE %s || '-%%'"
         deadline = time.monotonic() + START_SECONDS
         for name in names:
-            while not self.value(listening, _application(name)):
+            while not self.value(ready, name):
                 self._miss_nobody()
                 if time.monotonic() > deadline:
                     raise DemoFailed(f"the worker {name} is not up after {START_SECONDS} s. {self._words_of(name)}")
@@ -198,13 +200,19 @@ class Stage:
         return f"Its last words:\n{(self._logs / name).read_text(errors='replace')[-2000:]}"
 
 
+_WAY = ("prepared_statements", "listen", "listen_database_url")
+
+
 @contextmanager
 def open_stage(database_url: str | None, screen: Screen) -> Iterator[Stage]:
     """Set the stage, and clear it whatever happens: workers, connections, schema, server."""
     with ExitStack() as clean_up:
         try:
             logs = Path(clean_up.enter_context(tempfile.TemporaryDirectory(prefix="tasklib-demo-")))
-            config = Config(database_url or clean_up.enter_context(EmbeddedPostgres()).url(), schema=SCHEMA)
+            if database_url:
+                config = Config(database_url, schema=SCHEMA, **_way_to(database_url))
+            else:
+                config = Config(clean_up.enter_context(EmbeddedPostgres()).url(), schema=SCHEMA)
             _create_schema(config)
             clean_up.callback(_drop_schema, config)
             migrate(config)
@@ -217,6 +225,12 @@ def open_stage(database_url: str | None, screen: Screen) -> Iterator[Stage]:
             yield stage
         finally:
             no_more_interruptions()
+
+
+def _way_to(database_url: str) -> dict[str, Any]:
+    """How the environment says that this database is reached (through a pooler, perhaps), and nothing else of it."""
+    given = Config.from_env(database_url=database_url)
+    return {name: getattr(given, name) for name in _WAY}
 
 
 def _application(worker: str) -> str:

@@ -7,7 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -48,16 +48,19 @@ def dev(
     data_dir: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where the embedded PostgreSQL keeps its data between runs.")
     ] = None,
+    port: Annotated[int, typer.Option(metavar="PORT", help="Where the dashboard is, if that port is free.")] = 8765,
+    dashboard: Annotated[bool, typer.Option("--dashboard/--no-dashboard", help="Serve the dashboard.")] = True,
     database_url: DatabaseUrl = None,
     schema: Schema = None,
     debug: Debug = False,
 ) -> None:
-    """Develop: an embedded PostgreSQL, migrations, and a worker that restarts when your code changes.
+    """Develop: an embedded PostgreSQL, migrations, the dashboard, and a worker that restarts when your code changes.
 
     With --database-url or TASKLIB_DATABASE_URL, that database is used instead of the embedded one.
 
     Example: tasklib dev tasks.py
     """
+    from tasklib.cli import dev_server
     from tasklib.cli.supervisor import Supervisor
     from tasklib.cli.watch import Watch, directories_of
     from tasklib.migrations import migrate
@@ -72,7 +75,8 @@ def dev(
         # The URL goes by the environment: the command line of a process is public.
         environment |= {"TASKLIB_DATABASE_URL": url} | ({"TASKLIB_SCHEMA": schema} if schema else {})
         command = [sys.executable, "-m", "tasklib", "worker", *options, "--", *modules]
-        asyncio.run(Supervisor(command, environment, watch).run())
+        with dev_server.dashboard(config, port) if dashboard else nullcontext():
+            asyncio.run(Supervisor(command, environment, watch).run())
 
 
 @contextmanager

@@ -24,6 +24,17 @@ def server(
     ] = None,
     tls_certificate: Annotated[Path | None, typer.Option(metavar="FILE", help="Speak HTTPS with this one.")] = None,
     tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="The certificate's private key.")] = None,
+    allowed_host: Annotated[
+        list[str] | None,
+        typer.Option(metavar="HOST", show_default=False, help="Serve only this name (the Host header); repeatable."),
+    ] = None,
+    trusted_proxy: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ADDRESS", show_default=False, help="Believe this proxy who its clients are; repeatable."),
+    ] = None,
+    max_body_bytes: Annotated[
+        int | None, typer.Option(metavar="BYTES", help="Refuse larger bodies. Else 2 MiB.")
+    ] = None,
     rate_limit: Annotated[
         float | None, typer.Option(metavar="N", help="So many requests a second for each token. Else any number.")
     ] = None,
@@ -46,6 +57,9 @@ def server(
         port=port,
         tls_certificate=str(tls_certificate) if tls_certificate else None,
         tls_key=str(tls_key) if tls_key else None,
+        allowed_hosts=tuple(allowed_host) if allowed_host else None,
+        trusted_proxies=tuple(trusted_proxy) if trusted_proxy else None,
+        max_body_bytes=max_body_bytes,
         rate_limit_per_second=rate_limit,
         dashboard=None if dashboard else False,
     )

@@ -125,8 +125,8 @@ def load_with_database(modules: list[str], database_url: str | None, schema: str
     Without --database-url and TASKLIB_DATABASE_URL, the database is the one that the modules give to tasklib.init().
     """
     from tasklib.cli.loading import load
-    from tasklib.client.default import default_client, init
-    from tasklib.errors import NotInitialized
+    from tasklib.client.default import configured as configured_by_modules
+    from tasklib.client.default import init
 
     if database_url:
         # Also for child processes, which make their own connections.
@@ -135,10 +135,7 @@ def load_with_database(modules: list[str], database_url: str | None, schema: str
         os.environ["TASKLIB_SCHEMA"] = schema
     if not database_url:
         loaded = load(modules)
-        try:
-            config = default_client().config
-        except NotInitialized:
-            config = configured(None, schema)  # raises what a command should say
+        config = configured_by_modules() or configured(None, schema)  # which raises what a command should say
         return loaded, config.with_changes(schema=schema) if schema else config
     config = init(configured(database_url, schema))
     return load(modules), config

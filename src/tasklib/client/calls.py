@@ -8,6 +8,8 @@ from datetime import datetime
 from typing import Any, NamedTuple, Self
 from uuid import UUID
 
+import psycopg
+
 from tasklib import tracing
 from tasklib.client import requests, submissions
 from tasklib.client.effects import Call, Effect, OnConnection, Pause, Together
@@ -23,7 +25,7 @@ from tasklib.events import CancelRequested, TaskReplayed, client_events
 from tasklib.models import Task
 from tasklib.states import TaskState
 from tasklib.store import control, lookup, submit
-from tasklib.store.submit import NewTask
+from tasklib.store.submit import Kept, NewTask
 from tasklib.tasks.function import Submission
 from tasklib.tasks.options import NOTHING_SAID, Options, options_of
 
@@ -127,9 +129,14 @@ class Calls(OperatorCalls, ExplainingCalls, SearchingCalls, TokenCalls):
         )
         return (yield from self._insert(items, connection)) if items else []
 
-    def submit_each(self, items: Sequence[Submission]) -> Call[list[Submitted]]:
-        """Submit what `task_function.bind(...)` returned, all or none, and say of each whether it is new."""
-        tasks = submissions.new_tasks(items, self.defaults)
+    def submit_each(self, items: Sequence[Submission], *, ids: Sequence[UUID] | None = None) -> Call[list[Submitted]]:
+        """Submit what `task_function.bind(...)` returned, all or none, and say of each whether it is new.
+
+        With `ids=`, UUIDs of version 7, a submission that is repeated adds nothing.
+        """
+        if ids is not None:
+            requests.check_ids(ids, len(items))
+        tasks = submissions.new_tasks(items, self.defaults, ids)
         ids = yield from self._submit(tasks, None)
         return [Submitted(id_, id_ == made) for id_, made in zip(ids, tasks.ids, strict=True)]
 
@@ -225,12 +232,27 @@ class Calls(OperatorCalls, ExplainingCalls, SearchingCalls, TokenCalls):
         return ids
 
     def _store(self, tasks: NewTasks, connection: Any) -> Call[list[UUID]]:
-        if len(tasks) == 1:
+        if tasks.have_given_ids:
+            kept = yield from self._store_given(tasks)
+        elif len(tasks) == 1:
             one = submit.submit_one(tasks[0], self.identity.owner)
             kept = yield one if connection is None else OnConnection(connection, one)
         else:
             kept = yield self._batch(tasks, connection)
         return submissions.ids_in_order(tasks, kept)
+
+    def _store_given(self, tasks: NewTasks) -> Call[Kept | None]:
+        keyed = submissions.without_repeats(t for t in tasks if t.terms.idempotency_key is not None)
+        plain = [t for t in tasks if t.terms.idempotency_key is None]
+        queries: list[Query[Any]] = [submit.submit_given(plain)] if plain else []
+        if keyed:
+            queries.append(submit.submit_once(keyed, self.identity.owner))
+        try:
+            # Where an id or a key may turn out to be somebody else's, all of it has to go back.
+            kept: Kept | None = yield queries[0] if len(tasks) == 1 else Together((), queries)
+        except psycopg.errors.UniqueViolation as e:
+            raise submit.foreign_id() from e
+        return kept
 
     def _batch(self, tasks: NewTasks, connection: Any) -> Effect:
         if connection is None and len(tasks) >= COPY_FROM and all(kind.is_plain for kind in tasks.kinds):

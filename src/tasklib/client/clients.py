@@ -14,7 +14,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar, assert_never
 import psycopg
 
 from tasklib.client.calls import Calls
-from tasklib.client.effects import Apart, Call, Effect, OnConnection, Pause, Together
+from tasklib.client.effects import Apart, Call, Effect, Elsewhere, OnConnection, Pause, Together
 from tasklib.client.identity import Identity
 from tasklib.config import Config
 from tasklib.db.callers import run_on, run_on_async
@@ -38,9 +38,13 @@ def signature_of(call: Callable[..., Any], *, of_function: bool = False) -> insp
 
 
 def _blocking(call: Callable[Concatenate[Calls, P], Call[T]]) -> Callable[Concatenate[Client, P], T]:
+    # By its name: a client of another kind has calls of its own.
+    name = call.__name__
+
     @functools.wraps(call)
     def method(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self.perform(call(self.calls, *args, **kwargs))
+        made: Call[T] = getattr(self.calls, name)(*args, **kwargs)
+        return self.perform(made)
 
     method.__signature__ = signature_of(call)  # type: ignore[attr-defined]
     return method
@@ -49,9 +53,12 @@ def _blocking(call: Callable[Concatenate[Calls, P], Call[T]]) -> Callable[Concat
 def _awaitable(
     call: Callable[Concatenate[Calls, P], Call[T]],
 ) -> Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]]:
+    name = call.__name__
+
     @functools.wraps(call)
     async def method(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self.perform(call(self.calls, *args, **kwargs))
+        made: Call[T] = getattr(self.calls, name)(*args, **kwargs)
+        return await self.perform(made)
 
     method.__signature__ = signature_of(call)  # type: ignore[attr-defined]
     return method
@@ -115,6 +122,13 @@ class Client:
         client.calls = self.calls.on_behalf_of(Identity(actor, submitted_by, only_own))
         return client
 
+    has_database = True
+    """False for clients of other kinds."""
+
+    def asynchronous(self) -> AsyncClient:
+        """A client to the same place for the running event loop."""
+        return AsyncClient(self.config)
+
     def perform(self, call: Call[T]) -> T:
         """Carry out a call step by step."""
         try:
@@ -154,6 +168,8 @@ class Client:
                 # In a thread: this one may have a loop that runs already.
                 with ThreadPoolExecutor(1) as thread:
                     return thread.submit(asyncio.run, work(self.config)).result()
+            case Elsewhere():
+                raise TypeError(f"this client has a database, and can't do {effect!r}.")
             case _:
                 assert_never(effect)
 
@@ -271,6 +287,8 @@ class AsyncClient:
                 return await asyncio.sleep(seconds)
             case Apart(work):
                 return await work(self.config)
+            case Elsewhere():
+                raise TypeError(f"this client has a database, and can't do {effect!r}.")
             case _:
                 assert_never(effect)
 

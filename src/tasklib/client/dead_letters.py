@@ -22,6 +22,8 @@ from tasklib.store.search import FoundTask
 from tasklib.tasks.options import MAX_NAME_BYTES, Options, is_name, is_storable, require_aware
 
 BATCH = 500
+LOOK = 2_000
+"""How many dead letters are looked at for their causes; a fingerprint takes some 20 µs."""
 RAMP_SECONDS = 0.2
 """A slow replay takes this much time's worth of tasks at a time."""
 
@@ -90,7 +92,7 @@ class DeadLetterCalls(OnBehalf):
         groups: list[DeadLetterGroup] = yield store.groups(chosen, limit)
         return groups
 
-    def latest_dead_letter_groups(self, *, limit: int = 50, look: int = 5_000) -> Call[LatestGroups]:
+    def latest_dead_letter_groups(self, *, limit: int = 50, look: int = LOOK) -> Call[LatestGroups]:
         """The causes among the latest dead letters: as many as `look` says are looked at, however many there are."""
         requests.check_limit(limit, requests.MAX_PAGE)
         requests.check_limit(look, None)
@@ -98,7 +100,7 @@ class DeadLetterCalls(OnBehalf):
         return LatestGroups(groups, looked_at if looked_at >= look else None)
 
     def dead_letters_alike(
-        self, fingerprint: str, *, after: Place | None = None, limit: int = 50, look: int = 5_000
+        self, fingerprint: str, *, after: Place | None = None, limit: int = 50, look: int = LOOK
     ) -> Call[AlikePage]:
         """One page of the dead letters with this cause, the latest first, of which `look` are looked at."""
         chosen = self._chosen(fingerprint=fingerprint)

@@ -38,10 +38,16 @@ def init(config: Config | str | None = None) -> Config:
 
     Connections are opened when first needed. A second call replaces the first.
     """
+    client = Client(config)
+    use(client)
+    return client.config
+
+
+def use(client: Client) -> None:
+    """Put this client behind the module-level calls. It replaces the one before."""
     global _client
     close()
-    _client = Client(config)
-    return _client.config
+    _client = client
 
 
 def close() -> None:
@@ -56,10 +62,13 @@ def close() -> None:
 
 
 def configured() -> Config | None:
-    """The configuration of the module-level calls; None without `init` and without TASKLIB_DATABASE_URL."""
+    """The configuration of the module-level calls; None without `init` and without TASKLIB_DATABASE_URL.
+
+    None also if they go another way than to a database.
+    """
     if _client is None and os.environ.get(ENV_PREFIX + "DATABASE_URL"):
         init()
-    return _client.config if _client is not None else None
+    return _client.config if _client is not None and _client.has_database else None
 
 
 def default_client() -> Client:
@@ -80,7 +89,7 @@ def default_async_client() -> AsyncClient:
     client = _async_clients.get(loop)
     if client is None:
         _close_those_of_ended_loops()
-        client = _async_clients[loop] = AsyncClient(default_client().config)
+        client = _async_clients[loop] = default_client().asynchronous()
     return client
 
 
@@ -102,20 +111,26 @@ def standing_in(stand_in: StandIn) -> Iterator[None]:
 
 
 def _blocking(call: Callable[Concatenate[Calls, P], Call[T]]) -> Callable[P, T]:
+    name = call.__name__
+
     @functools.wraps(call)
     def function(*args: P.args, **kwargs: P.kwargs) -> T:
         client = default_client()
-        return client.perform(call(client.calls, *args, **kwargs))
+        made: Call[T] = getattr(client.calls, name)(*args, **kwargs)
+        return client.perform(made)
 
     function.__signature__ = signature_of(call, of_function=True)  # type: ignore[attr-defined]
     return function
 
 
 def _awaitable(call: Callable[Concatenate[Calls, P], Call[T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+    name = call.__name__
+
     @functools.wraps(call)
     async def function(*args: P.args, **kwargs: P.kwargs) -> T:
         client = default_async_client()
-        return await client.perform(call(client.calls, *args, **kwargs))
+        made: Call[T] = getattr(client.calls, name)(*args, **kwargs)
+        return await client.perform(made)
 
     function.__signature__ = signature_of(call, of_function=True)  # type: ignore[attr-defined]
     return function

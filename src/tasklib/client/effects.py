@@ -54,8 +54,12 @@ class Apart:
     work: Callable[[Config], Coroutine[Any, Any, Any]]
 
 
+class Elsewhere:
+    """Something that only a client of another kind does, such as a request over HTTP."""
+
+
 T = TypeVar("T")
-Effect: TypeAlias = Query[Any] | OnConnection | Together | Pause | Apart
+Effect: TypeAlias = Query[Any] | OnConnection | Together | Pause | Apart | Elsewhere
 Call: TypeAlias = Generator[Effect, Any, T]
 
 

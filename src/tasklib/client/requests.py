@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -14,6 +14,7 @@ from tasklib.errors import InvalidOption, TaskCancelled, TaskFailed, TaskNotFoun
 from tasklib.models import Task
 from tasklib.states import TaskState
 from tasklib.store import lookup
+from tasklib.tasks.ids import Given
 from tasklib.tasks.options import MAX_NAME_BYTES, Options, is_name, is_storable, json_option, require_aware
 
 MAX_PAGE = 10_000
@@ -80,6 +81,13 @@ def as_id(value: UUID | str) -> UUID:
         return UUID(value)
     except (ValueError, AttributeError, TypeError):
         raise InvalidOption(f"a task id is a UUID, not {value!r}.") from None
+
+
+def check_ids(ids: Sequence[UUID], count: int) -> None:
+    """Refuse ids that can't be those of so many new tasks."""
+    if len(ids) != count:
+        raise InvalidOption(f"there are {count} tasks, and {len(ids)} ids.")
+    Given(ids)  # checks them
 
 
 def known(task_id: UUID, outcome: lookup.Outcome | None) -> lookup.Outcome:

@@ -20,6 +20,7 @@ from tasklib.store.search import FoundTask, Look, Part, Search, StateCount
 
 LOOK = 10_000
 """How many tasks a search looks at before it stops and says so."""
+LOOK_FOR_PENDING = 2_000
 MOST_LOOK = 1_000_000
 COUNT_UP_TO = 2_000
 BATCH = 500
@@ -150,6 +151,9 @@ def _page(sought: Search, limit: int, look: int, below: UUID | None, above: UUID
         if page is not None:
             return page
         below = None
+    if _are_pending(sought) and sought.is_by_state_alone and look == LOOK:
+        # They are among the newest, or there are few, or whoever looks has to say how far.
+        look = LOOK_FOR_PENDING
     # One more than asked for tells whether there are more.
     found: Look = yield _query(sought, Part(limit + 1, look, older_than=below))
     tasks, ended_at, looked_at = found.tasks, found.ended_at, look if found.ended_at else None

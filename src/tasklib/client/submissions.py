@@ -17,7 +17,7 @@ from tasklib.events import TaskSubmitted, client_events
 from tasklib.store.submit import Kept, NewTask, Terms
 from tasklib.tasks import registry
 from tasklib.tasks.function import Submission, TaskFunction
-from tasklib.tasks.ids import Ids
+from tasklib.tasks.ids import Given, Ids
 from tasklib.tasks.options import MAX_NAME_BYTES, NOTHING_SAID, Options, is_name, json_option, priority_of
 from tasklib.tasks.payload import Unstorable, dump, limited
 
@@ -186,9 +186,15 @@ class NewTasks(Sequence[NewTask]):
     it. And COPY asks for some at a time: then the others are made while the server takes those in.
     """
 
-    def __init__(self, kwargs: Sequence[str], terms: Sequence[Terms]) -> None:
-        self._ids, self._kwargs, self._terms = Ids(len(kwargs)), kwargs, terms
+    def __init__(self, kwargs: Sequence[str], terms: Sequence[Terms], ids: Sequence[UUID] | None = None) -> None:
+        self._ids = Ids(len(kwargs)) if ids is None else Given(ids)
+        self._kwargs, self._terms = kwargs, terms
         self.kinds = frozenset(terms)
+
+    @property
+    def have_given_ids(self) -> bool:
+        """True if somebody else has made their ids, and may have used them before."""
+        return isinstance(self._ids, Given)
 
     @property
     def ids(self) -> list[UUID]:
@@ -220,17 +226,17 @@ class NewTasks(Sequence[NewTask]):
         return list(map(NewTask, ids[at], self._kwargs[at], self._terms[at]))
 
 
-def new_tasks(items: Alike | Sequence[Submission], defaults: Defaults) -> NewTasks:
-    """Check submissions and make tasks of them."""
+def new_tasks(items: Alike | Sequence[Submission], defaults: Defaults, ids: Sequence[UUID] | None = None) -> NewTasks:
+    """Check submissions and make tasks of them, with these ids or new ones."""
     limit = defaults.config.max_payload_bytes
     texts: list[str] = []
     all_terms: list[Terms] = []
     before: tuple[object, object] = (None, None)
     try:
-        for target, arguments, options in _parts(items):
+        for target, arguments, options in parts_of(items):
             # Neighbours are often of one kind.
             if target is not before[0] or options is not before[1]:
-                terms, write = defaults.terms(target, options), _writer(target)
+                terms, write = defaults.terms(target, options), writer_of(target)
                 before = target, options
             text = write(arguments)
             if 4 * len(text) > limit:  # a character takes four bytes at most
@@ -241,7 +247,7 @@ def new_tasks(items: Alike | Sequence[Submission], defaults: Defaults) -> NewTas
         if len(items) > 1:
             e.add_note(f"This was item {len(texts)} of {len(items)}; none of them was submitted.")
         raise
-    return NewTasks(texts, all_terms)
+    return NewTasks(texts, all_terms, ids)
 
 
 def span_of(tasks: NewTasks) -> Producer | None:
@@ -259,13 +265,13 @@ def tell(tasks: NewTasks, ids: Sequence[UUID], by: str) -> None:
         client_events.emit_routine(event)
 
 
-def _parts(items: Alike | Sequence[Submission]) -> Iterator[tuple[Target, Mapping[str, Any], Options]]:
+def parts_of(items: Alike | Sequence[Submission]) -> Iterator[tuple[Target, Mapping[str, Any], Options]]:
     if isinstance(items, Alike):
         return zip(repeat(items.target), items.arguments, repeat(items.options), strict=False)
     return ((i.target, i.kwargs, i.options) for i in items)
 
 
-def _writer(target: Target) -> Any:
+def writer_of(target: Target) -> Any:
     return partial(_plain_arguments, target) if isinstance(target, str) else target.arguments.to_json
 
 

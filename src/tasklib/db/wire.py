@@ -48,11 +48,17 @@ def exchange(connection: AnyConnection, query: Query[T], schema: str | None) -> 
     prepared = session.prepared.get(query.name)
     if prepared is None and connection.prepare_threshold is not None:
         prepared = yield from _prepared(pgconn, session, query.name, text)
+    result = None
     if prepared is not None:
         pgconn.send_query_prepared(prepared, values)
-    else:
+        try:
+            result = yield from _result(pgconn)
+        except psycopg.errors.InvalidSqlStatementName:
+            # After a rollback psycopg deallocates all statements of its session: ours too.
+            session.prepared.pop(query.name)
+    if result is None:
         pgconn.send_query_params(text.encode(), values)
-    result = yield from _result(pgconn)
+        result = yield from _result(pgconn)
     return query.read(_rows(session.reader, result) if result.ntuples else ())
 
 

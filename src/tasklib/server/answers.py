@@ -12,6 +12,7 @@ from tasklib.client.calls import Submitted
 from tasklib.models import Task
 from tasklib.priorities import HIGH, MEDIUM
 from tasklib.states import TaskState
+from tasklib.store.lookup import Outcome
 from tasklib.wording import last_line
 
 _ID = "0196f2a0-7a3c-7d41-9a5e-3f2b8c1d4e5f"
@@ -150,7 +151,7 @@ class TaskAnswer(BaseModel):
             assigned_worker_id=task.worker_id,
             result=(task.result or {}).get("value"),
             error=_error(task.error, TaskState(task.state)),
-            trace_id=_trace_id(task.trace_context),
+            trace_id=task.trace_id,
             **{name: getattr(task, name) for name in _AS_THEY_ARE},
         )
 
@@ -203,19 +204,32 @@ class OutcomeAnswer(BaseModel):
     """How a task ended, or that it hasn't."""
 
     model_config = _example(
-        {"task_id": _ID, "status": "completed", "result": {"frames": 1440}, "error": None},
-        {"task_id": _ID, "status": "running", "result": None, "error": None},
+        {
+            "task_id": _ID,
+            "task_type": "process_video",
+            "status": "completed",
+            "result": {"frames": 1440},
+            "error": None,
+        },
+        {"task_id": _ID, "task_type": "process_video", "status": "running", "result": None, "error": None},
     )
 
     task_id: UUID
+    task_type: str
     status: TaskState
     result: Any = Field(description="What the function returned; null unless completed.")
     error: ErrorAnswer | None = Field(description="Of a dead letter, and of a task that waits for its retry.")
 
     @classmethod
-    def of(cls, task_id: UUID, state: str, result: dict[str, Any] | None, error: str | None) -> Self:
-        status = TaskState(state)
-        return cls(task_id=task_id, status=status, result=(result or {}).get("value"), error=_error(error, status))
+    def of(cls, task_id: UUID, outcome: Outcome) -> Self:
+        status = TaskState(outcome.state)
+        return cls(
+            task_id=task_id,
+            task_type=outcome.name,
+            status=status,
+            result=(outcome.result or {}).get("value"),
+            error=_error(outcome.error, status),
+        )
 
 
 class ReasonAnswer(BaseModel):
@@ -287,9 +301,3 @@ def _error(error: str | None, status: TaskState) -> ErrorAnswer | None:
     if error is None:
         return None
     return ErrorAnswer(message=last_line(error), traceback=error, retriable=status is TaskState.FAILED)
-
-
-def _trace_id(context: dict[str, Any] | None) -> str | None:
-    """The second part of a W3C traceparent."""
-    parts = str((context or {}).get("traceparent", "")).split("-")
-    return parts[1] if len(parts) >= 4 and len(parts[1]) == 32 else None

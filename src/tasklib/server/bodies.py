@@ -77,6 +77,9 @@ class SubmitBody(Body):
         Name | None,
         Field(description="A second submission with this name and key, within the window, returns the first task."),
     ] = None
+    task_id: UUID | None = Field(
+        None, description="An id of your own, a UUID of version 7: with it a request that is repeated adds nothing."
+    )
     delay: Seconds | None = Field(None, description="Run it no sooner than in so many seconds.")
     delay_seconds: Seconds | None = Field(None, description="The same as `delay`.")
     scheduled_at: AwareDatetime | None = Field(None, description="Run it no sooner than then; with a time zone.")

@@ -165,15 +165,24 @@ def _ours(error: errors.TaskLibError) -> Problem:
         case errors.TaskNotFound() if error.task_id is not None:
             return Problem(404, "task_not_found", "No such task", str(error))
         case errors.TaskNotFound():
-            return Problem(422, "unknown_task_type", "No such task function", str(error))
+            return Problem(422, "unknown_task_type", "No such task function", str(error), name=error.name)
         case errors.WorkerNotFound():
             return Problem(404, "worker_not_found", "No such worker", str(error))
         case errors.TokenNotFound():
             return Problem(404, "token_not_found", "No such token", str(error))
         case errors.IdempotencyKeyTaken():
-            return Problem(409, "idempotency_key_taken", "The idempotency key is taken", str(error))
+            return Problem(
+                409,
+                "idempotency_key_taken",
+                "The idempotency key is taken",
+                str(error),
+                name=error.name,
+                key=error.key,
+            )
         case errors.TaskExecutionError():
-            return Problem(422, "invalid_arguments", "The arguments don't fit", str(error), field=error.field)
+            return Problem(
+                422, "invalid_arguments", "The arguments don't fit", str(error), task=error.task, field=error.field
+            )
         case errors.InvalidOption():
             return Problem(422, "invalid_option", "An option can't be used", str(error))
         case errors.SchemaError():

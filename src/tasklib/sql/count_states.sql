@@ -1,7 +1,7 @@
 -- How many tasks there are of each state that has an index, up to a limit. Waiting tasks are counted in the order of
 -- their index, so that it is used; the others likewise.
-SELECT 'pending', count(*) FILTER (WHERE state = 'pending'), count(*) >= %(most)s FROM (
-    SELECT state FROM {schema.}tasks
+SELECT 'waiting', count(*), count(*) >= %(most)s FROM (
+    SELECT FROM {schema.}tasks
     WHERE state IN ('pending', 'failed')
     ORDER BY queue, name, required_capabilities, priority, {due}, id
     LIMIT %(most)s) AS task

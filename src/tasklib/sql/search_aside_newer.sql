@@ -39,12 +39,16 @@ found AS (
          ORDER BY task.state, task.id LIMIT %(look)s)
         UNION ALL
         -- No more than the fleet has slots. Sorted by when their leases end, so that they come from their index.
-        (SELECT * FROM (
-             SELECT * FROM {schema.}tasks AS task
-             WHERE task.state = 'running' AND 'running' = ANY (%(states)s::text[])
-             ORDER BY task.locked_until
-             LIMIT %(most_running)s) AS task
-         WHERE {include search_range})
+        (SELECT task.* FROM (
+             SELECT task.id FROM (
+                 SELECT task.id, task.submitted_by FROM {schema.}tasks AS task
+                 WHERE task.state = 'running' AND 'running' = ANY (%(states)s::text[])
+                 ORDER BY task.locked_until
+                 LIMIT %(most_running)s) AS task
+             WHERE {include search_range}
+             ORDER BY task.id
+             LIMIT CASE WHEN %(look)s > %(limit)s THEN %(most_running)s ELSE %(look)s END) AS running
+         JOIN {schema.}tasks AS task ON task.id = running.id)
     ) AS task
     WHERE {include search_matches} AND task.id <= COALESCE((SELECT id FROM cut), task.id)
     ORDER BY task.id

@@ -166,8 +166,7 @@ def waiting(search: Search, part: Part) -> Query[tuple[list[FoundTask], bool]]:
 
 def count_states(most: int) -> Query[dict[str, StateCount]]:
     """The states but for completed, each counted up to `most`."""
-    read = lambda rows: {state: StateCount(count, capped) for state, count, capped in rows}  # noqa: E731
-    return Query("count_states", {"most": most}, read, prepare=False, repeatable=True)
+    return Query("count_states", {"most": most}, _counts, prepare=False, repeatable=True)
 
 
 def replay(ids: Sequence[UUID], sought: str, *, by: str, owner: str | None = None) -> Query[list[UUID]]:
@@ -226,3 +225,10 @@ def _look(rows: Rows) -> Look:
 def _tasks(rows: Rows) -> list[FoundTask]:
     # Where nothing is found, there is one row all the same.
     return [FoundTask(*row[1:]) for row in rows if row[1] is not None]
+
+
+def _counts(rows: Rows) -> dict[str, StateCount]:
+    counts = {state: StateCount(count, capped) for state, count, capped in rows}
+    # What waits is pending or failed; the index of the one doesn't tell them apart, that of the other does.
+    waiting, failed = counts.pop("waiting"), counts["failed"]
+    return {"pending": StateCount(max(0, waiting.count - failed.count), waiting.is_capped), **counts}

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from tasklib.db.query import Query, Rows, nothing
-from tasklib.errors import IdempotencyKeyTaken
+from tasklib.errors import IdempotencyKeyTaken, InvalidOption
 
 COPY_CHUNK = 1000
 """Rows that are written at a time: the server takes them in while the next ones are made."""
@@ -131,6 +131,14 @@ def submit(tasks: Sequence[NewTask]) -> Query[None]:
     return Query("submit", {"tasks": _as_json(tasks)}, nothing, repeatable=True, all_text=True)
 
 
+def submit_given(tasks: Sequence[NewTask]) -> Query[None]:
+    """The same with ids that somebody else has made.
+
+    InvalidOption if one of them is another task's. The others are inserted by then: roll back.
+    """
+    return Query("submit_given", {"tasks": _as_json(tasks)}, _refuse_foreign, repeatable=True, all_text=True)
+
+
 def submit_once(tasks: Sequence[NewTask], owner: str | None = None) -> Query[Kept]:
     """Insert tasks, no two with the same name and idempotency key, and read which id each (name, key) has now.
 
@@ -164,6 +172,17 @@ def _ids_by_key(owner: str | None, rows: Rows) -> Kept:
             raise IdempotencyKeyTaken(name, key)
         kept[name, key] = UUID(id_)
     return kept
+
+
+def foreign_id() -> InvalidOption:
+    """Whose it is is not for every caller to know."""
+    return InvalidOption("an id that was given belongs to another task. Make a new one for each task.")
+
+
+def _refuse_foreign(rows: Rows) -> None:
+    for _, is_the_same in rows:
+        if is_the_same in (False, "f"):  # as a driver reads it, or as text
+            raise foreign_id()
 
 
 def _as_json(tasks: Sequence[NewTask]) -> str:

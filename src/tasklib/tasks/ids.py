@@ -6,12 +6,16 @@ import os
 import threading
 import time
 from array import array
+from collections.abc import Sequence
 from uuid import UUID, SafeUUID
+
+from tasklib.errors import InvalidOption
 
 _lock = threading.Lock()
 _last = 0
 _CHANCE = (1 << 62) - 1
 _VARIANT = 0b10 << 62
+_MOST_OFF_SECONDS = 86400
 
 
 class Ids:
@@ -32,6 +36,24 @@ class Ids:
         if count > (known := len(made)):
             made += [_uuid7(stamp, c) for stamp, c in enumerate(self._chances[known:count], self._start + known)]
         return made
+
+
+class Given:
+    """Ids that a caller has made, to be able to repeat a submission."""
+
+    def __init__(self, ids: Sequence[UUID]) -> None:
+        self._ids = list(ids)
+        if len(set(self._ids)) != len(self._ids):
+            raise InvalidOption("two tasks were given the same id. Make a new one for each task.")
+        now = time.time()
+        for id_ in self._ids:
+            # Tasks are listed in the order of their ids, so an id has to tell its time, and the truth.
+            if id_.version != 7 or abs((id_.int >> 80) / 1000 - now) > _MOST_OFF_SECONDS:
+                raise InvalidOption(f"a task's id is a UUID of version 7 that was made today, not {id_}.")
+
+    def first(self, count: int) -> list[UUID]:
+        """At least the first `count` of them."""
+        return self._ids
 
 
 def new_id() -> UUID:

@@ -8,7 +8,18 @@ from fastapi import APIRouter, FastAPI
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from tasklib.server.dashboard import assets, dead_letters, live, login, overview, task, tasks
+from tasklib.server.dashboard import (
+    assets,
+    dead_letters,
+    live,
+    login,
+    overview,
+    queues,
+    settings,
+    task,
+    tasks,
+    workers,
+)
 from tasklib.server.dashboard.shell import page, path_of, root_of
 from tasklib.server.gate import is_for_programs
 from tasklib.server.problems import REQUEST_ID, Problem
@@ -18,6 +29,9 @@ ROUTERS: list[APIRouter] = [
     login.router,
     live.router,
     overview.router,
+    queues.router,
+    workers.router,
+    settings.router,
     tasks.router,
     task.router,
     dead_letters.router,

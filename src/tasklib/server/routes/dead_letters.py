@@ -8,11 +8,11 @@ from uuid import UUID
 from fastapi import APIRouter, Query
 from pydantic import AwareDatetime
 
+from tasklib.client.cursors import cursor, moment, place_of
 from tasklib.models import Task
 from tasklib.server.access import client_of
 from tasklib.server.answers import TaskPage
 from tasklib.server.bodies import MAX_IDS, MAX_TAKEN, Name, ReplayDeadLettersBody, Text
-from tasklib.server.cursors import cursor, moment, place_of
 from tasklib.server.fleet_answers import GroupAnswer, GroupsAnswer, TakenAnswer
 from tasklib.server.routing import Cursor, Given, Limit, Operator, Reader, Submitter, page_size
 from tasklib.server.showing import shown

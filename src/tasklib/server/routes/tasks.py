@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Annotated
 from uuid import UUID
@@ -10,6 +9,8 @@ from uuid import UUID
 from fastapi import APIRouter, Header, Query, Response
 from pydantic import AwareDatetime
 
+from tasklib import tracing
+from tasklib.client.cursors import cursor, place_of
 from tasklib.client.submissions import submission
 from tasklib.errors import InvalidOption, TaskLibError, TaskNotFound
 from tasklib.server.access import client_of
@@ -24,7 +25,6 @@ from tasklib.server.answers import (
     TaskPage,
 )
 from tasklib.server.bodies import BatchBody, CancelBody, Name, SubmitBody
-from tasklib.server.cursors import cursor, place_of
 from tasklib.server.document import refusals
 from tasklib.server.problems import Problem
 from tasklib.server.routing import (
@@ -39,11 +39,11 @@ from tasklib.server.routing import (
 from tasklib.server.showing import shown
 from tasklib.states import TaskState
 from tasklib.tasks.function import Submission
+from tasklib.tasks.ids import new_id
 from tasklib.tasks.options import options_of
 
 router = APIRouter(prefix="/api/v1/tasks", tags=["tasks"])
 
-_TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
 TraceParent = Annotated[str | None, Header(max_length=512, description="W3C trace context, kept with the task.")]
 TraceState = Annotated[str | None, Header(max_length=512)]
 
@@ -72,7 +72,8 @@ async def submit_task(
     The server need not know the task function. If it does (a module was given to it), the arguments are checked first.
     """
     client = client_of(principal, given)
-    [stored] = await client.submit_each([_submission(body, _trace(traceparent, tracestate))])
+    item = _submission(body, _trace(traceparent, tracestate))
+    [stored] = await client.submit_each([item], ids=None if body.task_id is None else [body.task_id])
     state: str = TaskState.PENDING
     if not stored.is_new:
         response.status_code = 200
@@ -107,7 +108,8 @@ async def submit_batch(
         )
     trace = _trace(traceparent, tracestate)
     items = [_submission(item, trace, index) for index, item in enumerate(body.tasks)]
-    stored = await client_of(principal, given).submit_each(items)
+    ids = [item.task_id or new_id() for item in body.tasks] if any(item.task_id for item in body.tasks) else None
+    stored = await client_of(principal, given).submit_each(items, ids=ids)
     return BatchAnswer(tasks=[BatchItem.of(s) for s in stored])
 
 
@@ -212,7 +214,10 @@ def _submission(body: SubmitBody, trace: Mapping[str, str] | None, index: int | 
 
 
 def _trace(traceparent: str | None, tracestate: str | None) -> dict[str, str] | None:
-    """As W3C has it: what is malformed is as if it weren't there, and a state needs a parent."""
-    if traceparent is None or not _TRACEPARENT.fullmatch(traceparent):
+    """As W3C has it: what is malformed is as if it weren't there, and a state needs a parent.
+
+    Where this server traces itself, its own span is the parent: it is part of the same trace.
+    """
+    if traceparent is None or tracing.has_span():
         return None
-    return {"traceparent": traceparent, **({"tracestate": tracestate} if tracestate else {})}
+    return tracing.from_headers({"traceparent": traceparent, "tracestate": tracestate or ""})

@@ -29,6 +29,7 @@ async def create_token(body: TokenBody, principal: Admin, given: Given) -> NewTo
     new: NewToken = await client_of(principal, given).create_token(
         body.name, roles=body.roles, queues=body.queues, expires_in=body.expires_in_seconds
     )
+    given.tokens.forget()  # the first one locks the door
     info = TokenAnswer.model_validate(new.info)
     return NewTokenAnswer(token=new.text, **info.model_dump())
 
@@ -39,5 +40,7 @@ async def revoke_token(
     principal: Admin,
     given: Given,
 ) -> TokenAnswer:
-    """End a token for good; servers notice within seconds. Revoking it again changes nothing."""
-    return TokenAnswer.model_validate(await client_of(principal, given).revoke_token(id_or_prefix))
+    """End a token for good; other servers notice within seconds. Revoking it again changes nothing."""
+    revoked = await client_of(principal, given).revoke_token(id_or_prefix)
+    given.tokens.forget()
+    return TokenAnswer.model_validate(revoked)

@@ -69,7 +69,7 @@ async def get_result(
             break
         seen = standing.version
         outcome = await _outcome(client, given, task_id)
-    return OutcomeAnswer.of(task_id, outcome.state, outcome.result, outcome.error)
+    return OutcomeAnswer.of(task_id, outcome)
 
 
 @router.get(

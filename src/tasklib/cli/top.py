@@ -1,0 +1,117 @@
+"""`tasklib top`."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import sys
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tasklib.cli.options import DatabaseUrl, Debug, Schema, configured
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from tasklib.cli.top_figures import Figures
+    from tasklib.client.clients import Client
+
+
+def top(
+    interval: Annotated[
+        float, typer.Option("--interval", "-i", min=0.2, metavar="SECONDS", help="How often it looks.")
+    ] = 2.0,
+    once: Annotated[bool, typer.Option("--once", help="Print one look and end.")] = False,
+    database_url: DatabaseUrl = None,
+    schema: Schema = None,
+    debug: Debug = False,
+) -> None:
+    """Watch the fleet: throughput, what waits, what runs, workers, failures.
+
+    q ends it, p pauses it. Outside of a terminal it prints one look and ends.
+    """
+    from rich.console import Console
+
+    from tasklib.client.clients import Client
+
+    console = Console(highlight=False)
+    with Client(configured(database_url, schema)) as client:
+        if once or not console.is_terminal:
+            _print_once(console, client)
+        else:
+            _watch(console, client, interval)
+
+
+def _print_once(console: Console, client: Client) -> None:
+    from tasklib.cli.top_figures import look
+    from tasklib.cli.top_screen import Frame
+
+    figures = client.perform(look(client.config))
+    console.print(Frame(figures, None, _place(client), width=console.width, height=console.height).render())
+
+
+def _watch(console: Console, client: Client, interval: float) -> None:
+    from rich.live import Live
+    from rich.text import Text
+
+    from tasklib.cli.top_figures import Rate, look
+    from tasklib.cli.top_screen import Frame
+    from tasklib.errors import DatabaseUnavailable
+    from tasklib.wording import printable
+
+    rate, paused = Rate(), False
+    figures: Figures | None = None
+    speed: float | None = None
+    with Live(console=console, screen=True, auto_refresh=False) as live, _keys() as keys:
+        while True:
+            try:
+                if not paused:
+                    figures = client.perform(look(client.config))
+                    speed = rate.after(figures)
+                if figures is not None:
+                    frame = Frame(figures, speed, _place(client), paused, console.width, console.height)
+                    live.update(frame.render(), refresh=True)
+            except DatabaseUnavailable as e:  # it comes back
+                live.update(Text(printable(str(e)), "red"), refresh=True)
+            key = _pressed(keys, interval)
+            if key == "q":
+                return
+            if key == "p":
+                paused = not paused
+
+
+def _place(client: Client) -> str:
+    from tasklib.db.connect import address
+
+    schema = client.config.schema
+    return address(client.config.database_url) + (f" {schema}" if schema else "")
+
+
+@contextlib.contextmanager
+def _keys() -> Iterator[bool]:
+    """Whether keys can be read one by one; Ctrl-C stays what it is."""
+    import termios
+    import tty
+
+    try:
+        before = termios.tcgetattr(sys.stdin)
+    except (OSError, ValueError, termios.error):
+        yield False
+        return
+    try:
+        tty.setcbreak(sys.stdin)
+        yield True
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+
+
+def _pressed(keys: bool, seconds: float) -> str | None:
+    """The key that is pressed within this time; None if none is."""
+    if not keys:
+        time.sleep(seconds)
+        return None
+    ready, _, _ = select.select([sys.stdin], [], [], seconds)
+    return sys.stdin.read(1).lower() if ready else None

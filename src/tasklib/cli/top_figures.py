@@ -1,0 +1,98 @@
+"""What `tasklib top` shows, read from the database: a few queries that cost the same whatever the table holds."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tasklib.client.effects import Call
+from tasklib.config import Config
+from tasklib.doctor.fleet import live
+from tasklib.store import doctor, fleet, tallies, top
+from tasklib.store.doctor import Waiting
+from tasklib.store.fleet import WorkerInfo
+from tasklib.store.tallies import Point
+from tasklib.store.top import Running
+from tasklib.tally import Tally
+
+MINUTES = 20
+COUNT_UP_TO = 2000
+_MOST_LANES = 1000
+_MOST_RUNNING_SHOWN = 50
+_RATE_SECONDS = 10.0
+"""Workers tell what they did every few seconds: a rate over less would jump."""
+LEVELS = {"high": range(100, 101), "medium": range(100), "low": range(-10, 0)}
+
+
+@dataclass(frozen=True, slots=True)
+class Depth:
+    """What is due at a level, by the tasks' own priority."""
+
+    level: str
+    count: int
+    oldest_seconds: float | None
+
+    @property
+    def is_capped(self) -> bool:
+        return self.count >= COUNT_UP_TO
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """One look."""
+
+    totals: Sequence[Tally]
+    minutes: Sequence[Point]
+    names: Sequence[Point]
+    depths: Sequence[Depth]
+    workers: Sequence[WorkerInfo]
+    running: Sequence[Running]
+    load: Mapping[str, int]
+    """How many tasks each worker holds."""
+    at: float = field(default_factory=time.monotonic)
+
+    def total(self, *outcomes: str) -> int:
+        return sum(t.count for t in self.totals if t.key.outcome in outcomes)
+
+    @property
+    def ended(self) -> int:
+        """Attempts that ended by themselves, since ever."""
+        return self.total("completed", "failed", "dead_letter")
+
+    @property
+    def leader(self) -> str | None:
+        return next((w.id for w in self.workers if w.is_leader), None)
+
+
+def look(config: Config) -> Call[Figures]:
+    """One look at everything."""
+    totals: list[Tally] = yield tallies.totals()
+    minutes: list[Point] = yield tallies.series(MINUTES, 60)
+    names: list[Point] = yield tallies.by_name(MINUTES, limit=20)
+    known: list[WorkerInfo] = yield fleet.workers()
+    running: list[Running] = yield top.running(_MOST_RUNNING_SHOWN)
+    load: dict[str, int] = yield top.load()
+    lanes: list[Waiting] = yield doctor.lanes(_MOST_LANES)
+    depths = []
+    for level, priorities in LEVELS.items():
+        due = [lane for lane in lanes if lane.priority in priorities and lane.waited_seconds >= 0]
+        number: int = (yield doctor.backlog(due, COUNT_UP_TO)) if due else 0
+        depths.append(Depth(level, number, max((lane.waited_seconds for lane in due), default=None)))
+    return Figures(totals, minutes, names, depths, live(known, config), running, load)
+
+
+class Rate:
+    """Attempts per second, from one look to the next."""
+
+    def __init__(self) -> None:
+        self._looks: deque[tuple[float, int]] = deque()
+
+    def after(self, figures: Figures) -> float | None:
+        """The rate over the last seconds; None before there are two looks."""
+        self._looks.append((figures.at, figures.ended))
+        while len(self._looks) > 2 and figures.at - self._looks[1][0] >= _RATE_SECONDS:
+            self._looks.popleft()
+        began, before = self._looks[0]
+        return (figures.ended - before) / (figures.at - began) if figures.at > began else None

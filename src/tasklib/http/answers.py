@@ -1,0 +1,105 @@
+"""From the API's JSON to what a client returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from datetime import datetime
+from typing import Any, TypeVar
+from uuid import UUID
+
+from tasklib.client.explaining import Explanation, Position, Reason
+from tasklib.models import TASK_COLUMNS, Task
+from tasklib.states import TaskState
+from tasklib.store.audit import AuditRecord
+from tasklib.store.dead_letters import DeadLetterGroup
+from tasklib.store.fleet import WorkerInfo
+from tasklib.store.pauses import Paused
+from tasklib.store.tokens import TokenInfo
+
+Json = Mapping[str, Any]
+T = TypeVar("T")
+
+_TASK_TIMES = frozenset(
+    {
+        "created_at",
+        "scheduled_at",
+        "next_retry_at",
+        "started_at",
+        "completed_at",
+        "locked_until",
+        "cancel_requested_at",
+        "idempotency_expires_at",
+    }
+)
+_OTHER_NAMES = {"id": "task_id", "name": "task_type", "state": "status", "kwargs": "parameters"}
+
+
+def task_of(found: Json) -> Task:
+    """A task, as the row has it."""
+    values: dict[str, Any] = {column: found.get(_OTHER_NAMES.get(column, column)) for column in TASK_COLUMNS}
+    values |= {name: moment_of(values[name]) for name in _TASK_TIMES}
+    completed, error = found["status"] == TaskState.COMPLETED, found["error"]
+    values |= {
+        "id": UUID(found["task_id"]),
+        "args": {},
+        "result": {"value": found["result"]} if completed else None,
+        "error": error["traceback"] if error else None,
+        "worker_id": found["assigned_worker_id"],
+    }
+    return Task(**values)
+
+
+def explanation_of(found: Json) -> Explanation:
+    """Why a task is not running."""
+    return Explanation(
+        UUID(found["task_id"]),
+        found["name"],
+        found["queue"],
+        TaskState(found["state"]),
+        tuple(_made(Reason, reason) for reason in found["reasons"]),
+        position_of(found["position"]),
+    )
+
+
+def position_of(found: Json | None) -> Position | None:
+    """Where a task stands in line."""
+    return None if found is None else _made(Position, found)
+
+
+def worker_of(found: Json) -> WorkerInfo:
+    times = ("started_at", "last_heartbeat", "drain_requested_at")
+    return _made(WorkerInfo, {**found, "id": found["worker_id"]}, **dict.fromkeys(times, moment_of))
+
+
+def paused_of(found: Json) -> Paused:
+    return _made(Paused, found, paused_at=moment_of)
+
+
+def group_of(found: Json) -> DeadLetterGroup:
+    return _made(DeadLetterGroup, found, first_seen=moment_of, last_seen=moment_of, sample_id=UUID)
+
+
+def token_of(found: Json) -> TokenInfo:
+    times = ("created_at", "expires_at", "revoked_at", "last_used_at")
+    lists: dict[str, Callable[[Any], Any]] = {"roles": tuple, "queues": lambda q: None if q is None else tuple(q)}
+    return _made(TokenInfo, found, id=UUID, **lists, **dict.fromkeys(times, moment_of))
+
+
+def record_of(found: Json) -> AuditRecord:
+    return _made(AuditRecord, found, at=moment_of)
+
+
+def moment_of(text: str | None) -> datetime | None:
+    """A time of the API."""
+    return None if text is None else datetime.fromisoformat(text)
+
+
+def _made(kind: type[T], found: Json, **parsers: Callable[[Any], Any]) -> T:
+    """A dataclass of what the answer has for its fields. What a newer server says besides is left alone."""
+    names = [f.name for f in fields(kind) if f.name in found]  # type: ignore[arg-type]
+    return kind(**{name: parsers.get(name, _same)(found[name]) for name in names})
+
+
+def _same(value: Any) -> Any:
+    return value

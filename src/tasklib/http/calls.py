@@ -1,0 +1,165 @@
+"""Every call about tasks over HTTP, once and without a colour. What is not here goes by the calls it is made of."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from tasklib import tracing
+from tasklib.client import requests as checks
+from tasklib.client.calls import Submitted
+from tasklib.client.cursors import cursor
+from tasklib.client.effects import Call, Pause
+from tasklib.client.explaining import Explanation, Position
+from tasklib.client.submissions import Alike
+from tasklib.errors import InvalidOption, TaskNotFound
+from tasklib.events import CancelRequested, TaskReplayed, TaskSubmitted, client_events
+from tasklib.http import answers
+from tasklib.http.asking import checked
+from tasklib.http.operations import HttpOperatorCalls
+from tasklib.http.requests import API, Request, get, query_of
+from tasklib.http.submitting import NewTask, new_tasks, span_of
+from tasklib.models import Task
+from tasklib.states import TaskState
+from tasklib.store.lookup import Outcome
+from tasklib.tasks.function import Submission
+
+WAIT_SECONDS = 25.0
+"""How long one request waits for a result; shorter than most proxies wait."""
+_QUICK_SECONDS, _PAUSE_SECONDS = 0.1, 0.5
+
+
+class HttpCalls(HttpOperatorCalls):
+    """The calls, carried out by a server."""
+
+    def submit_each(self, items: Sequence[Submission], *, ids: Sequence[UUID] | None = None) -> Call[list[Submitted]]:
+        if ids is not None:
+            checks.check_ids(ids, len(items))
+        return (yield from self._send(new_tasks(items, ids))) if items else []
+
+    def get_task(self, task_id: UUID | str) -> Call[Task | None]:
+        task_id = checks.as_id(task_id)
+        try:
+            return answers.task_of((yield from self._ask(get(f"/tasks/{task_id}", task_id=task_id))))
+        except TaskNotFound:
+            return None
+
+    def list_tasks(
+        self,
+        *,
+        state: str | Iterable[str] | None = None,
+        name: str | None = None,
+        queue: str | None = None,
+        tags: Mapping[str, Any] | None = None,
+        worker: str | None = None,
+        created_after: datetime | None = None,
+        created_before: datetime | None = None,
+        after: UUID | str | Task | None = None,
+        limit: int = 100,
+    ) -> Call[list[Task]]:
+        states = [state] if isinstance(state, str) else None if state is None else list(state)
+        given: dict[str, Any] = {
+            "state": states,
+            "name": name,
+            "queue": queue,
+            "worker": worker,
+            "created_after": created_after,
+            "created_before": created_before,
+        }
+        checked(super().list_tasks(**given, tags=tags, after=after, limit=limit))
+        if states == []:
+            return []
+        start = None if after is None else after.id if isinstance(after, Task) else checks.as_id(after)
+        place = None if start is None else cursor("tasks", str(start))
+        query = [*query_of(**given), *_tags(tags or {})]
+        return (yield from self._pages("/tasks", "tasks", query, place, limit, answers.task_of))
+
+    def wait_for(self, task_id: UUID | str, timeout: float | None = None) -> Call[Any]:
+        task_id = checks.as_id(task_id)
+        checked(super().wait_for(task_id, timeout))
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            began = time.monotonic()
+            wait = WAIT_SECONDS if deadline is None else min(WAIT_SECONDS, max(0.0, deadline - began))
+            outcome = yield from self._outcome_within(task_id, wait)
+            done, value = checks.result_of(task_id, outcome)
+            if done:
+                return value
+            now = time.monotonic()
+            if deadline is not None and now >= deadline:
+                raise checks.still_waiting(task_id, outcome, timeout)
+            if now - began < _QUICK_SECONDS:  # a server that lets nobody wait
+                yield Pause(_PAUSE_SECONDS if deadline is None else min(_PAUSE_SECONDS, deadline - now))
+
+    def cancel_task(self, task_id: UUID | str) -> Call[TaskState]:
+        task_id = checks.as_id(task_id)
+        request = Request("DELETE", f"{API}/tasks/{task_id}", repeatable=True, about={"task_id": task_id})
+        state = TaskState((yield from self._ask(request))["status"])
+        client_events.emit_routine(CancelRequested(str(task_id), state, self.identity.actor))
+        return state
+
+    def replay_task(self, task_id: UUID | str) -> Call[None]:
+        task_id = checks.as_id(task_id)
+        yield from self._ask(Request("POST", f"{API}/tasks/{task_id}/replay", about={"task_id": task_id}))
+        client_events.emit_routine(TaskReplayed(str(task_id), self.identity.actor))
+
+    def explain_task(self, task_id: UUID | str) -> Call[Explanation]:
+        task_id = checks.as_id(task_id)
+        found = yield from self._ask(get(f"/tasks/{task_id}/explain", task_id=task_id))
+        return answers.explanation_of(found)
+
+    def queue_position(self, task_id: UUID | str) -> Call[Position | None]:
+        return (yield from self.explain_task(task_id)).position
+
+    def _insert(self, items: Alike | Sequence[Submission], connection: Any) -> Call[list[UUID]]:
+        if connection is not None:
+            raise InvalidOption("connection= needs a database: over HTTP there is no transaction to join.")
+        return [submitted.id for submitted in (yield from self._send(new_tasks(items, None)))]
+
+    def _send(self, tasks: Sequence[NewTask]) -> Call[list[Submitted]]:
+        span = span_of(tasks)
+        with span or nullcontext():
+            trace = span.carried if span is not None else None
+            stored = yield from (self._send_one(tasks[0], trace) if len(tasks) == 1 else self._send_all(tasks, trace))
+        if client_events.routine:
+            _tell(tasks, stored, self.identity.actor, trace)
+        return stored
+
+    def _send_one(self, task: NewTask, trace: Mapping[str, str] | None) -> Call[list[Submitted]]:
+        query = query_of(queue_position=False)
+        found = yield from self._ask(
+            Request("POST", f"{API}/tasks", query, task.as_json(), repeatable=True, trace=trace)
+        )
+        return [Submitted(UUID(found["task_id"]), found["is_new"])]
+
+    def _send_all(self, tasks: Sequence[NewTask], trace: Mapping[str, str] | None) -> Call[list[Submitted]]:
+        body = f'{{"tasks":[{",".join(task.as_json() for task in tasks)}]}}'
+        found = yield from self._ask(Request("POST", f"{API}/tasks/batch", (), body, repeatable=True, trace=trace))
+        return [Submitted(UUID(item["task_id"]), item["is_new"]) for item in found["tasks"]]
+
+    def _outcome_within(self, task_id: UUID, wait: float) -> Call[Outcome]:
+        path = f"{API}/tasks/{task_id}/result"
+        query = query_of(wait_seconds=wait)
+        found = yield from self._ask(
+            Request("GET", path, query, repeatable=True, patience=wait, about={"task_id": task_id})
+        )
+        error = found["error"]["traceback"] if found["error"] else None
+        return Outcome(found["task_type"], found["status"], {"value": found["result"]}, error)
+
+
+def _tags(tags: Mapping[str, Any]) -> list[tuple[str, str]]:
+    for key in tags:
+        if not key or "=" in key:
+            raise InvalidOption(f"over HTTP, tasks can't be found by a tag whose name is {key!r}.")
+    return [("tag", f"{key}={json.dumps(value)}") for key, value in tags.items()]
+
+
+def _tell(tasks: Sequence[NewTask], stored: Sequence[Submitted], by: str, trace: Mapping[str, str] | None) -> None:
+    for task, (id_, is_new) in zip(tasks, stored, strict=True):
+        trace_id = tracing.trace_id_of(task.options.trace_context or trace)
+        client_events.emit_routine(TaskSubmitted(str(id_), task.name, task.queue, by, is_new, trace_id))

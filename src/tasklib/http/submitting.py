@@ -1,0 +1,79 @@
+"""Submitting over HTTP: what is sent for each task."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from tasklib import tracing
+from tasklib.client.submissions import Alike, parts_of, writer_of
+from tasklib.errors import InvalidOption, TaskLibError
+from tasklib.http.requests import text_of
+from tasklib.tasks.function import Submission
+from tasklib.tasks.ids import new_ids
+from tasklib.tasks.options import Options
+from tasklib.tasks.payload import Unstorable, dump
+
+if TYPE_CHECKING:
+    from tasklib.tracing.spans import Producer
+
+
+@dataclass(frozen=True, slots=True)
+class NewTask:
+    """A task that is ready to be sent. Its id is made here, so that it can be sent twice and is stored once."""
+
+    id: UUID
+    name: str
+    kwargs: str
+    options: Options
+
+    @property
+    def queue(self) -> str:
+        return self.options.queue or "default"
+
+    def as_json(self) -> str:
+        """As the API takes it."""
+        given = self.options.given()
+        # These may hold whatever Pydantic can turn into JSON, like the arguments.
+        texts = {name: _json(name, given.pop(name)) for name in ("tags", "trace_context") if name in given}
+        values = json.dumps({"task_id": str(self.id), "task_type": self.name, **given}, default=_plain)
+        more = "".join(f',"{name}":{text}' for name, text in texts.items())
+        return f'{values[:-1]},"parameters":{self.kwargs}{more}}}'
+
+
+def new_tasks(items: Alike | Sequence[Submission], ids: Sequence[UUID] | None) -> list[NewTask]:
+    """Check submissions as far as their functions are known here, and give them ids."""
+    made: list[NewTask] = []
+    all_ids = new_ids(len(items)) if ids is None else ids
+    try:
+        for id_, (target, arguments, options) in zip(all_ids, parts_of(items), strict=True):
+            name, defaults = (target, None) if isinstance(target, str) else (target.name, target.defaults)
+            text = writer_of(target)(arguments)
+            made.append(NewTask(id_, name, text, options if defaults is None else options.over(defaults)))
+    except TaskLibError as e:
+        if len(items) > 1:
+            e.add_note(f"This was item {len(made)} of {len(items)}; none of them was submitted.")
+        raise
+    return made
+
+
+def span_of(tasks: Sequence[NewTask]) -> Producer | None:
+    """The span of the call that submits these tasks, in a program that traces."""
+    if not tracing.is_used():
+        return None
+    task_id = str(tasks[0].id) if len(tasks) == 1 else None
+    return tracing.submitting({t.name for t in tasks}, {t.queue for t in tasks}, len(tasks), task_id)
+
+
+def _json(option: str, value: Any) -> str:
+    try:
+        return dump(dict(value))
+    except Unstorable as e:
+        raise InvalidOption(f"{option}.{e.path} {e.reason}." if e.path else f"{option} {e.reason}.") from e
+
+
+def _plain(value: object) -> Any:
+    return list(value) if isinstance(value, tuple | frozenset | set) else text_of(value)

@@ -1,0 +1,143 @@
+"""Queues and task names: what waits, how quickly it is done, how much of it fails; pausing and resuming."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import Form, Request
+from starlette.responses import Response
+
+from tasklib.errors import InvalidOption
+from tasklib.server.access import client_of
+from tasklib.server.dashboard.screens import Operator, Serving, Viewer, screen_router
+from tasklib.server.dashboard.shell import done, page
+from tasklib.store import fleet, levels, pauses, seeing, tallies
+from tasklib.store.levels import Level
+from tasklib.store.pauses import Paused
+from tasklib.store.seeing import NameBacklog
+from tasklib.store.tallies import Point
+
+router = screen_router()
+
+_MINUTES = 60
+_MOST = 200
+"""Rows of one table: the busiest and the deepest."""
+_TEXT = 20_000
+
+
+@dataclass
+class Line:
+    """A queue or a name, with all that is known of it."""
+
+    value: str
+    depth: dict[str, int] = field(default_factory=dict)
+    is_capped: bool = False
+    oldest: float | None = None
+    attempts: int = 0
+    failures: int = 0
+    run_p95: float | None = None
+    wait_p95: float | None = None
+    paused_at: datetime | None = None
+    workers: int = 0
+    """Live workers that serve it."""
+
+    @property
+    def waiting(self) -> int:
+        return sum(self.depth.values())
+
+    @property
+    def per_minute(self) -> float:
+        return self.attempts / _MINUTES
+
+
+@router.get("/queues")
+async def queues(request: Request, principal: Viewer, services: Serving) -> Response:
+    workers = [w for w in await services.run(fleet.workers()) if w.status == "active"]
+    paused = await services.run(pauses.pauses())
+    deep = await services.run(levels.levels())
+    done_by_queue = await services.run(tallies.by_queue(_MINUTES, limit=_MOST))
+    of_queues = _lines(deep, done_by_queue, paused, "queue")
+    waiting = await services.run(seeing.backlog_by_name())
+    done_by_name = await services.run(tallies.by_name(_MINUTES, limit=_MOST))
+    of_names = _lines(waiting, done_by_name, paused, "name")
+    for worker in workers:
+        for name in worker.names:
+            of_names.setdefault(name, Line(name)).workers += 1
+        for queue in worker.queues or of_queues:
+            of_queues.setdefault(queue, Line(queue)).workers += 1
+    return page(
+        request,
+        "queues.html",
+        queues=_sorted(of_queues),
+        names=_sorted(of_names),
+        most=_MOST,
+        minutes=_MINUTES,
+        deepest_queue=max((line.waiting for line in of_queues.values()), default=0),
+        deepest_name=max((line.waiting for line in of_names.values()), default=0),
+    )
+
+
+@router.post("/queues/pause")
+async def pause(
+    request: Request,
+    principal: Operator,
+    services: Serving,
+    kind: Annotated[str, Form(pattern="^(queue|name)$")],
+    value: Annotated[str, Form(min_length=1, max_length=_TEXT)],
+) -> Response:
+    client = client_of(principal, services)
+    try:
+        changed = await (client.pause(queue=value) if kind == "queue" else client.pause(name=value))
+    except InvalidOption as e:
+        return done(request, "/queues", _short(str(e)), "bad")
+    said = "Paused" if changed else "Was paused already:"
+    return done(request, "/queues", f"{said} {kind} {_short(value)}. What runs goes on; nothing of it begins.")
+
+
+@router.post("/queues/resume")
+async def resume(
+    request: Request,
+    principal: Operator,
+    services: Serving,
+    kind: Annotated[str, Form(pattern="^(queue|name)$")],
+    value: Annotated[str, Form(min_length=1, max_length=_TEXT)],
+) -> Response:
+    client = client_of(principal, services)
+    try:
+        changed = await (client.resume(queue=value) if kind == "queue" else client.resume(name=value))
+    except InvalidOption as e:
+        return done(request, "/queues", _short(str(e)), "bad")
+    return done(request, "/queues", f"{'Resumed' if changed else 'Was not paused:'} {kind} {_short(value)}.")
+
+
+def _lines(
+    waiting: Iterable[Level | NameBacklog], points: Iterable[Point], paused: Iterable[Paused], kind: str
+) -> dict[str, Line]:
+    found: dict[str, Line] = {}
+    for part in waiting:
+        value = part.queue if isinstance(part, Level) else part.name
+        line = found.setdefault(value, Line(value))
+        line.depth[part.level] = line.depth.get(part.level, 0) + part.depth
+        line.is_capped |= part.is_capped
+        line.oldest = max(line.oldest or 0.0, part.oldest_age_seconds)
+    for point in points:
+        line = found.setdefault(point.label, Line(point.label))
+        line.attempts, line.failures = point.attempts, point.failures
+        line.run_p95, line.wait_p95 = point.duration(0.95), point.wait(0.95)
+    for pause_ in paused:
+        if pause_.kind == kind:
+            found.setdefault(pause_.value, Line(pause_.value)).paused_at = pause_.paused_at
+    found.pop("", None)  # what concerns the fleet as a whole
+    return found
+
+
+def _sorted(lines: Mapping[str, Line]) -> list[Line]:
+    ranked = sorted(lines.values(), key=lambda x: (x.paused_at is None, -x.waiting, -x.attempts, x.value))
+    return sorted(ranked[:_MOST], key=lambda x: x.value)
+
+
+def _short(value: str) -> str:
+    return value if len(value) <= 80 else value[:79] + "…"

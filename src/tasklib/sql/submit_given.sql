@@ -1,0 +1,22 @@
+-- Insert tasks without idempotency keys whose ids somebody else has made, and read which of these ids were there before:
+-- of a submission that is repeated, or of somebody else's task.
+WITH given AS (
+    SELECT *
+    FROM jsonb_to_recordset(CAST(CAST(%(tasks)s AS text) AS jsonb)) AS task (
+        id uuid, name text, queue text, kwargs jsonb, scheduled_at timestamptz, delay_seconds float8, max_retries int,
+        timeout_seconds int, priority int, tags jsonb, required_capabilities text[], trace_context jsonb,
+        submitted_by text)
+), inserted AS (
+    INSERT INTO {schema.}tasks (
+        id, name, queue, kwargs, scheduled_at, max_retries, timeout_seconds, priority, tags, required_capabilities,
+        trace_context, submitted_by)
+    SELECT id, name, queue, kwargs,
+           COALESCE(scheduled_at, now() + make_interval(secs => COALESCE(delay_seconds, 0))),
+           max_retries, timeout_seconds, priority, tags, required_capabilities, trace_context, submitted_by
+    FROM given
+    ON CONFLICT (id) DO NOTHING
+)
+-- This sees the table as it was before the insert.
+SELECT known.id::text, known.name = given.name AND known.submitted_by IS NOT DISTINCT FROM given.submitted_by
+FROM given
+JOIN {schema.}tasks AS known USING (id)

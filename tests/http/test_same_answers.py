@@ -1,0 +1,425 @@
+"""Over HTTP every call says what it says with a database: one table of calls, both clients, equal answers."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import asdict, is_dataclass
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+from typing import Any
+from uuid import UUID
+
+import pytest
+from pydantic import BaseModel
+
+from tasklib import AsyncClient, Client, Task, task
+from tasklib.errors import InvalidOption, TaskLibError
+from tasklib.http import AsyncHttpClient, HttpClient
+from tasklib.tasks.ids import new_id
+from tests.server.api import Api
+
+UNKNOWN = UUID("0196f2a0-7a3c-7d41-9a5e-3f2b8c1d4e5f")
+TRACE = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "tracestate": "a=1"}
+NOT_BEFORE = datetime(2020, 1, 1, tzinfo=UTC)
+
+
+# What the dashboard asks of its own server.
+WITHOUT_A_ROUTE: dict[str, Any] = {
+    "search_tasks": ["state:failed"],
+    "cancel_found": ["state:failed"],
+    "replay_found": ["state:dead_letter"],
+    "cancel_chosen": [[UNKNOWN]],
+    "replay_chosen": [[UNKNOWN]],
+    "count_states": [],
+    "latest_dead_letter_groups": [],
+    "dead_letters_alike": ["abcdef"],
+}
+
+
+class Point(BaseModel):
+    x: int
+    at: datetime
+
+
+@pytest.fixture(autouse=True)
+def functions() -> dict[str, Any]:
+    @task(name="http.greet", queue="hello", tags={"from": "@task"}, max_retries=7)
+    def greet(name: str, point: Point | None = None) -> None: ...
+
+    @task(name="http.shout", priority="high")
+    def shout(name: str = "x") -> None: ...
+
+    return {"greet": greet, "shout": shout}
+
+
+class Scene:
+    """A client, and what a worker would have done."""
+
+    def __init__(self, client: Any, api: Api, functions: dict[str, Any]) -> None:
+        self.client, self.api = client, api
+        self.greet, self.shout = functions["greet"], functions["shout"]
+
+    async def task(self, state: str = "pending", **ended: Any) -> UUID:
+        task_id: UUID = await self.client.submit_task(self.greet, name="a")
+        if state == "running":
+            self.api.begin(task_id)
+        elif state != "pending":
+            self.api.end(task_id, state, **ended)
+        return task_id
+
+
+TABLE: dict[str, Callable[[Scene], Awaitable[Any]]] = {}
+
+
+def row(function: Callable[[Scene], Awaitable[Any]]) -> Callable[[Scene], Awaitable[Any]]:
+    TABLE[function.__name__] = function
+    return function
+
+
+@row
+async def submit_and_look(s: Scene) -> Any:
+    at = datetime.now(UTC) + timedelta(hours=1)
+    options: dict[str, Any] = {"priority": "low", "queue": "other", "tags": {"k": [1, {"é": None}]}, "max_retries": 0}
+    ids = [
+        await s.client.submit_task(s.greet, name="a"),
+        await s.client.submit_task(s.greet, name="a\u2028\U0001f600", point={"x": 1, "at": NOT_BEFORE}, **options),
+        await s.client.submit_task("http.greet", kwargs={"name": "a"}, timeout_seconds=5, trace_context=TRACE),
+        await s.client.submit_task("other.program", n=1, registered_elsewhere=True, required_capabilities=["b", "a"]),
+        await s.client.submit_task(s.shout, scheduled_at=at, idempotency_key="k"),
+        await s.client.submit_task(s.shout, delay_seconds=1.5, idempotency_key="k"),
+        await s.client.submit(s.greet.options(priority=50).bind("b")),
+    ]
+    return ids, [await s.client.get_task(str(i)) for i in ids], await s.client.get_task(UNKNOWN)
+
+
+@row
+async def submit_many(s: Scene) -> Any:
+    alike = await s.client.submit_many(s.greet, [{"name": str(n)} for n in range(5)], priority=3)
+    mixed = await s.client.submit_many([s.greet.bind("a"), s.shout.options(tags={"t": 1}).bind()], queue="q")
+    keyed = [s.shout.options(idempotency_key=str(n)).bind() for n in (1, 2, 1)]
+    each = [await s.client.submit_each([*keyed, s.greet.bind("x")]) for _ in range(2)]
+    nothing = [await s.client.submit_many(s.greet, []), await s.client.submit_each([])]
+    return alike, mixed, each, nothing, await s.client.list_tasks()
+
+
+@row
+async def ids_of_ones_own(s: Scene) -> Any:
+    first, second = new_id(), new_id()
+    items = [s.greet.bind("a"), s.shout.options(idempotency_key="k").bind()]
+    return [
+        await s.client.submit_each(items, ids=[first, second]),
+        await s.client.submit_each(items, ids=[first, second]),
+        await s.client.submit_each(items[:1], ids=[first]),
+        await s.client.submit_each(items[1:], ids=[new_id()]),
+        await failure(s.client.submit_each([s.shout.options(idempotency_key="l").bind()], ids=[first])),
+        await failure(s.client.submit_each([s.shout.bind()], ids=[first])),
+        await failure(s.client.submit_each([s.shout.bind(), s.shout.bind()], ids=[new_id(), first])),
+        await failure(s.client.submit_each(items, ids=[first, first])),
+        await failure(s.client.submit_each(items, ids=[first])),
+        len(await s.client.list_tasks()),
+    ]
+
+
+@row
+async def refused_submissions(s: Scene) -> Any:
+    return [
+        await failure(s.client.submit_task("http.gret", name="a")),
+        await failure(s.client.submit_task(s.greet)),
+        await failure(s.client.submit_task(s.greet, name="a", point={"x": "?", "at": NOT_BEFORE})),
+        await failure(s.client.submit_task(s.greet, "a")),
+        await failure(s.client.submit_task(s.greet, name="a", priority="urgent")),
+        await failure(s.client.submit_task(s.greet, name="a", priority=101)),
+        await failure(s.client.submit_task(s.greet, name="a", delay_seconds=-1)),
+        await failure(s.client.submit_task(s.greet, name="a", scheduled_at=datetime(2030, 1, 1))),
+        await failure(s.client.submit_task(s.greet, name="a", tags={"f": float("nan")})),
+        await failure(s.client.submit_task("other", registered_elsewhere=True, x=float("inf"))),
+        await failure(s.client.submit_many(s.greet, [{"name": "a"}, {"nam": "b"}])),
+        await failure(s.client.submit_many(s.greet, {"name": "a"})),
+        len(await s.client.list_tasks()),
+    ]
+
+
+@row
+async def listing(s: Scene) -> Any:
+    for n in range(4):
+        await s.client.submit_task(s.greet, name=str(n), tags={"n": n, "odd": bool(n % 2), "s": "1"}, queue=f"q{n % 2}")
+    running = await s.task("running")
+    done = await s.task("completed", value={"a": [1]})
+    every = await s.client.list_tasks()
+    a_moment = every[2].created_at
+    return [
+        every,
+        await s.client.list_tasks(limit=2),
+        await s.client.list_tasks(limit=2, after=every[1]),
+        await s.client.list_tasks(after=str(every[4].id)),
+        await s.client.list_tasks(state="running"),
+        await s.client.list_tasks(state=iter(["running", "completed"])),
+        await s.client.list_tasks(state=[]),
+        await s.client.list_tasks(name="http.greet", queue="q1"),
+        await s.client.list_tasks(tags={"odd": True, "s": "1"}),
+        await s.client.list_tasks(tags={"n": 2}),
+        await s.client.list_tasks(worker="w1"),
+        len(await s.client.list_tasks(created_after=a_moment)),
+        len(await s.client.list_tasks(created_before=a_moment)),
+        await failure(s.client.list_tasks(limit=0)),
+        await failure(s.client.list_tasks(state="gone")),
+        await failure(s.client.list_tasks(created_after=datetime(2030, 1, 1))),
+        await failure(s.client.list_tasks(after="?")),
+        [running, done],
+    ]
+
+
+@row
+async def waiting(s: Scene) -> Any:
+    traceback = "Traceback (most recent call last):\n  ...\nValueError: no"
+    return [
+        await s.client.wait_for(await s.task("completed", value={"x": [1, None]}), timeout=10),
+        await s.client.wait_for(await s.task("completed")),
+        await failure(s.client.wait_for(await s.task("dead_letter", error=traceback))),
+        await failure(s.client.wait_for(await s.task("cancelled"))),
+        await failure(s.client.wait_for(await s.task(), timeout=0.05)),
+        await failure(s.client.wait_for(await s.task("running"), timeout=0)),
+        await failure(s.client.wait_for(UNKNOWN)),
+        await failure(s.client.wait_for("?")),
+        await failure(s.client.wait_for(UNKNOWN, timeout=-1)),
+    ]
+
+
+@row
+async def cancel_and_replay(s: Scene) -> Any:
+    waits, runs, done = await s.task(), await s.task("running"), await s.task("completed")
+    return [
+        [await s.client.cancel_task(i) for i in (waits, str(runs), done, waits, runs)],
+        await failure(s.client.cancel_task(UNKNOWN)),
+        await s.client.replay_task(done),
+        await s.client.replay_task(waits),
+        await failure(s.client.replay_task(done)),
+        await failure(s.client.replay_task(UNKNOWN)),
+        [await s.client.get_task(i) for i in (waits, runs, done)],
+    ]
+
+
+@row
+async def explaining(s: Scene) -> Any:
+    first, second, done = await s.task(), await s.task(), await s.task("completed")
+    await s.client.pause(queue="hello")
+    paused = str(await s.client.explain_task(first))
+    await s.client.resume(queue="hello")
+    return [
+        re.sub(r"\d+(\.\d+)? m?s", "some time", paused),
+        [await s.client.queue_position(i) for i in (first, second, done)],
+        [reason.code for i in (first, done) for reason in (await s.client.explain_task(i)).reasons],
+        (await s.client.explain_task(second)).position,
+        await failure(s.client.explain_task(UNKNOWN)),
+        await failure(s.client.queue_position(UNKNOWN)),
+    ]
+
+
+@row
+async def fleet(s: Scene) -> Any:
+    s.api.db.execute(
+        "INSERT INTO workers (id, status, names, capabilities, capacity, version, host, pid) "
+        "VALUES ('w/1 é', 'active', '{a}', '{gpu}', 5, '0.1', 'h', 7)"
+    )
+    before = await s.client.workers()
+    return [
+        [(w.id, w.status, w.names, w.capabilities, w.capacity, w.queues, w.drain_requested_at) for w in before],
+        [await s.client.drain_worker("w/1 é") for _ in range(2)],
+        [w.drain_requested_at is not None for w in await s.client.workers()],
+        await failure(s.client.drain_worker("w/1 e")),
+        await failure(s.client.drain_worker(7)),
+    ]
+
+
+@row
+async def pauses(s: Scene) -> Any:
+    return [
+        [await s.client.pause(queue="q"), await s.client.pause(queue="q"), await s.client.pause(name="n é&=")],
+        await s.client.pauses(),
+        [await s.client.resume(queue="q"), await s.client.resume(queue="q"), await s.client.resume(name="n é&=")],
+        await s.client.pauses(),
+        await failure(s.client.pause()),
+        await failure(s.client.resume(queue="a", name="b")),
+    ]
+
+
+@row
+async def settings(s: Scene) -> Any:
+    return [
+        await s.client.settings(),
+        await s.client.change_settings(promote_to_medium_after_seconds=5),
+        await s.client.change_settings(promote_to_high_after_seconds=7.5),
+        await s.client.change_settings(),
+        await failure(s.client.change_settings(promote_to_high_after_seconds=-1)),
+        await s.client.change_settings(promote_to_medium_after_seconds=None, promote_to_high_after_seconds=None),
+    ]
+
+
+@row
+async def cancel_by_filter(s: Scene) -> Any:
+    for n in range(3):
+        await s.client.submit_task(s.greet, name="a", tags={"n": n})
+    await s.task("running")
+    return [
+        await s.client.cancel_tasks(name="http.greet", dry_run=True),
+        await s.client.cancel_tasks(tags={"n": 1}, created_after=NOT_BEFORE),
+        await s.client.cancel_tasks(state=[]),
+        await s.client.cancel_tasks(state="pending", queue="hello"),
+        await s.client.cancel_tasks(everything=True),
+        await failure(s.client.cancel_tasks()),
+        await failure(s.client.cancel_tasks(state="completed")),
+    ]
+
+
+@row
+async def dead_letters(s: Scene) -> Any:
+    for n in range(5):
+        await s.task("dead_letter", error=f"Traceback\nValueError: no customer {n}")
+    await s.task("dead_letter", error="Traceback\nOSError: gone")
+    every = await s.client.dead_letters()
+    [most, *_] = groups = await s.client.dead_letter_groups()
+    return [
+        every,
+        groups,
+        await s.client.dead_letter_groups(error="OSError", limit=1),
+        await s.client.dead_letters(limit=2, after=every[1]),
+        await s.client.dead_letters(limit=2, after=every[1].id),
+        await s.client.dead_letters(error="oserror", since=NOT_BEFORE),
+        await failure(s.client.dead_letters(after=UNKNOWN)),
+        await failure(s.client.dead_letters(after=await s.task())),
+        await s.client.replay_dead_letters(ids=[every[0].id, str(every[1].id)], dry_run=True),
+        await s.client.replay_dead_letters(ids=every[0].id),
+        await s.client.replay_dead_letters(fingerprint=most.fingerprint[:8], limit=1),
+        await s.client.replay_dead_letters(fingerprint=most.fingerprint, limit=2, per_second=1000),
+        await s.client.purge_dead_letters(ids=[every[-1].id, UNKNOWN], dry_run=True),
+        await s.client.purge_dead_letters(name="http.greet", limit=1),
+        await s.client.purge_dead_letters(everything=True),
+        await s.client.dead_letters(),
+        await failure(s.client.replay_dead_letters()),
+        await failure(s.client.purge_dead_letters()),
+        await failure(s.client.replay_dead_letters(everything=True, per_second=0)),
+        await failure(s.client.dead_letters(fingerprint="?")),
+    ]
+
+
+@row
+async def tokens_and_audit(s: Scene) -> Any:
+    new = await s.client.create_token("robot", roles="worker", queues=["a", "b"], expires_in=timedelta(days=1))
+    plain = await s.client.create_token("plain", roles=["viewer", "submitter"])
+    assert re.fullmatch(r"tasklib_[0-9a-f]{12}_[\w-]{43}", new.text)
+    listed = {t.id: t for t in await s.client.tokens()}
+    assert [listed[n.info.id] for n in (new, plain)] == [new.info, plain.info]
+    revoked = [await s.client.revoke_token(new.text), await s.client.revoke_token(plain.info.prefix)]
+    await s.client.pause(queue="q")
+    records = await s.client.audit(limit=5)
+    return [
+        [(t.name, t.roles, t.queues, t.expires_at is None, t.created_by, t.is_usable) for t in (new.info, plain.info)],
+        [(t.name, t.is_usable, t.revoked_at is not None) for t in revoked],
+        [(r.actor, r.action, sorted(r.details)) for r in records],
+        [r.action for r in await s.client.audit(limit=2, before=records[1])],
+        [r.target for r in await s.client.audit(action="pause", target="queue:q", limit=1)],
+        await failure(s.client.revoke_token(UNKNOWN)),
+        await failure(s.client.revoke_token("?")),
+        await failure(s.client.create_token("x", roles="king")),
+        await failure(s.client.create_token("x", roles=["viewer"], queues=["a"])),
+        await failure(s.client.audit(action="sleep")),
+        await failure(s.client.audit(before=-1)),
+    ]
+
+
+async def failure(call: Awaitable[Any]) -> tuple[Any, ...]:
+    """What a call raises: its class, words, notes and facts."""
+    try:
+        answer = await call
+    except TaskLibError as e:
+        facts = {name: value for name, value in vars(e).items() if not name.startswith("_")}
+        return type(e).__name__, str(e), facts
+    raise AssertionError(f"nothing was raised, and this returned: {answer!r}")
+
+
+class Comparable:
+    """Answers without what differs from run to run: ids by the order of their appearance, times as such."""
+
+    def __init__(self) -> None:
+        self._ids: dict[str, str] = {}
+
+    def of(self, value: Any) -> Any:
+        match value:
+            case UUID():
+                return self._id(str(value))
+            case Enum():
+                return value.value
+            case str():
+                timeless = re.sub(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?\+00:00", "a time", value)
+                return re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", lambda m: self._id(m[0]), timeless)
+            case datetime():
+                return "a time"
+            case Task():
+                return self.of(value.model_dump())
+            case dict():
+                return {key: self.of(v) for key, v in sorted(value.items())}
+            case list() | tuple():
+                return [self.of(v) for v in value]
+            case _ if is_dataclass(value) and not isinstance(value, type):
+                return self.of(asdict(value))
+        return value
+
+    def _id(self, text: str) -> str:
+        return text if text == str(UNKNOWN) else self._ids.setdefault(text, f"id {len(self._ids)}")
+
+
+@pytest.fixture
+def with_database(api: Api) -> Iterator[AsyncClient]:
+    me = next(t for t in api.client.tokens() if str(t.id) == api.token_ids["admin"])
+    client = AsyncClient(api.config)
+    yield client.on_behalf_of(f"token:admin ({me.prefix})", submitted_by=str(me.id))
+    client.close()
+
+
+@pytest.mark.parametrize("name", TABLE)
+async def test_both_clients_give_equal_answers(
+    name: str, api: Api, with_database: AsyncClient, functions: dict[str, Any]
+) -> None:
+    expected = Comparable().of(await TABLE[name](Scene(with_database, api, functions)))
+    api.clear()
+    async with AsyncHttpClient(str(api.running), token=token_of(api)) as over_http:
+        found = Comparable().of(await TABLE[name](Scene(over_http, api, functions)))
+    assert found == expected
+
+
+def token_of(api: Api, caller: str = "admin") -> str:
+    return str(getattr(api, caller).headers["authorization"]).removeprefix("Bearer ")
+
+
+def public_calls(kind: type) -> dict[str, inspect.Signature]:
+    names = [n for n, f in vars(kind).items() if inspect.isfunction(f) and not n.startswith("_")]
+    return {name: inspect.signature(getattr(kind, name)) for name in names}
+
+
+def test_the_table_has_every_call() -> None:
+    source = inspect.getsource(inspect.getmodule(test_the_table_has_every_call))  # type: ignore[arg-type]
+    apart = {"on_behalf_of", "perform", "close", "asynchronous", *WITHOUT_A_ROUTE}
+    assert [name for name in public_calls(AsyncClient) if name not in apart and f".{name}(" not in source] == []
+
+
+@pytest.mark.parametrize("name", WITHOUT_A_ROUTE)
+def test_what_has_no_route_says_so(name: str) -> None:
+    with (
+        HttpClient("http://localhost:1") as client,
+        pytest.raises(InvalidOption, match="needs a client with"),
+    ):
+        getattr(client, name)(*WITHOUT_A_ROUTE[name])
+
+
+@pytest.mark.parametrize(("over_http", "plain"), [(HttpClient, Client), (AsyncHttpClient, AsyncClient)])
+def test_the_calls_and_their_signatures_are_the_same(over_http: type, plain: type) -> None:
+    calls = over_http.__init__.__globals__["HttpCalls"]  # type: ignore[misc]
+    for name, signature in public_calls(plain).items():
+        assert inspect.signature(getattr(over_http, name)).parameters == signature.parameters or name == "asynchronous"
+        if own := vars(calls).get(name):
+            wanted, given = inspect.signature(getattr(plain, name)).parameters, inspect.signature(own).parameters
+            assert {n: (p.kind, p.default) for n, p in given.items()} == {
+                n: (p.kind, p.default) for n, p in wanted.items()
+            }
