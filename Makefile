@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint types imports format test-postgres test-pgbouncer test-pythons schema benchmarks model interleavings mutants chaos clean
+.PHONY: help demo test check lint types imports format test-postgres test-pgbouncer test-pythons schema benchmarks model interleavings mutants chaos failover peers clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -60,6 +60,13 @@ mutants: $(READY)  ## take each guard out of the SQL; a test must turn red (an h
 
 chaos: $(READY)  ## kill, freeze, cut and restart everything under load, then check: SECONDS= SEED= FAULTS= TASKS=
 	$(BIN)/python -m proof.chaos --seconds $(or $(SECONDS),180) --seed $(or $(SEED),1) --faults $(or $(FAULTS),0) --tasks $(or $(TASKS),0) $(ARGS)
+
+failover: $(READY)  ## change, kill and cut off the primary under Patroni (needs etcd, patroni, haproxy, PostgreSQL 15)
+	$(BIN)/python -m proof.failover $(ARGS)
+
+peers: $(READY)  ## the same faults for TaskLib, Procrastinate and PgQueuer (installed outside the tree)
+	$(BIN)/python -m benchmarks.peers install tasklib procrastinate pgqueuer
+	$(BIN)/python -m proof.peers
 
 clean:  ## remove what was built
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -37,6 +37,7 @@ class Proxy:
         self._server = (host, port)
         self._pipes: set[Pipe] = set()
         self._delay = 0.0
+        self._is_cut = False
         self._loop = asyncio.new_event_loop()
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listening.getsockname()[1]
@@ -52,6 +53,15 @@ class Proxy:
 
     def resume(self) -> None:
         self._each("", lambda pipe: pipe.flows.set())
+
+    def cut(self) -> None:
+        """Nothing gets through any more, on old links or new ones, until `mend()`."""
+        self._is_cut = True
+        self.stall()
+
+    def mend(self) -> None:
+        self._is_cut = False
+        self.reset()  # what was in the middle of something won't recover; who wants to goes on anew
 
     def reset(self, purpose: str = "") -> int:
         return self._each(purpose, self._reset)
@@ -104,7 +114,8 @@ class Proxy:
             writer.close()
             return
         pipe = Pipe(writer, to_server)
-        pipe.flows.set()
+        if not self._is_cut:
+            pipe.flows.set()
         self._pipes.add(pipe)
         try:
             async with asyncio.TaskGroup() as both:

@@ -55,6 +55,12 @@ def test_rules_name_only_metrics_that_are_exposed() -> None:
     assert named <= exposed()
 
 
+def test_the_page_lists_every_metric_and_no_other() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "monitor.md").read_text()
+    listed = set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE))
+    assert listed == {re.sub(r"_(bucket|count|sum)$", "", name) for name in exposed()}
+
+
 def test_the_dashboard_names_only_metrics_that_are_exposed() -> None:
     panels = json.loads(GRAFANA)["panels"]
     named = {n for p in panels for t in p["targets"] for n in _NAME.findall(t["expr"])} - FUNCTIONS

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from proof.mutants.guards import GUARDED, guards, source, without
 from proof.mutants.run import EQUIVALENT, RESULTS, caught_by
 
@@ -22,9 +24,10 @@ def test_every_guarded_statement_has_a_guard_and_loses_just_that() -> None:
     assert with_guards <= set(GUARDED)
 
 
-def test_without_its_token_guard_a_settlement_turns_a_test_red() -> None:
+@pytest.mark.timeout(600)
+def test_without_its_token_guard_a_settlement_turns_a_test_red(server_url: str) -> None:
     [guard] = [guard for guard in guards() if guard.name == "complete: task.lease_token = done.token"]
-    assert "::test_" in caught_by(guard)
+    assert "::test_" in caught_by(guard, server_url)
 
 
 def test_every_guard_that_is_on_record_was_caught_or_has_a_reason_not_to_be() -> None:

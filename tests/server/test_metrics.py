@@ -45,3 +45,25 @@ def test_metrics_are_for_viewers_unless_a_setting_opens_them(
     assert opened.http.get("/metrics").status_code == 200
     assert opened.http.get("/api/v1/tasks").status_code == 401, "nothing else is opened"
     assert server(config, metrics=False).http.get("/metrics", headers=bearer(token("admin"))).status_code == 404
+
+
+async def test_what_workers_over_http_do_is_counted_by_the_server(
+    config: Config, server: Callable[..., Running]
+) -> None:
+    @task
+    async def metrics_over_http() -> None: ...
+
+    @task(max_retries=0)
+    async def metrics_fails_over_http() -> None:
+        raise ValueError("no")
+
+    running = server(config)
+    client = AsyncClient(config)
+    await client.submit_many(metrics_over_http, [{}] * 5)
+    await client.submit_task(metrics_fails_over_http)
+    client.close()
+    await burst(config, server=str(running))
+    found = samples(running.http.get("/metrics").content)
+    assert at(found, "task_outcomes_total", "medium", "completed") == 5
+    assert at(found, "task_duration_seconds_count", "medium", "completed") == 5
+    assert at(found, "tasks_failed_total", "error") == at(found, "tasks_dlq_total") == 1

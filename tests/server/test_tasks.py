@@ -170,6 +170,18 @@ def test_a_batch_is_neither_empty_nor_too_large(api: Api) -> None:
     assert api.ann.post(f"{TASKS}/batch", json={"tasks": many["tasks"][:1000]}).status_code == 201
 
 
+def test_a_batch_says_which_item_is_wrong_and_stores_none(api: Api) -> None:
+    @task(name="api_counted")
+    def counted(count: int) -> None: ...
+
+    good = {"task_type": "api_counted", "parameters": {"count": 1}}
+    for bad in ({"task_type": "a", "priority": "urgent"}, {"task_type": "api_counted", "parameters": {"count": "x"}}):
+        answer = api.ann.post(f"{TASKS}/batch", json={"tasks": [good, good, bad, good]})
+        assert answer.status_code == 422
+        assert "item 2" in answer.json()["detail"]
+    assert api.db.execute("SELECT count(*) FROM tasks").fetchone() == (0,)
+
+
 # ---- listing ----
 
 

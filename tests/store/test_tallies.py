@@ -164,3 +164,25 @@ def test_what_no_worker_does_is_counted_by_the_statement_that_does_it(
         ("worker_died", ""): 1,
     }
     assert {t.key.level for t in database.run(tallies.totals()) if t.key.outcome != "worker_died"} == {"high"}
+
+
+def test_what_is_reported_over_http_is_counted_from_the_rows(database: Database, db: psycopg.Connection) -> None:
+    started = "now() - interval '3 s'"
+    done = _insert(db, "completed", completed_at="now()", started_at=started, scheduled_at="now() - interval '10 s'")
+    failed = _insert(db, "failed", next_retry_at="now()", started_at=started, retry_count="1")
+    stale = _insert(db, "pending", tags="'{}'")
+    told = [(str(done), "completed", ""), (str(failed), "failed", "timeout"), (str(stale), "stale", "")]
+    database.run(tallies.reported(told))
+    database.run(tallies.reported([]))
+    found = {t.key.outcome: t for t in database.run(tallies.totals())}
+    assert {(o, t.key.reason, t.count) for o, t in found.items()} == {
+        ("completed", "", 1),
+        ("failed", "timeout", 1),
+        ("stale", "", 1),
+    }
+    assert found["completed"].seconds == pytest.approx(3.0)
+    assert found["completed"].waited == pytest.approx(7.0)
+    assert (sum(found["completed"].buckets), sum(found["completed"].waits)) == (1, 1)
+    assert found["completed"].buckets[BOUNDS.index(5.0)] == 1
+    assert found["failed"].waits == [], "when a retry was due is not known any more"
+    assert found["stale"].buckets == []

@@ -6,17 +6,17 @@ import typer
 
 
 def alerts() -> None:
-    """Print alert rules for Prometheus.
+    """Print alert rules for Prometheus, to be saved where its `rule_files` are.
 
-    Example: tasklib alerts > /etc/prometheus/rules/tasklib.yml
+    Example: tasklib alerts
     """
     _print("alerts.yml")
 
 
 def grafana() -> None:
-    """Print a dashboard for Grafana, to be imported there.
+    """Print a dashboard for Grafana, to be saved and imported there.
 
-    Example: tasklib grafana > tasklib.json
+    Example: tasklib grafana
     """
     _print("grafana.json")
 

@@ -20,11 +20,11 @@ _FINGERPRINT = "b1946ac92492d2347c6235b4d2611184"
 class _Read(BaseModel):
     """Made of what the client returns: `Answer.model_validate(record)`."""
 
-    model_config = ConfigDict(from_attributes=True)
+    model_config = ConfigDict(from_attributes=True, populate_by_name=True)
 
 
 def _example(*examples: dict[str, Any]) -> ConfigDict:
-    return ConfigDict(from_attributes=True, json_schema_extra={"examples": list(examples)})
+    return ConfigDict(from_attributes=True, populate_by_name=True, json_schema_extra={"examples": list(examples)})
 
 
 class GroupAnswer(_Read):

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Query
 
+from tasklib.client.requests import MAX_PAGE
 from tasklib.errors import InvalidOption
 from tasklib.server.access import Principal, allow
 from tasklib.server.services import Services, services
@@ -30,7 +31,7 @@ DEFAULT_PAGE = 50
 
 def page_size(limit: int | None, given: Services) -> int:
     """As many as were asked for, as far as the server allows: `next` leads to the rest."""
-    return min(limit or DEFAULT_PAGE, given.settings.max_page)
+    return min(limit or DEFAULT_PAGE, given.settings.max_page, MAX_PAGE - 1)  # one more tells whether there is more
 
 
 def tags_of(pairs: list[str] | None) -> dict[str, Any] | None:

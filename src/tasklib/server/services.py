@@ -58,7 +58,6 @@ class Services:
         made = cls(config, settings, client, keyring, news, RemoteWorkers(config, news), version())
         made.news.start(place or "public")
         made.tokens.start()
-        made.remote.start()
         return made
 
     async def run(self, query: Query[T]) -> T:

@@ -68,7 +68,7 @@ class Watch:
             try:
                 found = await self._run(lookup.watched({w.task_id for w in asked}))
             except Exception as e:
-                _fail(asked, e)
+                self._fail(e)
                 return
             for waiting in asked:
                 standing = found.get(waiting.task_id, GONE)
@@ -89,8 +89,8 @@ class Watch:
         except TimeoutError:
             return min(pause * _PAUSE_GROWTH, _LONGEST_PAUSE)
 
-
-def _fail(asked: list[_Waiting], error: Exception) -> None:
-    for waiting in asked:
-        if not waiting.answer.done():
-            waiting.answer.set_exception(error)
+    def _fail(self, error: Exception) -> None:
+        """Nobody looks any more: those who came meanwhile are told so too."""
+        for waiting in self._waiting:
+            if not waiting.answer.done():
+                waiting.answer.set_exception(error)

@@ -106,26 +106,9 @@ def settled(leases: Sequence[Leased]) -> Query[set[str]]:
     return Query("settled", arrays(leases), _ids)
 
 
-class Reported(NamedTuple):
-    """A task as it is before a report changes it."""
-
-    retry_count: int
-    name: str
-    queue: str
-    priority: int
-
-    @property
-    def effective_priority(self) -> int:
-        return self.priority
-
-    @property
-    def due(self) -> str:
-        return ""
-
-
-def reported(ids: Sequence[str]) -> Query[dict[str, Reported]]:
-    """These tasks, by their ids."""
-    return Query("reported", {"ids": plain_array(ids)}, lambda rows: {row[0]: Reported(*row[1:]) for row in rows})
+def retry_counts(ids: Sequence[str]) -> Query[dict[str, int]]:
+    """How often these tasks have been retried."""
+    return Query("retry_counts", {"ids": plain_array(ids)}, lambda rows: {id_: count for id_, count in rows})
 
 
 def arrays(leases: Sequence[Leased]) -> dict[str, str]:

@@ -21,7 +21,7 @@ from typing import Any
 from tasklib.db.arrays import array, plain_array
 from tasklib.db.query import Query, Rows, nothing
 from tasklib.store.fleet import Term
-from tasklib.tally import Key, Tally, percentile, together
+from tasklib.tally import BOUNDS, Key, Tally, percentile, together
 
 MOST_STEPS = 1500
 KEPT = ((60, 3 * 3600.0, 600), (600, 48 * 3600.0, 3600), (3600, 31 * 86400.0, None))
@@ -96,6 +96,17 @@ def add(tallies: Sequence[Tally], *, worker: str | None = None, number: int = 0)
         "waits": array([plain_array(t.waits) for t in tallies]),
     }
     return Query("tally_add", parameters, lambda rows: float(rows[0][0]))
+
+
+def reported(ended: Sequence[tuple[str, str, str]]) -> Query[None]:
+    """Count what somebody else's workers reported: (id, outcome, reason) of each. Their times come from the rows."""
+    parameters = {
+        "ids": plain_array([id_ for id_, _, _ in ended]),
+        "outcomes": array([outcome for _, outcome, _ in ended]),
+        "reasons": array([reason for _, _, reason in ended]),
+        "bounds": plain_array(BOUNDS),
+    }
+    return Query("tally_reported", parameters, nothing)
 
 
 def totals() -> Query[list[Tally]]:

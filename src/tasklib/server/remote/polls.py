@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from tasklib.config import Config
@@ -16,9 +17,10 @@ from tasklib.errors import DatabaseUnavailable
 from tasklib.server.news import News
 from tasklib.server.remote.links import Links
 from tasklib.server.remote.members import Member, not_found
-from tasklib.store import claim, fleet, settle
+from tasklib.store import claim, fleet, settle, tallies
 from tasklib.store.claim import Claimed, Served
 from tasklib.store.settle import Lease
+from tasklib.tally import Tallier
 
 MOST_TASKS = 500
 """In one answer. Larger ones gain nothing."""
@@ -79,6 +81,7 @@ class Polls:
             mark, waited = self._news.mark(), time.monotonic() - began
             tasks = await self._claiming.run(claim.claim(served, poll.limit, member.id, **self._terms))
             if tasks:
+                await self._count_promoted(tasks)
                 return await self._handed_out(member, turn, Found(tasks, waited), gone)
             left = began + poll.wait_seconds - time.monotonic()
             if left <= 0:
@@ -87,6 +90,14 @@ class Polls:
             if turn != member.newest_poll or await gone():
                 break
         return Found([], time.monotonic() - began)
+
+    async def _count_promoted(self, tasks: Sequence[Claimed]) -> None:
+        """For metrics: those that waiting has raised. There are rarely any, so this rarely costs a statement."""
+        tallier = Tallier()
+        tallier.claimed(tasks)
+        if promoted := [tally for tally in tallier.take() if tally.key.outcome == "promoted"]:
+            with suppress(DatabaseUnavailable):  # what was claimed goes out all the same
+                await self._claiming.run(tallies.add(promoted))
 
     async def close(self) -> None:
         await asyncio.gather(*self._withdrawals, return_exceptions=True)

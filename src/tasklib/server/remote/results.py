@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import psycopg
 
 from tasklib.config import Config
 from tasklib.db.failures import is_bad_data
-from tasklib.errors import ResultNotStorable
+from tasklib.errors import DatabaseUnavailable, ResultNotStorable
 from tasklib.executors.outcomes import result_text
 from tasklib.server.remote.bodies import FailureReason, ResultBody, ResultStatus
 from tasklib.server.remote.links import Links
-from tasklib.server.remote.tallies import Tallies
-from tasklib.store import settle
+from tasklib.store import settle, tallies
 from tasklib.store.settle import Completion, Failure, Lease
 from tasklib.tasks.payload import storable_text
 from tasklib.tasks.retry import RetryPolicy
@@ -41,9 +41,8 @@ class Verdict:
 class Results:
     """Stores them for one server."""
 
-    def __init__(self, config: Config, settling: Links, tallies: Tallies) -> None:
+    def __init__(self, config: Config, settling: Links) -> None:
         self._config = config
-        self._tallies = tallies
         self._settling = settling
         self._policy = RetryPolicy.of(config)
 
@@ -56,7 +55,6 @@ class Results:
         for id_ in sorted(first):  # one lock order for all who write many rows
             by_status.setdefault(first[id_].status, []).append(first[id_])
         verdicts: dict[str, Verdict] = {}
-        unknown = await self._tallies.unknown(list(first.values()))
         for status, items in by_status.items():
             match status:
                 case ResultStatus.COMPLETED:
@@ -69,12 +67,18 @@ class Results:
                     stopped = [(_lease(result), self._error(result) or _CANCELLED) for result in items]
                     ours = await self._settling.run(settle.stop(stopped, worker_id))
                     verdicts |= _accepted(dict.fromkeys(ours, "cancelled"))
-        self._tallies.settled(first, {id_: v.state for id_, v in verdicts.items() if v.state}, unknown)
         verdicts |= await self._refusals([result for id_, result in first.items() if id_ not in verdicts])
+        await self._count(first, verdicts)
         return [
             verdicts[str(result.task_id)] if first[str(result.task_id)] is result else _refusal(STALE)
             for result in results
         ]
+
+    async def _count(self, results: Mapping[str, ResultBody], verdicts: Mapping[str, Verdict]) -> None:
+        """For metrics: what these workers did, which nobody else counts."""
+        ended = [(id_, *_counted(result, verdicts[id_])) for id_, result in sorted(results.items())]
+        with suppress(DatabaseUnavailable):  # the results are stored; that they are not counted is the lesser evil
+            await self._settling.run(tallies.reported([e for e in ended if e[1]]))
 
     async def _complete(self, worker_id: str, items: Sequence[ResultBody]) -> dict[str, Verdict]:
         verdicts: dict[str, Verdict] = {}
@@ -106,8 +110,7 @@ class Results:
 
     async def _fail(self, worker_id: str, items: Sequence[ResultBody]) -> dict[str, Verdict]:
         unsaid = [str(result.task_id) for result in items if result.retry_in_seconds is None]
-        rows = await self._settling.run(settle.reported(unsaid)) if unsaid else {}
-        counts = {id_: row.retry_count for id_, row in rows.items()}
+        counts = await self._settling.run(settle.retry_counts(unsaid)) if unsaid else {}
         failures = [self._failure(result, counts.get(str(result.task_id), 0)) for result in items]
         return _accepted(await self._settling.run(settle.fail(failures, worker_id, self._config.crash_limit)))
 
@@ -131,6 +134,16 @@ class Results:
 
     def _error(self, result: ResultBody) -> str | None:
         return storable_text(result.error, self._config.max_error_bytes) if result.error else None
+
+
+def _counted(result: ResultBody, verdict: Verdict) -> tuple[str, str]:
+    """The outcome and the reason under which a result counts; an empty one for what counts elsewhere, or not at all."""
+    if verdict.code is not None:
+        return ("stale" if verdict.code == STALE else "", "")
+    if result.status is ResultStatus.RELEASED and verdict.state != "cancelled":
+        return "released", ""
+    failed = verdict.state in ("failed", "dead_letter")
+    return verdict.state or "", result.reason.value if failed else ""
 
 
 def _lease(result: ResultBody) -> Lease:

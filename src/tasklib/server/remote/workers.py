@@ -12,7 +12,6 @@ from tasklib.server.remote.links import Links
 from tasklib.server.remote.members import Member, Members, not_found
 from tasklib.server.remote.polls import Found, Gone, Poll, Polls
 from tasklib.server.remote.results import Results, Verdict
-from tasklib.server.remote.tallies import Tallies
 from tasklib.store import claim, control, fleet, settle
 from tasklib.store.settle import Lease
 from tasklib.tasks.payload import dump
@@ -32,17 +31,10 @@ class RemoteWorkers:
         self._control = Links(config, "control", 1)
         self.members = Members(self._control)
         self._polls = Polls(config, news, self._claiming, self._settling, self._control)
-        self._tallies = Tallies(self._control)
-        self._results = Results(config, self._settling, self._tallies)
-
-    def start(self) -> None:
-        self._tallies.start()
+        self._results = Results(config, self._settling)
 
     async def poll(self, member: Member, poll: Poll, gone: Gone) -> Found:
-        found = await self._polls.answer(member, poll, gone)
-        if found.tasks:
-            self._tallies.handed_out(found.tasks)
-        return found
+        return await self._polls.answer(member, poll, gone)
 
     async def store(self, member: Member, results: Sequence[ResultBody]) -> list[Verdict]:
         return await self._results.store(member.id, results)
@@ -83,7 +75,6 @@ class RemoteWorkers:
 
     async def close(self) -> None:
         await self._polls.close()
-        await self._tallies.close()
         for links in (self._claiming, self._settling, self._control):
             links.close()
 

@@ -12,7 +12,7 @@ from pydantic import AwareDatetime
 from tasklib import tracing
 from tasklib.client.cursors import cursor, place_of
 from tasklib.client.submissions import submission
-from tasklib.errors import InvalidOption, TaskLibError, TaskNotFound
+from tasklib.errors import InvalidOption, TaskExecutionError, TaskLibError, TaskNotFound
 from tasklib.server.access import client_of
 from tasklib.server.answers import (
     BatchAnswer,
@@ -26,7 +26,7 @@ from tasklib.server.answers import (
 )
 from tasklib.server.bodies import BatchBody, CancelBody, Name, SubmitBody
 from tasklib.server.document import refusals
-from tasklib.server.problems import Problem
+from tasklib.server.problems import Problem, problem_of
 from tasklib.server.routing import (
     Cursor,
     Given,
@@ -107,9 +107,14 @@ async def submit_batch(
             f"A batch has at most {given.settings.max_batch} tasks; this one has {len(body.tasks)}.",
         )
     trace = _trace(traceparent, tracestate)
-    items = [_submission(item, trace, index) for index, item in enumerate(body.tasks)]
     ids = [item.task_id or new_id() for item in body.tasks] if any(item.task_id for item in body.tasks) else None
-    stored = await client_of(principal, given).submit_each(items, ids=ids)
+    try:
+        items = [_submission(item, trace, index) for index, item in enumerate(body.tasks)]
+        stored = await client_of(principal, given).submit_each(items, ids=ids)
+    except (InvalidOption, TaskExecutionError) as e:
+        problem = problem_of(e)
+        problem.detail = " ".join([problem.detail, *getattr(e, "__notes__", ())])  # which item it was
+        raise problem from e
     return BatchAnswer(tasks=[BatchItem.of(s) for s in stored])
 
 

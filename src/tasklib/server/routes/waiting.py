@@ -41,6 +41,12 @@ data: {"task_id": "0196f2a0-7a3c-7d41-9a5e-3f2b8c1d4e5f", "status": "completed",
 """
 
 
+class EventStream(StreamingResponse):
+    """Server-sent events."""
+
+    media_type = "text/event-stream"
+
+
 @router.get(
     "/{task_id}/result",
     operation_id="get_result",
@@ -76,7 +82,7 @@ async def get_result(
     "/{task_id}/events",
     operation_id="watch_task",
     summary="Watch a task until it ends",
-    response_class=StreamingResponse,
+    response_class=EventStream,
     responses={
         200: {
             "description": "Server-sent events: the task as `GET /api/v1/tasks/{task_id}` shows it, at once and then "
@@ -104,9 +110,8 @@ async def watch_task(
     standing = await given.watch.change(task_id, None, given.settings.max_wait_seconds)
     if standing is not None and standing.version == last_event_id and TaskState(standing.state).is_terminal:
         return Response(status_code=204)
-    return StreamingResponse(
+    return EventStream(
         _events(task_id, client, given, last_event_id),
-        media_type="text/event-stream",
         headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
     )
 

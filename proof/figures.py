@@ -1,0 +1,157 @@
+"""Write the figures of docs/explanation/reliability.md and docs/how-to/high-availability.md from proof/results.
+
+A part lies between `<!-- generated: name -->` and `<!-- generated: end -->`; the rest is written by hand.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "proof" / "results"
+PAGES = (ROOT / "docs" / "explanation" / "reliability.md", ROOT / "docs" / "how-to" / "high-availability.md")
+
+
+def result(name: str) -> Any:
+    return json.loads((RESULTS / f"{name}.json").read_text())
+
+
+def table(head: list[str], rows: list[list[object]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
+
+
+def chaos() -> str:
+    found = result("chaos")
+    executed = 10_000 * found["executed_again"] / found["tasks"]
+    rows: list[list[object]] = [
+        ["faults injected", f"{found['faults']:,} of {len(found['faults_by_kind'])} kinds"],
+        ["tasks submitted", f"{found['tasks']:,}, of which {found['acknowledged']:,} acknowledged"],
+        ["submissions that nobody can be sure of", f"{found['unknown']:,}"],
+        ["acknowledged and lost", found["lost"]],
+        ["terminal states doubled", found["doubled"]],
+        ["stale writes offered / accepted", f"{found['stale_offered']:,} / {found['stale_accepted']}"],
+        [
+            "writes of former leaders offered / accepted",
+            f"{found['old_terms_offered']:,} / {found['old_terms_accepted']}",
+        ],
+        ["attempts", f"{found['attempts']:,}"],
+        ["attempts that the leader ended", f"{found['rescued']:,}"],
+        ["executions begun and done again, per 10,000 tasks", f"{executed:.1f}"],
+        ["deadlocks", found["deadlocks"]],
+        ["violations of I1 to I11", sum(found["violations"].values())],
+        [
+            "from the kill of a worker to the end of its attempts",
+            f"p50 {found['recovery_p50']} s, p99 {found['recovery_p99']} s, max {found['recovery_max']} s "
+            f"({found['recoveries']:,} attempts)",
+        ],
+        ["seconds", f"{found['seconds']:,}"],
+    ]
+    intro = f"`{found['command']}` (seed {found['seed']}), on {found['on']}:"
+    return f"{intro}\n\n{table(['', ''], rows)}"
+
+
+def faults() -> str:
+    found = sorted(result("chaos")["faults_by_kind"].items())
+    return table(["fault", "times"], [[kind, times] for kind, times in found if times])
+
+
+def failover() -> str:
+    found = result("failover")
+    rows: list[list[object]] = []
+    for mode in ("synchronous", "asynchronous"):
+        for trial in found.get(mode, {}).get("trials", []):
+            rows.append(
+                [
+                    mode,
+                    trial["fault"],
+                    f"{trial['to_the_next_submission']:.1f} s",
+                    f"{trial['to_the_next_completion']:.1f} s",
+                ]
+            )
+    head = ["replication", "fault", "until a submission is acknowledged again (RTO)", "until a task completes again"]
+    return table(head, rows)
+
+
+def losses() -> str:
+    found = result("failover")
+    modes = [mode for mode in ("synchronous", "asynchronous") if mode in found]
+    rows: list[list[object]] = [
+        [
+            mode,
+            len(found[mode]["trials"]),
+            f"{found[mode]['acknowledged']:,}",
+            found[mode]["unknown"],
+            found[mode]["lost"],
+            found[mode]["doubled"],
+            found[mode]["unfinished"],
+        ]
+        for mode in modes
+    ]
+    return table(["replication", "faults", "acknowledged", "answer unknown", "lost", "doubled", "unfinished"], rows)
+
+
+def peers() -> str:
+    rows: list[list[object]] = [
+        [
+            f["fault"],
+            f["system"] + ("" if f["version"] == "this checkout" else f" {f['version']}"),
+            f"{f['finished']} of {f['tasks']}",
+            f["begun_again"],
+            f["finished_again"],
+            f["left"],
+            "not within 150 s" if f["seconds"] is None else f"{f['seconds']} s",
+            f["workers_ended"],
+        ]
+        for f in result("peers")
+    ]
+    head = [
+        "fault",
+        "system",
+        "tasks done",
+        "begun again",
+        "done twice",
+        "left",
+        "all done after",
+        "workers that gave up",
+    ]
+    return table(head, rows)
+
+
+def mutants() -> str:
+    found: dict[str, str] = result("mutants")
+    from proof.mutants.run import EQUIVALENT
+
+    caught = sum(bool(test) for test in found.values())
+    rest = len(found) - caught
+    reasons = "".join(f"\n- `{name}`: {why}" for name, why in EQUIVALENT.items() if not found.get(name))
+    said = f"{len(found)} conditions were taken out, one at a time; {caught} times a test turned red."
+    return f"{said} Of {rest} nothing can be seen from outside:\n{reasons}" if rest else said
+
+
+PARTS: dict[str, Callable[[], str]] = {
+    "chaos": chaos,
+    "faults": faults,
+    "failover": failover,
+    "losses": losses,
+    "peers": peers,
+    "mutants": mutants,
+}
+
+
+def with_figures(page: str) -> str:
+    """The text of a page with its generated parts as the results say."""
+
+    def part(match: re.Match[str]) -> str:
+        return f"<!-- generated: {match[1]} -->\n{PARTS[match[1]]()}\n<!-- generated: end -->"
+
+    return re.sub(r"<!-- generated: (\w+) -->\n.*?<!-- generated: end -->", part, page, flags=re.DOTALL)
+
+
+if __name__ == "__main__":
+    for path in PAGES:
+        path.write_text(with_figures(path.read_text()))
