@@ -39,10 +39,10 @@ _SETTINGS = {"shared_buffers": "1GB", "max_wal_size": "8GB", "fsync": "off", "ma
 
 def database(server: EmbeddedPostgres, name: str, finished: int, pending: int) -> str:
     """A database with these tasks; one that is kept from an earlier run is taken as it is."""
-    try:
-        url = server.create_database(name)
-    except psycopg.errors.DuplicateDatabase:
-        return server.url(name)
+    with psycopg.connect(server.url(), autocommit=True) as db:
+        if db.execute("SELECT FROM pg_database WHERE datname = %s", [name]).fetchone() is not None:
+            return server.url(name)
+    url = server.create_database(name)
     migrate(Config(url))
     if finished:
         fill_all(url, finished, pending)

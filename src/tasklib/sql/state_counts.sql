@@ -22,6 +22,13 @@ estimated AS (
     SELECT state, (share * reltuples)::bigint AS count
     FROM statistics CROSS JOIN LATERAL unnest(states, shares) AS common (state, share)
 ),
+-- What the leader lately found to be many is not counted again.
+deep AS (
+    SELECT sum((level ->> 'depth')::bigint)::bigint AS depth
+    FROM {schema.}snapshots CROSS JOIN LATERAL jsonb_array_elements(figures -> 'levels') AS level
+    WHERE taken_at > now() - make_interval(secs => %(fresh)s)
+    HAVING sum((level ->> 'depth')::bigint) > %(most)s
+),
 waiting AS (
     SELECT found.state
     FROM seen AS lane
@@ -36,6 +43,7 @@ waiting AS (
         ORDER BY {due}, id
         LIMIT %(most)s + 1
     ) AS found
+    WHERE NOT EXISTS (SELECT FROM deep)
     LIMIT %(most)s + 1
 ),
 -- The order is that of the index, so that no other way is taken.
@@ -46,9 +54,12 @@ dead_letter AS (
     SELECT FROM {schema.}tasks WHERE state = 'dead_letter' ORDER BY completed_at, id LIMIT %(most)s + 1
 ),
 counted AS (
-    SELECT 'pending' AS state, count(*) FILTER (WHERE state = 'pending') AS count, count(*) <= %(most)s AS is_all FROM waiting
+    SELECT 'pending' AS state, greatest(count(*) FILTER (WHERE state = 'pending'), (SELECT depth FROM deep)) AS count,
+           count(*) <= %(most)s AND NOT EXISTS (SELECT FROM deep) AS is_all
+    FROM waiting
     UNION ALL
-    SELECT 'failed', count(*) FILTER (WHERE state = 'failed'), count(*) <= %(most)s FROM waiting
+    SELECT 'failed', count(*) FILTER (WHERE state = 'failed'), count(*) <= %(most)s AND NOT EXISTS (SELECT FROM deep)
+    FROM waiting
     UNION ALL
     SELECT 'running', count(*), count(*) <= %(most)s FROM running
     UNION ALL

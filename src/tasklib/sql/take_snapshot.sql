@@ -1,11 +1,15 @@
--- Figures for everybody who wants to show them. Waiting tasks are counted up to a limit: `capped` says so.
+-- Figures for everybody who wants to show them. Waiting tasks are counted up to a limit: `capped` says so. Many lanes
+-- share what may be read, so that none is left out for another's sake.
 WITH RECURSIVE {include leader},
 {include level_lanes},
+shares AS (
+    SELECT least(%(most)s, greatest(%(most_in_all)s / greatest(count(*), 1), %(least)s)) AS share FROM seen
+),
 waiting AS (
-    SELECT lane.queue, lane.level, waiting.due
+    SELECT lane.queue, lane.level, waiting.due, waiting.place >= (SELECT share FROM shares) AS is_last
     FROM seen AS lane
     CROSS JOIN LATERAL (
-        SELECT {due} AS due
+        SELECT {due} AS due, row_number() OVER (ORDER BY {due}, id) AS place
         FROM {schema.}tasks AS task
         WHERE task.state IN ('pending', 'failed')
           AND task.queue = lane.queue
@@ -14,7 +18,7 @@ waiting AS (
           AND task.priority = lane.priority
           AND {due} <= now()
         ORDER BY {due}, id
-        LIMIT %(most)s
+        LIMIT (SELECT share FROM shares)
     ) AS waiting
     WHERE lane.due <= now()
     LIMIT %(most_in_all)s
@@ -24,7 +28,7 @@ stopped AS (
 ),
 levels AS (
     SELECT queue, level, count(*) AS depth,
-           count(*) >= %(most)s OR COALESCE(queue >= (SELECT at_queue FROM stopped), false) AS capped,
+           bool_or(is_last) OR COALESCE(queue >= (SELECT at_queue FROM stopped), false) AS capped,
            extract(epoch FROM now() - min(due))::float8 AS oldest_age_seconds,
            percentile_cont(ARRAY[0.5, 0.95, 0.99]) WITHIN GROUP (ORDER BY extract(epoch FROM now() - due)::float8) AS ages
     FROM waiting

@@ -108,6 +108,7 @@ def state_counts() -> Query[list[StateCount]]:
     parameters = {
         "most": MOST_COUNTED,
         "most_lanes": _MOST_LANES,
+        "fresh": _FRESH_SECONDS,
         "small_bytes": _SMALL_BYTES,
         "most_small": _SMALL_BYTES // 50,  # more rows don't fit
     }
