@@ -164,6 +164,10 @@
   }
   setInterval(times, 1000);
 
+  // ---- on a phone the navigation scrolls: to where we are ----
+  var current = document.querySelector(".nav [aria-current]");
+  if (current) current.parentElement.scrollLeft = current.offsetLeft - current.parentElement.offsetLeft - 40;
+
   // ---- charts: what a column holds, beside the pointer ----
   document.addEventListener("pointerover", function (event) {
     var column = event.target.closest && event.target.closest("g.col");
