@@ -113,6 +113,15 @@ def child_frozen(stage: Stage) -> bool:
     return True
 
 
+def http_server_killed(stage: Stage) -> bool:
+    return _kill(stage, next((m for m in stage.fleet.members if m.module.endswith(".http_server")), None))
+
+
+def http_server_frozen(stage: Stage) -> bool:
+    server = next((m for m in stage.fleet.members if m.module.endswith(".http_server")), None)
+    return _freeze(stage, server, 1.0, 6.0)
+
+
 def submitter_killed(stage: Stage) -> bool:
     submitters = [m for m in stage.fleet.members if m.module.endswith(".submitter")]
     return _kill(stage, stage.random.choice(submitters) if submitters else None)
@@ -266,6 +275,8 @@ FAULTS: dict[str, tuple[int, Fault]] = {
     "leader frozen": (2, leader_frozen),
     "child killed": (4, child_killed),
     "child frozen": (2, child_frozen),
+    "HTTP server killed": (3, http_server_killed),
+    "HTTP server frozen": (2, http_server_frozen),
     "submitter killed": (2, submitter_killed),
     "worker restarted": (3, worker_restarted),
     "workers restarted in turn": (1, workers_restarted_in_turn),

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import psycopg
 
 from proof.chaos.faults import FAULTS, Stage, small_disk
-from proof.chaos.fleet import Fleet, Member
+from proof.chaos.fleet import Fleet, Member, free_port
 from proof.chaos.monitor import Monitor
 from proof.chaos.proxy import Proxy
 from proof.chaos.scene import SETTINGS, Scene
@@ -131,7 +131,7 @@ def _stage(plan: Plan) -> Iterator[tuple[Stage, Scene, ActorLog]]:
             place = urlsplit(url)
             proxy = Proxy(place.hostname or "127.0.0.1", place.port or 5432)
             proxied = url.replace(f":{place.port}/", f":{proxy.port}/")
-            here = Scene(url, proxied, str(logs), plan.seed, plan.rate)
+            here = Scene(url, proxied, str(logs), plan.seed, plan.rate, free_port())
             migrate(here.config())
             with psycopg.connect(url, autocommit=True) as db:
                 recording.install(db)
@@ -154,6 +154,8 @@ def _members() -> list[Member]:
         Member("worker-1", "proof.chaos.worker", ("direct",)),
         Member("worker-2", "proof.chaos.worker", ("proxied",)),
         Member("worker-3", "proof.chaos.worker", ("proxied",)),
+        Member("http-0", "proof.chaos.http_server"),
+        Member("worker-4", "proof.chaos.worker", ("http",)),
         Member("submitter-0", "proof.chaos.submitter", ("direct",)),
         Member("submitter-1", "proof.chaos.submitter", ("proxied",)),
         Member("operator-0", "proof.chaos.operator"),

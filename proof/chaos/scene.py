@@ -40,6 +40,7 @@ class Scene:
     seed: int
     rate: float
     """Tasks a second that all submitters together aim at."""
+    http_port: int
     deep: int = 20_000
     """Submitters pause while more than this wait."""
 

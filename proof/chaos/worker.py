@@ -14,11 +14,12 @@ from tasklib import Worker
 from tasklib.events import Event, LeaseLost, ResultRefused
 
 
-async def main(name: str, proxied: bool) -> None:
+async def main(name: str, way: str) -> None:
     here = scene()
     log = ActorLog(here.log_directory, f"{name}-{os.getpid()}")
-    config = here.config(proxied=proxied).with_changes(worker_id=name)
-    worker = Worker(config, concurrency=tasks.SLOTS, modules=["proof.chaos.tasks"])
+    config = here.config(proxied=way == "proxied").with_changes(worker_id=name)
+    server = f"http://127.0.0.1:{here.http_port}" if way == "http" else None
+    worker = Worker(config, server=server, concurrency=tasks.SLOTS, modules=["proof.chaos.tasks"])
 
     def note(event: Event) -> None:
         match event:
@@ -36,4 +37,4 @@ async def main(name: str, proxied: bool) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], sys.argv[2] == "proxied"))
+    asyncio.run(main(sys.argv[1], sys.argv[2]))

@@ -16,6 +16,7 @@ QUICK = (
     "worker frozen briefly",
     "leader killed",
     "child killed",
+    "HTTP server killed",
     "submitter killed",
     "worker restarted",
     "database stopped immediately",
