@@ -11,7 +11,7 @@ from tasklib.store import upkeep
 from tasklib.store.fleet import Term
 
 MOST_COUNTED = 100_000
-"""Counting stops here in each lane, and at three times as many in all: a deep backlog costs no more than that."""
+"""Counting stops here in all; many lanes share it, so that a deep backlog costs no more than a middling one."""
 
 
 async def take_snapshot(link: Link, config: Config, term: Term) -> Sequence[Event]:

@@ -56,7 +56,7 @@ def retain(term: Term, rule: Retention, except_names: Sequence[str], after: str 
 
 def take_snapshot(term: Term, most: int) -> Query[None]:
     """Count what waits, runs and works, and store the figures."""
-    parameters = {**term.parameters(), "most": most, "most_in_all": 3 * most, "most_lanes": 10_000, "least": 2_500}
+    parameters = {**term.parameters(), "most": most, "most_in_all": most, "most_lanes": 10_000, "least": 2_500}
     return Query("take_snapshot", parameters, nothing)
 
 
