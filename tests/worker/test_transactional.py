@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 
 import psycopg
 import pytest
@@ -160,3 +162,40 @@ async def test_a_statement_of_a_task_may_take_longer_than_those_of_the_worker(co
         await Worker(config.with_changes(statement_timeout_seconds=1.0), burst=True).run()
         assert (found := await client.get_task(task_id))
         assert found.state == "completed", found.error
+
+
+@pytest.mark.parametrize("is_async", [True, False], ids=["async", "sync"])
+async def test_a_completion_that_is_never_answered_fails_the_attempt(config: Config, is_async: bool) -> None:
+    frozen: list[int] = []
+
+    def freeze(connection: psycopg.Connection | psycopg.AsyncConnection) -> None:
+        frozen.append(connection.info.backend_pid)
+        if not os.path.exists(f"/proc/{frozen[0]}"):
+            pytest.skip("the server is not on this machine")
+        os.kill(frozen[0], signal.SIGSTOP)
+
+    if is_async:
+
+        @task(name="transactional_silence", transactional=True, max_retries=1)
+        async def silent(connection: psycopg.AsyncConnection) -> None:
+            freeze(connection)
+
+    else:
+
+        @task(name="transactional_silence", transactional=True, max_retries=1)
+        def silent(connection: psycopg.Connection) -> None:
+            freeze(connection)
+
+    async with AsyncClient(config) as client:
+        [task_id] = await client.submit_many("transactional_silence", [{}])
+        worker = Worker(config.with_changes(statement_timeout_seconds=2.0))
+        running = asyncio.create_task(worker.run())
+        try:
+            async with asyncio.timeout(60):
+                while (found := await client.get_task(task_id)) is None or found.state != "failed":  # noqa: ASYNC110
+                    await asyncio.sleep(0.05)
+        finally:
+            worker.stop()
+            for pid in frozen:
+                os.kill(pid, signal.SIGCONT)
+            await running

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import psycopg
@@ -59,6 +60,17 @@ class _PatientConnection(psycopg.Connection):
 
     def wait(self, gen: Any, *args: Any, **kwargs: Any) -> Any:
         return super().wait(_within(self.patience, gen), *args, **kwargs)
+
+
+@contextmanager
+def allowed(connection: psycopg.Connection, seconds: float) -> Iterator[None]:
+    """While the block runs, each statement may take this long: those of a task are its own affair."""
+    assert isinstance(connection, _PatientConnection)
+    before, connection.patience = connection.patience, seconds
+    try:
+        yield
+    finally:
+        connection.patience = before
 
 
 def _within(seconds: float, conversation: Generator[T, Any, Any]) -> Generator[T, Any, Any]:

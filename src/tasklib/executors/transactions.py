@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from contextlib import AsyncExitStack, ExitStack
 from typing import Any
 
 import psycopg
 
 from tasklib.config import Config
+from tasklib.db.connect import allowed
 from tasklib.db.database import AsyncDatabase, Database, execute, execute_async
+from tasklib.db.patience import Patience
 from tasklib.errors import TaskLibError
 from tasklib.executors.functions import call, call_async
 from tasklib.executors.outcomes import Committed, Done, Failed, Lost, failed
@@ -16,8 +20,6 @@ from tasklib.store.settle import Completion, Leased, complete
 from tasklib.tasks.arguments import CONNECTION
 from tasklib.tasks.context import TaskContext
 from tasklib.tasks.function import TaskFunction
-
-_A_MONTH = 30 * 86400.0
 
 
 class _Undo(Exception):
@@ -35,8 +37,13 @@ async def call_in_transaction_async(
     config = database.config
     outcome: Committed | Done | Failed | Lost
     try:
-        async with database.connection() as connection, connection.transaction():
+        async with AsyncExitStack() as stack:
+            connection = await stack.enter_async_context(database.connection())
+            ours_to_say = stack.enter_context(ExitStack())
+            await stack.enter_async_context(connection.transaction())
             outcome = await call_async(function, kwargs, context, config, **{CONNECTION: connection})
+            # The task's own statements take the task's own time; the completion and the commit are ours.
+            ours_to_say.enter_context(Patience(connection, config.statement_timeout_seconds))
             if isinstance(outcome, Done):
                 completion = complete([Completion(lease, outcome.result)], context().worker_id)
                 ours = await execute_async(connection, completion, config.schema)
@@ -59,7 +66,8 @@ def call_in_transaction(
     outcome: Committed | Done | Failed | Lost
     try:
         with database.connection() as connection, connection.transaction():
-            outcome = call(function, kwargs, context, config, **{CONNECTION: connection})
+            with allowed(connection, context().seconds_left or math.inf):
+                outcome = call(function, kwargs, context, config, **{CONNECTION: connection})
             if isinstance(outcome, Done):
                 completion = complete([Completion(lease, outcome.result)], context().worker_id)
                 ours = execute(connection, completion, config.schema)
@@ -79,5 +87,5 @@ def _without_done(outcome: Committed | Done | Failed | Lost) -> Committed | Fail
 
 
 def transaction_config(config: Config, connections: int) -> Config:
-    """The pool for transactional tasks is as large as the worker may need; statements take the task's own time."""
-    return config.with_changes(max_connections=max(1, connections), statement_timeout_seconds=_A_MONTH)
+    """The pool for transactional tasks is as large as the worker may need."""
+    return config.with_changes(max_connections=max(1, connections))
