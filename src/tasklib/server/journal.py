@@ -57,11 +57,13 @@ class Journal:
         try:
             await self.app(scope, receive, stamped)
         except Exception as e:
-            problem = problem_of(e)
+            # Starlette wraps what comes after the beginning of an answer.
+            cause = e.__cause__ if status and isinstance(e.__cause__, Exception) else e
+            problem = problem_of(cause)
             scope[CODE] = problem.code
             if problem.status >= 500:
                 is_a_mistake = problem.code == "internal_error"
-                said = {"code": problem.code, "reason": str(e)[:500], "exc_info": is_a_mistake}
+                said = {"code": problem.code, "reason": str(cause)[:500], "exc_info": is_a_mistake}
                 self._log.error("request failed", request_id=request_id, **said)
             # An answer that has begun is left unfinished; its connection is closed.
             if not status:
