@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Depends
+from fastapi.responses import StreamingResponse
 
+from tasklib.errors import DatabaseUnavailable
 from tasklib.server.access import Principal, Role, allow
 from tasklib.server.problems import Problem
 from tasklib.server.services import Services, services
@@ -55,3 +58,12 @@ async def wait(
         while not services.news.is_stopped:
             await services.news.wait(60)
     return {"stopped": True}
+
+
+@router.get("/cut")
+async def cut(principal: Annotated[Principal, Depends(allow(Role.VIEWER))]) -> StreamingResponse:
+    async def parts() -> AsyncIterator[str]:
+        yield "so far"
+        raise DatabaseUnavailable("gone")
+
+    return StreamingResponse(parts())

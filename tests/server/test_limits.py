@@ -98,6 +98,14 @@ def test_depth_is_that_of_brackets_outside_of_strings(text: str, depth: int) -> 
     assert depth < 1 or is_deeper(text.encode(), depth - 1) or text.count("[") + text.count("{") <= depth - 1
 
 
+@pytest.mark.parametrize("end", [b"", b'"', b"\\", b"\\\\"])
+def test_a_string_without_an_end_takes_no_longer_than_one_with_it(end: bytes) -> None:
+    """It did: each quote in it was taken for another beginning, and a mebibyte of them took minutes."""
+    text = b'"' + b'\\"' * 500_000 + end
+    assert is_deeper(b"[" * 65 + text, 64)
+    assert not is_deeper(text + b"[" * 65, 64) or end == b'"'
+
+
 def test_a_body_that_is_not_json_is_refused(server: Start, config: Config) -> None:
     url = server(config, router)
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""):

@@ -11,6 +11,7 @@ from pathlib import Path
 import httpx
 import psycopg
 import pytest
+from structlog.testing import capture_logs
 
 from tasklib import Config
 from tests.cli.processes import Started
@@ -110,3 +111,14 @@ def test_connections_that_the_database_closed_are_not_handed_out(
             "WHERE datname = current_database() AND application_name LIKE 'tasklib %'"
         )
     assert url.http.get("/health/ready").status_code == 200
+
+
+def test_an_answer_that_breaks_off_looks_broken_off(server: Start, config: Config) -> None:
+    with capture_logs() as lines:
+        url = server(config, router)
+        with pytest.raises(httpx.RemoteProtocolError):
+            url.http.get("/api/test/cut")
+        assert url.http.get("/health/live").status_code == 200
+        url.stop()
+    [failed] = [line for line in lines if line["event"] == "request failed"]
+    assert (failed["code"], failed["reason"], failed["exc_info"]) == ("database_unavailable", "gone", False)

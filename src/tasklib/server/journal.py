@@ -57,13 +57,17 @@ class Journal:
         try:
             await self.app(scope, receive, stamped)
         except Exception as e:
-            problem = problem_of(e)
+            # Starlette wraps what comes after the beginning of an answer.
+            cause = e.__cause__ if status and isinstance(e.__cause__, Exception) else e
+            problem = problem_of(cause)
             scope[CODE] = problem.code
             if problem.status >= 500:
-                self._log.error("request failed", request_id=request_id, code=problem.code, exc_info=True)
-            if status:  # the answer has begun: all that is left is to cut it off
-                raise
-            await answer(Request(scope), problem)(scope, receive, _lingering(scope, receive, stamped))
+                is_a_mistake = problem.code == "internal_error"
+                said = {"code": problem.code, "reason": str(cause)[:500], "exc_info": is_a_mistake}
+                self._log.error("request failed", request_id=request_id, **said)
+            # An answer that has begun is left unfinished; its connection is closed.
+            if not status:
+                await answer(Request(scope), problem)(scope, receive, _lingering(scope, receive, stamped))
         finally:
             self._write(scope, status, time.perf_counter() - started)
 

@@ -14,7 +14,8 @@ from tasklib.server.gate import is_for_programs
 from tasklib.server.problems import Problem
 from tasklib.server.settings import ServerSettings
 
-_STRINGS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+# Possessive, and to the end if a string has none: whatever it is given, it never looks back.
+_STRINGS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 BODY_IS_READ = "tasklib.body_is_read"
 _LINGER_SECONDS, _LINGER_BYTES = 2.0, 32 * 1024 * 1024
@@ -87,7 +88,7 @@ def is_deeper(text: bytes, most: int) -> bool:
     if text.count(b"[") + text.count(b"{") <= most:
         return False
     brackets = _STRINGS.sub(b"", text).translate(None, _NOT_BRACKETS)
-    return max(accumulate(map(_STEPS.__getitem__, brackets)), default=0) > most
+    return any(map(most.__lt__, accumulate(map(_STEPS.__getitem__, brackets))))
 
 
 async def drain(receive: Receive) -> None:
