@@ -147,7 +147,11 @@ def with_figures(page: str) -> str:
     """The text of a page with its generated parts as the results say."""
 
     def part(match: re.Match[str]) -> str:
-        return f"<!-- generated: {match[1]} -->\n{PARTS[match[1]]()}\n<!-- generated: end -->"
+        try:
+            figures = PARTS[match[1]]()
+        except FileNotFoundError:
+            figures = "*No run is recorded yet.*"
+        return f"<!-- generated: {match[1]} -->\n{figures}\n<!-- generated: end -->"
 
     return re.sub(r"<!-- generated: (\w+) -->\n.*?<!-- generated: end -->", part, page, flags=re.DOTALL)
 
