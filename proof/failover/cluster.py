@@ -166,7 +166,17 @@ class Cluster:
         primary = self.wait_for_primary()
         body = json.dumps({"leader": primary.name, "candidate": self.standby_of(primary).name}).encode()
         request = urllib.request.Request(f"http://127.0.0.1:{primary.rest}/switchover", body, method="POST")
-        urllib.request.urlopen(request, timeout=60).read()
+
+        def done() -> bool:
+            try:
+                urllib.request.urlopen(request, timeout=60).read()
+            except urllib.error.HTTPError as e:
+                if e.code != 412:  # the standby is not far enough yet
+                    raise
+                return False
+            return True
+
+        self._wait(done, "switchover")
         return primary
 
     def kill_primary(self) -> Node:

@@ -189,7 +189,8 @@ def _wait_for(condition: Callable[[], float | None], seconds: float = 180) -> fl
 
 
 def _completed_since(cluster: Cluster, producer: Producer, since: float) -> float | None:
-    ids = [str(id_) for at, id_ in producer.acknowledged if at >= since][:20]
+    # The latest: the first ones may be on a primary that nobody follows any more.
+    ids = [str(id_) for at, id_ in producer.acknowledged if at >= since][-20:]
     try:
         with psycopg.connect(cluster.url, connect_timeout=3) as db:
             query = "SELECT 1 FROM tasks WHERE id = ANY(%s::uuid[]) AND state = 'completed'"
