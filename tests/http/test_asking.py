@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 import socket
 import ssl
 import threading
@@ -222,6 +223,18 @@ def test_somebody_elses_id_is_not_taken_for_ones_own(api: Api) -> None:
         assert bob.list_tasks() == []
 
 
+def _whole_request(connection: socket.socket) -> bytes:
+    """Its head and its body, which may come one after the other."""
+    data = b""
+    while part := connection.recv(1 << 16):
+        data += part
+        head, found, body = data.partition(b"\r\n\r\n")
+        length = re.search(rb"content-length: (\d+)", head.lower())
+        if found and len(body) >= (int(length[1]) if length else 0):
+            break
+    return data
+
+
 class Cutting:
     """A proxy to the server that loses the answers to the first requests."""
 
@@ -244,7 +257,7 @@ class Cutting:
 
     def _forward(self, ours: socket.socket, theirs: socket.socket) -> None:
         self.seen += 1
-        theirs.sendall(ours.recv(1 << 20).replace(b"Connection: keep-alive", b"Connection: close"))
+        theirs.sendall(_whole_request(ours).replace(b"Connection: keep-alive", b"Connection: close"))
         answer = b""
         while part := theirs.recv(1 << 16):
             answer += part

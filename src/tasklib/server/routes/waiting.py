@@ -41,6 +41,17 @@ data: {"task_id": "0196f2a0-7a3c-7d41-9a5e-3f2b8c1d4e5f", "status": "completed",
 """
 
 
+_EVENT = {
+    "type": "object",
+    "description": "One event of the stream.",
+    "properties": {
+        "event": {"type": "string", "description": "Always `task`."},
+        "id": {"type": "string", "description": "For `Last-Event-ID`."},
+        "data": {"type": "string", "description": "The task, as JSON."},
+    },
+}
+
+
 class EventStream(StreamingResponse):
     """Server-sent events."""
 
@@ -87,7 +98,7 @@ async def get_result(
         200: {
             "description": "Server-sent events: the task as `GET /api/v1/tasks/{task_id}` shows it, at once and then "
             "after every change of its state, retries, progress or cancel request. The last one is terminal.",
-            "content": {"text/event-stream": {"example": _EVENTS}},
+            "content": {"text/event-stream": {"schema": _EVENT, "example": _EVENTS}},
         },
         204: {"description": "`Last-Event-ID` says that you know the end. A browser stops coming back."},
         **refusals(404),
