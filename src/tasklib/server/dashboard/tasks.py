@@ -22,7 +22,7 @@ from tasklib.wording import count
 
 router = screen_router()
 
-PAGE = 25
+PAGE = 20
 MOST_CHOSEN = 500
 """More than fit on any page; a form with more is not ours."""
 _VERBS = {"cancel": ("Cancel", "Cancelled"), "replay": ("Replay", "Replayed")}
