@@ -9,7 +9,7 @@ import pytest
 
 from tasklib import Config
 from tasklib.doctor import bloat
-from tasklib.doctor.findings import Severity
+from tasklib.doctor.findings import Finding, Severity
 from tasklib.migrations import expected, migrate
 from tests.doctor.conftest import Look
 
@@ -107,7 +107,7 @@ def test_tables_that_are_missing_or_of_another_revision(look: Look, config: Conf
     assert "Upgrade" in look("schema revision")["schema_revision"].action
 
 
-def _awaited(look: Look, examination: str, code: str):  # type: ignore[no-untyped-def]
+def _awaited(look: Look, examination: str, code: str) -> Finding:
     """The finding, once the server's statistics have it: they come a moment later."""
     deadline = time.monotonic() + 60
     while (finding := look(examination).get(code)) is None:

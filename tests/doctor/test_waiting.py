@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import psycopg
 import pytest
 
@@ -13,10 +15,17 @@ from tasklib.store import fleet
 from tests.doctor.conftest import Look
 
 
-def register(config: Config, worker: str, **served: object) -> None:
+def register(config: Config, worker: str, **served: Any) -> None:
     database = Database(config)
-    given = {"queues": None, "names": ["mail"], "capabilities": [], "capacity": 4, "version": "1.0", **served}
-    database.run(fleet.register(worker, host="here", pid=1, **given))  # type: ignore[arg-type]
+    given: dict[str, Any] = {
+        "queues": None,
+        "names": ["mail"],
+        "capabilities": [],
+        "capacity": 4,
+        "version": "1.0",
+        **served,
+    }
+    database.run(fleet.register(worker, host="here", pid=1, **(given | served)))
     database.close()
 
 

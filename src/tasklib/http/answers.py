@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 from tasklib.client.explaining import Explanation, Position, Reason
@@ -18,7 +18,10 @@ from tasklib.store.pauses import Paused
 from tasklib.store.tokens import TokenInfo
 
 Json = Mapping[str, Any]
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+T = TypeVar("T", bound="DataclassInstance")
 
 _TASK_TIMES = frozenset(
     {
@@ -97,7 +100,7 @@ def moment_of(text: str | None) -> datetime | None:
 
 def _made(kind: type[T], found: Json, **parsers: Callable[[Any], Any]) -> T:
     """A dataclass of what the answer has for its fields. What a newer server says besides is left alone."""
-    names = [f.name for f in fields(kind) if f.name in found]  # type: ignore[arg-type]
+    names = [f.name for f in fields(kind) if f.name in found]
     return kind(**{name: parsers.get(name, _same)(found[name]) for name in names})
 
 

@@ -1,23 +1,5 @@
--- The lanes that hold tasks, one index probe each, up to a limit. A lane's head is its earliest due task.
-WITH RECURSIVE lanes AS (
-    (SELECT queue, name, required_capabilities, priority, {due} AS due
-     FROM {schema.}tasks
-     WHERE state IN ('pending', 'failed')
-     ORDER BY queue, name, required_capabilities, priority, {due}, id
-     LIMIT 1)
-    UNION ALL
-    SELECT following.*
-    FROM lanes AS lane
-    CROSS JOIN LATERAL (
-        SELECT queue, name, required_capabilities, priority, {due}
-        FROM {schema.}tasks
-        WHERE state IN ('pending', 'failed')
-          AND (queue, name, required_capabilities, priority)
-              > (lane.queue, lane.name, lane.required_capabilities, lane.priority)
-        ORDER BY queue, name, required_capabilities, priority, {due}, id
-        LIMIT 1
-    ) AS following
-)
+-- The lanes that hold tasks, up to a limit.
+WITH RECURSIVE {include lanes_with_tasks}
 SELECT queue, name, required_capabilities, priority,
        extract(epoch FROM now() - greatest(due, now() - interval '100 years'))::float8
 FROM lanes

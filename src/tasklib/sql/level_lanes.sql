@@ -1,24 +1,6 @@
--- Every lane that has something to do, hopped over by the index, one probe each; and what waits in it, counted up to a
--- limit per lane and in all. Rows that are finished, not due or beyond the limits are not read.
-lanes AS (
-    (SELECT queue, name, required_capabilities, priority, {due} AS due
-     FROM {schema.}tasks
-     WHERE state IN ('pending', 'failed')
-     ORDER BY queue, name, required_capabilities, priority, {due}, id
-     LIMIT 1)
-    UNION ALL
-    SELECT following.*
-    FROM lanes AS lane
-    CROSS JOIN LATERAL (
-        SELECT queue, name, required_capabilities, priority, {due}
-        FROM {schema.}tasks
-        WHERE state IN ('pending', 'failed')
-          AND (queue, name, required_capabilities, priority)
-              > (lane.queue, lane.name, lane.required_capabilities, lane.priority)
-        ORDER BY queue, name, required_capabilities, priority, {due}, id
-        LIMIT 1
-    ) AS following
-),
+-- What waits in each lane, counted up to a limit per lane and in all. Rows that are finished, not
+-- due or beyond the limits are not read.
+{include lanes_with_tasks},
 seen AS MATERIALIZED (
     SELECT *, {include level} AS level FROM lanes LIMIT %(most_lanes)s
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeGuard
 
 from tasklib.models import Task
 from tasklib.states import TaskState
@@ -91,11 +91,11 @@ def progress_of(value: Any) -> tuple[float | None, str] | None:
 def _share(part: object, whole: object) -> float | None:
     if not _is_number(part) or not _is_number(whole):
         return None
-    share = float(part) / float(whole) if whole else -1.0  # type: ignore[arg-type]
+    share = float(part) / float(whole) if whole else -1.0
     return share if 0 <= share <= 1 else None
 
 
-def _is_number(value: object) -> bool:
+def _is_number(value: object) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
