@@ -223,10 +223,27 @@ def test_a_search_reads_no_more_rows_than_it_may(db: psycopg.Connection, client:
         for place in ({}, {"older_than": failed[-10]}, {"newer_than": failed[10]}):
             query = make(sought, Part(51, look, **place))
             assert rows_read(db, query) <= most, (query.name, place)
-    assert rows_read(db, search.count_states(2_000)) <= 2_000
-    counts = client.count_states()
-    assert (counts["pending"].is_capped, counts["failed"].is_capped) == (True, False)
-    assert [counts[s].count for s in ("failed", "running", "cancelled", "dead_letter")] == [800] * 4
+    assert rows_read(db, search.count_states(500)) <= 1_000
+
+
+def test_states_are_counted_up_to_a_limit(db: psycopg.Connection, client: Client) -> None:
+    for state, number in (("failed", 30), ("running", 1), ("cancelled", 501), ("completed", 5)):
+        insert(db, number, state=f"'{state}'")
+    insert(db, 499)
+    some = {"failed": (30, False), "running": (1, False), "cancelled": (500, True), "dead_letter": (0, False)}
+    assert _counted(client) == {"pending": (499, False), **some}
+    insert(db, 1)
+    assert _counted(client) == {"pending": (500, True), **some}
+
+
+def test_pending_tasks_behind_many_failed_ones_are_not_said_to_be_none(db: psycopg.Connection, client: Client) -> None:
+    insert(db, 900, state="'failed'", name="'a'")
+    insert(db, 900, name="'b'")
+    assert _counted(client)["pending"] == (100, True)
+
+
+def _counted(client: Client) -> dict[str, tuple[int, bool]]:
+    return {state: (counted.count, counted.is_capped) for state, counted in client.count_states().items()}
 
 
 # ---- what becomes of what is found ----

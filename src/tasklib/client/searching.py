@@ -22,7 +22,7 @@ LOOK = 10_000
 """How many tasks a search looks at before it stops and says so."""
 LOOK_FOR_PENDING = 2_000
 MOST_LOOK = 1_000_000
-COUNT_UP_TO = 2_000
+COUNT_UP_TO = 500
 BATCH = 500
 MOST_AT_ONCE = 5_000
 """How many tasks one call changes, so that none takes minutes; the next goes on where it ended."""
@@ -80,7 +80,7 @@ class SearchingCalls(OnBehalf):
         return (yield from _page(sought, limit, _affordable(sought, look), below, above))
 
     def count_states(self) -> Call[dict[str, StateCount]]:
-        """How many tasks are in each state but completed, counted up to 2,000."""
+        """How many tasks are in each state but completed, counted up to 500."""
         counts: dict[str, StateCount] = yield search.count_states(COUNT_UP_TO)
         return counts
 

@@ -228,7 +228,4 @@ def _tasks(rows: Rows) -> list[FoundTask]:
 
 
 def _counts(rows: Rows) -> dict[str, StateCount]:
-    counts = {state: StateCount(count, capped) for state, count, capped in rows}
-    # What waits is pending or failed; the index of the one doesn't tell them apart, that of the other does.
-    waiting, failed = counts.pop("waiting"), counts["failed"]
-    return {"pending": StateCount(max(0, waiting.count - failed.count), waiting.is_capped), **counts}
+    return {state: StateCount(count, capped) for state, count, capped in rows}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Annotated, Any
 from urllib.parse import urlencode
 from uuid import UUID
@@ -11,7 +12,7 @@ from fastapi import Form, Query, Request
 from starlette.responses import Response
 
 from tasklib.client.search_language import SearchError, with_term
-from tasklib.client.searching import COUNT_UP_TO, LOOK, MOST_LOOK, Changed, SearchPage
+from tasklib.client.searching import LOOK, MOST_LOOK, Changed, SearchPage
 from tasklib.errors import InvalidOption
 from tasklib.server.access import client_of
 from tasklib.server.dashboard.screens import Operator, Reader, Serving, screen_router
@@ -23,6 +24,7 @@ from tasklib.wording import count
 router = screen_router()
 
 PAGE = 20
+CONFIRM_UP_TO = 2_000
 MOST_CHOSEN = 500
 """More than fit on any page; a form with more is not ours."""
 _VERBS = {"cancel": ("Cancel", "Cancelled"), "replay": ("Replay", "Replayed")}
@@ -67,7 +69,7 @@ async def tasks(
         tabs=_tabs(q, counts),
         look=look,
         further=min(look * 10, MOST_LOOK) if look < MOST_LOOK else None,
-        only=lambda qualifier, value: _link(with_term(q, qualifier, value)),
+        only=cache(lambda qualifier, value: _link(with_term(q, qualifier, value))),
         seconds_of=seconds_of,
         waits=lambda task: task.state in CLAIMABLE,
         is_first=older is None and newer is None,
@@ -113,7 +115,7 @@ async def act(
 async def _ask(request: Request, client: Any, verb: str, ids: list[UUID] | None, q: str) -> Response:
     number, looked_at = len(ids or []), None
     if ids is None:
-        found: SearchPage = await client.search_tasks(changeable(q, verb), limit=COUNT_UP_TO)
+        found: SearchPage = await client.search_tasks(changeable(q, verb), limit=CONFIRM_UP_TO)
         number, looked_at = len(found.tasks), found.looked_at
         more = found.older is not None and looked_at is None
     return page(
