@@ -1,0 +1,80 @@
+"""`Task` as a model of SQLModel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from sqlalchemy import NullPool, create_engine
+from sqlalchemy.orm import registry
+from sqlmodel import Field, Session, SQLModel, col, select
+
+import tasklib
+from tasklib import Client, Config, Task, TaskState
+from tasklib.migrations import migrate
+from tests.client.lookup.states import put
+
+SIBLINGS: dict[str, Callable[[Task], bool]] = {
+    "pending": tasklib.is_pending,
+    "running": tasklib.is_running,
+    "completed": tasklib.is_completed,
+    "failed": tasklib.is_failed,
+    "cancelled": tasklib.is_cancelled,
+    "dead_letter": tasklib.is_dead_letter,
+}
+
+
+@pytest.mark.parametrize("state", SIBLINGS)
+def test_exactly_one_sibling_is_true_of_a_task(state: str, client: Client, greet: Any, db: Any) -> None:
+    task_id = client.submit_task(greet, name="a")
+    put(db, task_id, state)
+    found = client.get_task(task_id)
+    assert found is not None
+    assert {name for name, holds in SIBLINGS.items() if holds(found)} == {state}
+    assert tasklib.is_terminal(found) is (state in ("completed", "cancelled", "dead_letter"))
+
+
+@pytest.fixture
+def session(database_url: str) -> Iterator[Session]:
+    engine = create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(database_url), poolclass=NullPool)
+    with Session(engine) as session:
+        yield session
+
+
+def test_the_model_works_in_select(session: Session, client: Client, greet: Any, db: Any) -> None:
+    ids = client.submit_many(greet, [{"name": n} for n in "abc"], tags={"team": "x"}, required_capabilities=["gpu"])
+    put(db, ids[1], "completed")
+    waiting = session.exec(select(Task).where(Task.state == "pending").order_by(col(Task.id))).all()
+    assert [t.id for t in waiting] == [ids[0], ids[2]]
+    assert [(t.kwargs, t.tags, t.required_capabilities) for t in waiting] == [
+        ({"name": "a"}, {"team": "x"}, ["gpu"]),
+        ({"name": "c"}, {"team": "x"}, ["gpu"]),
+    ]
+    done = session.exec(select(Task.id, Task.result).where(Task.state == TaskState.COMPLETED)).one()
+    assert tuple(done) == (ids[1], {"value": 42})
+    assert waiting[0].model_dump() == client.get_task(ids[0]).model_dump()  # type: ignore[union-attr]
+
+
+def test_the_model_reads_another_schema_by_translation(database_url: str, session: Session) -> None:
+    there = Config(database_url, schema="jobs")
+    migrate(there)
+    with Client(there) as client:
+        task_id = client.submit_task("a", registered_elsewhere=True)
+    session.connection(execution_options={"schema_translate_map": {None: "jobs"}})
+    assert [t.id for t in session.exec(select(Task)).all()] == [task_id]
+
+
+def test_the_model_stays_out_of_the_programs_own_tables() -> None:
+    assert "tasks" not in SQLModel.metadata.tables
+
+    class Base(SQLModel, registry=registry()):
+        pass
+
+    class Task(Base, table=True):
+        __tablename__ = "tasks"
+        id: int = Field(primary_key=True)
+
+    assert Task.metadata.tables["tasks"].columns.keys() == ["id"]
+    assert len(tasklib.Task.metadata.tables["tasks"].columns) > 20
