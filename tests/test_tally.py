@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import pytest
 
 from tasklib.store.claim import Claimed
@@ -9,6 +11,13 @@ from tasklib.tally import BOUNDS, MOST_PAIRS, OTHER, Key, Tallier, percentile
 
 DUE = "2026-01-01 00:00:00.5+00"
 DUE_SINCE_1970 = 1767225600.5
+
+
+class Ran(NamedTuple):
+    """An attempt."""
+
+    claimed: Claimed
+    started_at: float
 
 
 def row(name: str = "t", queue: str = "q", priority: int = 0, due: str = DUE, effective: int | None = None) -> Claimed:
@@ -19,13 +28,21 @@ def row(name: str = "t", queue: str = "q", priority: int = 0, due: str = DUE, ef
 def test_every_completion_is_counted_and_the_times_of_a_large_batch_stand_for_all_of_it() -> None:
     tallier = Tallier()
     tallier.clock_offset = DUE_SINCE_1970 - 100.0
-    tallier.completed([(row(), 103.0)] * 1001 + [(row("rare"), 100.0)], now=103.2)
+    tallier.completed([Ran(row(), 103.0)] * 1001 + [Ran(row("rare"), 100.0)], now=103.2)
     common, rare = tallier.take()
     assert (common.key, common.count) == (Key("t", "q", "medium", "completed"), 1001)
     assert sum(common.buckets) == sum(common.waits) == 1001
     assert common.seconds == pytest.approx(1001 * 0.2)
     assert common.waited == pytest.approx(1001 * 3.0)
     assert (rare.key.name, rare.count, rare.waited) == ("rare", 1, pytest.approx(0.0))
+
+
+def test_of_a_batch_of_one_kind_each_is_counted_too() -> None:
+    tallier = Tallier()
+    tallier.completed([], now=1.0)
+    assert tallier.take() == []
+    tallier.completed([Ran(row(), 0.0)] * 40, now=1.0)
+    assert [(t.count, sum(t.buckets), t.seconds) for t in tallier.take()] == [(40, 40, pytest.approx(40.0))]
 
 
 def test_nothing_is_handed_over_twice_and_the_process_remembers_all() -> None:
@@ -66,7 +83,7 @@ def test_tasks_raised_to_another_level_are_promoted_when_they_are_claimed() -> N
 def test_endless_new_queues_share_one_key() -> None:
     tallier = Tallier()
     for number in range(MOST_PAIRS + 300):
-        tallier.completed([(row(queue=f"tenant-{number}"), 0.0)], now=1.0)
+        tallier.completed([Ran(row(queue=f"tenant-{number}"), 0.0)], now=1.0)
     tallies = tallier.take()
     assert len(tallies) == MOST_PAIRS + 1
     assert [t.count for t in tallies if t.key.queue == OTHER] == [300]

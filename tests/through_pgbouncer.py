@@ -21,7 +21,8 @@ from tests.pgbouncer import PROGRAM, Pooler, pgbouncer
 ROOT = Path(__file__).parents[1]
 INTEGRATION = [
     *("tests/store", "tests/migrations", "tests/maintenance", "tests/client", "tests/worker", "tests/executors"),
-    *("tests/testing", "tests/server", "tests/cli"),
+    *("tests/testing", "tests/server", "tests/http", "tests/dashboard", "tests/doctor", "tests/metrics", "tests/cli"),
+    *("tests/observe", "tests/tracing", "tests/properties"),
 ]
 
 # Who can't be served is told soon, not after two minutes.

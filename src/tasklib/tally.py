@@ -10,6 +10,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from operator import attrgetter
 from typing import NamedTuple, Protocol
 
 BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
@@ -18,7 +19,7 @@ BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 6
 OTHER = "(other)"
 """Stands for queues and names beyond the first `MOST_PAIRS` pairs of one process."""
 MOST_PAIRS = 500
-MOST_TIMED = 64
+MOST_TIMED = 16
 """How many completions alike are timed of those that are stored together."""
 
 
@@ -59,6 +60,18 @@ class Claimed(Protocol):
     def effective_priority(self) -> int: ...
     @property
     def due(self) -> str: ...
+
+
+class Attempted(Protocol):
+    """What is needed of an attempt."""
+
+    @property
+    def claimed(self) -> Claimed: ...
+    @property
+    def started_at(self) -> float: ...
+
+
+_kind = attrgetter("name", "queue", "priority")
 
 
 class _Sums:
@@ -119,22 +132,18 @@ class Tallier:
         if ran is not None:
             self._add_times(sums, row.due, *ran)
 
-    def completed(self, attempts: Iterable[tuple[Claimed, float]], now: float) -> None:
-        """Many attempts have completed: (row, when it was started). The one place that is called for every task.
+    def completed(self, attempts: Sequence[Attempted], now: float) -> None:
+        """Many attempts have completed. The one place that is called for every task.
 
         Each is counted; of many alike some are timed, and stand for their neighbours.
         """
-        alike: dict[tuple[str, str, int], list[tuple[Claimed, float]]] = {}
-        for attempt in attempts:
-            row = attempt[0]
-            alike.setdefault((row.name, row.queue, row.priority), []).append(attempt)
-        for (name, queue, priority), some in alike.items():
+        for (name, queue, priority), some in _alike(attempts):
             sums = self._of(Key(name, queue, level_of(priority), "completed"))
             sums.count += len(some)
             step = -(-len(some) // MOST_TIMED)
             for place in range(0, len(some), step):
-                row, started_at = some[place]
-                self._add_times(sums, row.due, started_at, now, min(step, len(some) - place))
+                attempt = some[place]
+                self._add_times(sums, attempt.claimed.due, attempt.started_at, now, min(step, len(some) - place))
 
     def take(self) -> list[Tally]:
         """What is new since the last time."""
@@ -174,6 +183,17 @@ class Tallier:
             self._pairs.add(pair)
             return key
         return key._replace(name=OTHER, queue=OTHER)
+
+
+def _alike(attempts: Sequence[Attempted]) -> Iterable[tuple[tuple[str, str, int], Sequence[Attempted]]]:
+    """Those of one name, queue and priority together, which they usually are all."""
+    kinds = list(map(_kind, [attempt.claimed for attempt in attempts]))
+    if not kinds or kinds.count(kinds[0]) == len(kinds):
+        return [(kinds[0], attempts)] if kinds else []
+    alike: dict[tuple[str, str, int], list[Attempted]] = {}
+    for kind, attempt in zip(kinds, attempts, strict=True):
+        alike.setdefault(kind, []).append(attempt)
+    return alike.items()
 
 
 def level_of(priority: int) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import assert_never
 
+from tasklib import tracing
 from tasklib.config import Config
 from tasklib.db.database import AsyncDatabase, Database
 from tasklib.errors import TaskTimeout
@@ -50,7 +51,7 @@ class Runner:
         self._settler = settler
         self._events = events
         self._loop = asyncio.get_running_loop()
-        self._context = contextvars.copy_context()
+        self._fresh_context = contextvars.copy_context().copy
         self._threads = ThreadExecutor(slots.size)
         self._processes = ProcessExecutor(config, modules)
         shared = transaction_config(config, slots.size)
@@ -58,7 +59,7 @@ class Runner:
         self.running: dict[Attempt, None] = {}
         """What this worker holds: attempts that run, and those that wait for a slot."""
         self._waiting: deque[Attempt] = deque()
-        self._starting = False
+        self._starting = self._traces = False
         self._ended = 0
         self._late = RepeatedLook(self._give_back_late)
         self._deadlines = RepeatedLook(self._interrupt_overdue)
@@ -123,6 +124,7 @@ class Runner:
         if self._starting:  # an attempt that ended at once, further down this very loop
             return
         self._starting = True
+        self._traces = tracing.is_used()
         now = time.monotonic()
         breathe_at = now + _BREATH_SECONDS
         while self._waiting and self._slots.running < self._slots.size:
@@ -140,7 +142,8 @@ class Runner:
             attempt.executor = Executor.PROCESS
         attempt.report = self._settler.report_progress
         attempt.begin(now)
-        begin_span(attempt)
+        if self._traces:
+            begin_span(attempt)
         if attempt.deadline is not None and attempt.deadline < self._deadlines.next:
             self._deadlines.at(attempt.deadline)
         self._slots.running += 1
@@ -151,7 +154,7 @@ class Runner:
             self._threads.submit(partial(self._call_in_thread, attempt), partial(self._finish, attempt))
         else:
             # Not in the context of the attempt whose end gave it its slot: that one's variables are no business of it.
-            task = eager_task(self._run(attempt), self._loop, self._context.copy())
+            task = eager_task(self._run(attempt), self._loop, self._fresh_context())
             if not task.done():
                 attempt.runner = task
 

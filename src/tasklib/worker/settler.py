@@ -122,7 +122,7 @@ class Settler:
                 case Cancelled(error):
                     stopped.append((attempt, error))
                 case Committed():
-                    self._tallier.completed([(attempt.claimed, attempt.started_at)], time.monotonic())
+                    self._tallier.completed([attempt], time.monotonic())
                     self._ended(attempt, "completed")
                 case Lost():
                     self._refused(attempt)
@@ -145,7 +145,7 @@ class Settler:
             await self._isolate_completions(worker_id, items, e.reason)
             return
         finished = attempts if len(ours) == len(attempts) else [a for a in attempts if a.claimed.id in ours]
-        self._tallier.completed([(a.claimed, a.started_at) for a in finished], time.monotonic())
+        self._tallier.completed(finished, time.monotonic())
         if len(ours) == len(attempts) and not self._events.routine:
             return  # all is well, and nobody wants to hear of it
         for attempt in attempts:
