@@ -11,11 +11,12 @@ import re
 import types
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict
 
+from tasklib import environment
 from tasklib.errors import ConfigError
 from tasklib.states import TERMINAL
 
@@ -192,12 +193,9 @@ class Config:
     def from_env(cls, environ: Mapping[str, str] | None = None, **overrides: Any) -> Config:
         """Read TASKLIB_<FIELD> variables; keyword arguments win over them."""
         environ = os.environ if environ is None else environ
-        values: dict[str, Any] = {}
-        types_of = get_type_hints(cls)
-        for f in fields(cls):
-            raw = environ.get(ENV_PREFIX + f.name.upper())
-            if raw and f.name != "levels":
-                values[f.name] = _parse(f.name, raw, types_of[f.name])
+        values = environment.read(cls, ENV_PREFIX, environ)
+        if rules := environ.get(f"{ENV_PREFIX}RETENTION"):
+            values["retention"] = tuple(_parse_retention(rule.strip()) for rule in rules.split(","))
         values.update({name: value for name, value in overrides.items() if value is not None})
         if "database_url" not in values:
             raise ConfigError(
@@ -242,27 +240,6 @@ def _checked_url(name: str, url: object) -> str:
             f"{name} has a host or port that can't be one. In a user or password, write @ as %40, / as %2F, : as %3A."
         )
     return plain
-
-
-_BOOLEANS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
-
-
-def _parse(name: str, raw: str, wanted: Any) -> Any:
-    kinds = [t for t in (get_args(wanted) or (wanted,)) if t is not type(None)]
-    variable = ENV_PREFIX + name.upper()
-    if name == "retention":
-        return tuple(_parse_retention(rule.strip()) for rule in raw.split(","))
-    try:
-        if bool in kinds:
-            return _BOOLEANS[raw.strip().lower()]
-        if int in kinds:
-            return int(raw)
-        if float in kinds:
-            return float(raw)
-    except (KeyError, ValueError):
-        kind = "true or false" if bool in kinds else "a whole number" if int in kinds else "a number"
-        raise ConfigError(f"{variable} must be {kind}, not {raw!r}.") from None
-    return raw
 
 
 def _parse_retention(rule: str) -> Retention:

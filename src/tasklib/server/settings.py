@@ -9,13 +9,13 @@ from __future__ import annotations
 import ipaddress
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any, get_args, get_type_hints
+from dataclasses import dataclass
+from typing import Any
 
+from tasklib import environment
 from tasklib.errors import ConfigError
 
 ENV_PREFIX = "TASKLIB_SERVER_"
-_BOOLEANS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +98,7 @@ class ServerSettings:
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None, **overrides: Any) -> ServerSettings:
         """Read TASKLIB_SERVER_<FIELD> variables; keyword arguments win over them. Lists have commas."""
-        environ = os.environ if environ is None else environ
-        kinds = get_type_hints(cls)
-        given = {f.name: environ.get(ENV_PREFIX + f.name.upper()) for f in fields(cls)}
-        values = {name: _parsed(name, raw, kinds[name]) for name, raw in given.items() if raw}
+        values = environment.read(cls, ENV_PREFIX, os.environ if environ is None else environ)
         values.update({name: value for name, value in overrides.items() if value is not None})
         return cls(**values)
 
@@ -132,20 +129,3 @@ _LEAST: dict[str, float] = {
     "rate_limit_per_second": 0.01,
     "shutdown_grace_seconds": 0,
 }
-
-
-def _parsed(name: str, raw: str, kind: Any) -> Any:
-    kinds = (kind, *get_args(kind))
-    if tuple[str, ...] in kinds:
-        return tuple(part.strip() for part in raw.split(",") if part.strip())
-    try:
-        if bool in kinds:
-            return _BOOLEANS[raw.strip().lower()]
-        if int in kinds:
-            return int(raw)
-        if float in kinds:
-            return float(raw)
-    except (KeyError, ValueError):
-        wanted = "true or false" if bool in kinds else "a whole number" if int in kinds else "a number"
-        raise ConfigError(f"{ENV_PREFIX}{name.upper()} must be {wanted}, not {raw!r}.") from None
-    return raw

@@ -1,0 +1,36 @@
+"""Settings from environment variables: PREFIX_FIELD for each field of a dataclass."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from types import UnionType
+from typing import Any, get_args, get_type_hints
+
+from tasklib.errors import ConfigError
+
+_BOOLEANS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+_SIMPLE = (bool, int, float, str, tuple[str, ...])
+
+
+def read(settings: type, prefix: str, environ: Mapping[str, str]) -> dict[str, Any]:
+    """The fields of this dataclass that the environment sets, but for those of a type that has no simple spelling."""
+    types = get_type_hints(settings)
+    given = {f.name: (environ.get(prefix + f.name.upper()), _kind(types[f.name])) for f in fields(settings)}
+    return {name: _parsed(prefix + name.upper(), raw, kind) for name, (raw, kind) in given.items() if raw and kind}
+
+
+def _kind(annotation: Any) -> Any:
+    """What `int | None` and `int` have in common; None if it is nothing simple."""
+    kinds = get_args(annotation) if isinstance(annotation, UnionType) else (annotation,)
+    return next((kind for kind in _SIMPLE if kind in kinds), None)
+
+
+def _parsed(variable: str, raw: str, kind: Any) -> Any:
+    if kind == tuple[str, ...]:
+        return tuple(part.strip() for part in raw.split(",") if part.strip())
+    try:
+        return _BOOLEANS[raw.strip().lower()] if kind is bool else kind(raw)
+    except (KeyError, ValueError):
+        wanted = {bool: "true or false", int: "a whole number", float: "a number"}[kind]
+        raise ConfigError(f"{variable} must be {wanted}, not {raw!r}.") from None
