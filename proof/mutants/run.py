@@ -24,19 +24,26 @@ RESULTS = ROOT / "proof" / "results" / "mutants.json"
 # From those that look at the statements themselves to those that see a difference from afar.
 TESTS = (
     "tests/store",
-    "tests/proof/test_interleavings.py",
     "tests/client/test_dead_letters.py tests/client/test_operations.py tests/client/test_ownership.py "
     "tests/client/test_idempotency.py tests/client/test_tokens.py",
     "tests/maintenance tests/worker/test_fleet_duties.py tests/worker/test_recovery.py tests/worker/test_cancel.py "
     "tests/worker/test_sleep.py tests/worker/test_guess.py tests/worker/test_shutdown.py",
+    "tests/proof/test_interleavings.py",
 )
-_ORDERS = ("tests/proof/test_interleavings.py",)
 _CLAIMS = ("tests/store/test_claim.py tests/store/test_claim_capabilities.py tests/store/test_order.py",)
+_ENDS = ("tests/store/test_transitions.py tests/store/test_poison.py",)
+_CANCELS = ("tests/store/test_cancel_races.py tests/client/test_operations.py tests/client/test_ownership.py",)
+_DUTIES = ("tests/maintenance/test_duties.py tests/maintenance/test_leader.py tests/worker/test_fleet_duties.py",)
 FIRST = {
-    **dict.fromkeys(("complete", "fail", "release", "stop", "extend", "cancel", "replay", "rescue", "leader"), _ORDERS),
     **dict.fromkeys(("take", "lanes", "claim_on"), _CLAIMS),
+    **dict.fromkeys(("complete", "fail", "release", "stop", "extend", "progress", "settled"), _ENDS),
+    **dict.fromkeys(("cancel", "cancellable", "cancel_batch", "replay", "owned"), _CANCELS),
+    **dict.fromkeys(("rescue", "fail_overdue", "bury_workers", "leader", "lead", "resign", "retain"), _DUTIES),
+    **dict.fromkeys(("expire_keys", "expire_dead_letters", "worker_heartbeat", "worker_drain"), _DUTIES),
+    **dict.fromkeys(("replay_dead_letters", "purge_dead_letters"), ("tests/client/test_dead_letters.py",)),
+    **dict.fromkeys(("token_usable", "token_revoke"), ("tests/store/test_tokens.py tests/client/test_tokens.py",)),
     "claim_next": ("tests/store/test_claim_next.py",),
-    "submit_once": ("tests/client/test_idempotency.py",),
+    "submit_once": ("tests/client/test_idempotency.py tests/client/submit/test_keys.py",),
 }
 """Where a statement's guards are most likely to be missed."""
 EQUIVALENT: dict[str, str] = {}
