@@ -127,7 +127,6 @@ class Claimer:
     ) -> None:
         self._wakeup.busy()
         self._slots.take(len(claimed))
-        self._tallier.claimed(claimed)
         if self._events.routine:
             self._events.emit_routine(TasksClaimed(asked, len(claimed)))
         if more:
@@ -135,6 +134,7 @@ class Claimer:
             asyncio.get_running_loop().call_soon(self._start, claimed, worker_id, lease_deadline)
         else:
             self._start(claimed, worker_id, lease_deadline)
+        self._tallier.claimed(claimed)
 
     async def _rest(self) -> None:
         if self._burst:
