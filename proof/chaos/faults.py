@@ -152,11 +152,8 @@ def _shifted(stage: Stage, shift: str) -> bool:
     member = stage.worker()
     if FAKETIME is None or member is None:
         return False
-    stage.fleet.signal(member, signal.SIGKILL)
-    if member.process is not None:
-        member.process.wait(10)
     # Only the wall clock: the monotonic one is the kernel's and can't be shifted on a real machine either.
-    stage.fleet.start(member, LD_PRELOAD=str(FAKETIME), FAKETIME=shift, DONT_FAKE_MONOTONIC="1")
+    stage.fleet.restart(member, LD_PRELOAD=str(FAKETIME), FAKETIME=shift, DONT_FAKE_MONOTONIC="1")
     return True
 
 

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -53,9 +54,17 @@ class Fleet:
     def __init__(self, here: Scene, members: list[Member]) -> None:
         self._scene = here
         self.members = members
-        self._tending = True
+        self._starting = threading.Lock()
 
-    def start(self, member: Member, **environment: str) -> None:
+    def restart(self, member: Member, **environment: str) -> None:
+        """Kill it, and start it in this environment before `tend()` starts it in the usual one."""
+        with self._starting:
+            self.signal(member, signal.SIGKILL)
+            if member.process is not None:
+                member.process.wait(10)
+            self._start(member, environment)
+
+    def _start(self, member: Member, environment: dict[str, str]) -> None:
         output = (self._scene.log_directory / f"{member.name}.out").open("ab")
         member.environment = environment
         member.frozen = False
@@ -76,9 +85,10 @@ class Fleet:
 
     def tend(self) -> None:
         """Start what has died. Called again and again."""
-        for member in self.members:
-            if self._tending and member.pid is None:
-                self.start(member)
+        with self._starting:
+            for member in self.members:
+                if member.pid is None:
+                    self._start(member, {})
 
     def workers(self) -> list[Member]:
         return [m for m in self.members if m.is_worker and m.pid is not None and not m.frozen]

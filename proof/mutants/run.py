@@ -46,8 +46,16 @@ FIRST = {
     "submit_once": ("tests/client/test_idempotency.py tests/client/submit/test_keys.py",),
 }
 """Where a statement's guards are most likely to be missed."""
-EQUIVALENT: dict[str, str] = {}
-"""Conditions without which nothing can be seen to differ, and why they stand all the same."""
+_HELD_RUNS = "a task with a worker runs: the table's own check, tasks_running_has_lease, says so"
+_LOCKED = "the query before has checked it, of the row that it locked"
+EQUIVALENT: dict[str, str] = {
+    **{f"{name}: {{still_running}}": _HELD_RUNS for name in ("complete", "fail", "release", "stop", "extend")},
+    "progress: {still_running}": _HELD_RUNS,
+    "fail: {still_running} (2)": _LOCKED,
+    "fail: task.lease_token = attempt.token": _LOCKED,
+    "fail: task.worker_id = %(worker)s (2)": _LOCKED,
+}
+"""Conditions without which nothing can be seen to differ, and why they stand all the same. Only --again tries them."""
 
 
 def main() -> None:
@@ -60,7 +68,8 @@ def main() -> None:
     with databases.server() as server:
         for guard in guards():
             if guard.name.startswith(given.only) and (given.again or not known.get(guard.name)):
-                known[guard.name] = caught_by(guard, server)
+                is_tried = given.again or guard.name not in EQUIVALENT
+                known[guard.name] = caught_by(guard, server) if is_tried else ""
                 print(
                     f"{guard.name}\n    {known[guard.name] or EQUIVALENT.get(guard.name) or 'NOT CAUGHT'}", flush=True
                 )
