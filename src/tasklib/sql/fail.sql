@@ -1,8 +1,9 @@
 -- Record failed attempts. The row decides whether a retry is left, and whether anybody still wants one; the worker
 -- says how long to wait for it, and whether the attempt may be repeated at all.
 WITH attempt AS (
-    -- Locked before it is judged, in the order of ids: a cancel that comes at the same moment is seen or waits.
-    SELECT reported.id, token, reported.error, outcome, delay, crashed, grows,
+    -- Guarded and locked before it is judged, in the order of ids: a cancel that comes at the same moment is seen or
+    -- waits, and what is written below is still ours.
+    SELECT reported.id, reported.error, outcome, delay, crashed, grows,
            task.cancel_requested_at IS NOT NULL AS cancelled,
            task.cancel_requested_at IS NOT NULL OR NOT retriable OR task.retry_count >= task.max_retries
                OR (crashed AND task.crash_count + 1 >= %(crash_limit)s) AS ends,
@@ -30,7 +31,4 @@ SET state = CASE WHEN cancelled THEN 'cancelled' WHEN ends THEN 'dead_letter' EL
     locked_until = NULL
 FROM attempt
 WHERE task.id = attempt.id
-  AND {still_running}
-  AND task.lease_token = attempt.token
-  AND task.worker_id = %(worker)s
 RETURNING task.id::text, task.state

@@ -1,0 +1,96 @@
+"""Each guard of a settlement on its own: a token of the past, another worker, a lease that is over change nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+
+from tasklib import Config
+from tasklib.db.database import Database
+from tasklib.db.query import Query
+from tasklib.store import settle
+from tasklib.store.settle import Completion, Failure, Lease
+
+TOKEN, HOLDER = 5, "holder"
+
+Settlement = Callable[[Lease, str], Query[Any]]
+SETTLEMENTS: dict[str, Settlement] = {
+    "complete": lambda lease, worker: settle.complete([Completion(lease, '{"value": 1}')], worker),
+    "fail": lambda lease, worker: settle.fail([Failure(lease, "boom", "error", 0.0)], worker, 3),
+    "release": lambda lease, worker: settle.release([lease], worker),
+    "stop": lambda lease, worker: settle.stop([(lease, "stopped")], worker),
+    "extend": lambda lease, worker: settle.extend([lease], worker, 600.0),
+    "progress": lambda lease, worker: settle.progress([(lease, "0.5")], worker),
+}
+each_settlement = pytest.mark.parametrize("settlement", SETTLEMENTS.values(), ids=SETTLEMENTS)
+
+
+@pytest.fixture
+def task(db: psycopg.Connection) -> UUID:
+    """One that runs, in its fifth attempt."""
+    row = db.execute(
+        "INSERT INTO tasks (name, state, worker_id, locked_until, lease_token) "
+        "VALUES ('work', 'running', %s, now() + interval '5 min', %s) RETURNING id",
+        [HOLDER, TOKEN],
+    ).fetchone()
+    assert row is not None
+    found: UUID = row[0]
+    return found
+
+
+@pytest.fixture
+def row(db: psycopg.Connection, task: UUID) -> Callable[[], Any]:
+    """All of it, whenever it is asked for."""
+    return lambda: db.execute("SELECT * FROM tasks WHERE id = %s", [task]).fetchone()
+
+
+@each_settlement
+def test_who_has_the_lease_may(settlement: Settlement, config: Config, task: UUID, row: Callable[[], Any]) -> None:
+    before = row()
+    assert list(Database(config).run(settlement(Lease(str(task), TOKEN), HOLDER))) == [str(task)]
+    assert row() != before
+
+
+@each_settlement
+@pytest.mark.parametrize("token", [TOKEN - 1, TOKEN + 1])
+def test_another_token_may_not(
+    settlement: Settlement, token: int, config: Config, task: UUID, row: Callable[[], Any]
+) -> None:
+    before = row()
+    assert not Database(config).run(settlement(Lease(str(task), token), HOLDER))
+    assert row() == before
+
+
+@each_settlement
+def test_another_worker_may_not_though_it_knows_the_token(
+    settlement: Settlement, config: Config, task: UUID, row: Callable[[], Any]
+) -> None:
+    before = row()
+    assert not Database(config).run(settlement(Lease(str(task), TOKEN), "somebody else"))
+    assert row() == before
+
+
+def test_a_lease_that_is_over_is_not_extended(
+    config: Config, db: psycopg.Connection, task: UUID, row: Callable[[], Any]
+) -> None:
+    db.execute("UPDATE tasks SET locked_until = now() - interval '1 ms'")
+    before = row()
+    assert not Database(config).run(settle.extend([Lease(str(task), TOKEN)], HOLDER, 600.0))
+    assert row() == before
+
+
+@pytest.mark.parametrize(
+    ("token", "state", "is_settled"),
+    [(TOKEN, "pending", True), (TOKEN - 1, "pending", False), (TOKEN, "running", False)],
+)
+def test_settled_says_which_attempts_are_over(
+    token: int, state: str, is_settled: bool, config: Config, db: psycopg.Connection, task: UUID
+) -> None:
+    if state == "pending":
+        db.execute("UPDATE tasks SET state = 'pending', worker_id = NULL, locked_until = NULL")
+    found = Database(config).run(settle.settled([Lease(str(task), token)]))
+    assert found == ({str(task)} if is_settled else set())
