@@ -68,6 +68,7 @@ def test_in_a_terminal_it_shows_a_table_below_a_bar(url: str, command: Command) 
         assert seen in measuring.said()
 
 
+@pytest.mark.direct(reason="what is measured is the server, not a pooler")
 def test_ctrl_c_leaves_nothing_behind(url: str, command: Command, db: psycopg.Connection) -> None:
     measuring = command("bench", "W5", "--full", terminal=True, TASKLIB_DATABASE_URL=url)
     await_a_worker_at_work(db)
@@ -78,6 +79,7 @@ def test_ctrl_c_leaves_nothing_behind(url: str, command: Command, db: psycopg.Co
     eventually(lambda: sessions(db) == 0, "all are gone")
 
 
+@pytest.mark.direct(reason="what is measured is the server, not a pooler")
 def test_after_being_killed_its_workers_end_and_the_next_run_cleans_up(
     url: str, command: Command, run: Run, db: psycopg.Connection
 ) -> None:

@@ -83,6 +83,7 @@ def test_in_a_terminal_it_shows_a_table_and_ends_by_itself() -> None:
     assert max(len(line) for line in text.splitlines()) <= 80
 
 
+@pytest.mark.direct(reason="sessions are counted where they end, and a pooler keeps its own")
 def test_ctrl_c_leaves_nothing_behind(empty_database_url: str) -> None:
     with started("--database-url", empty_database_url, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None

@@ -81,6 +81,7 @@ def test_transaction_ids_that_run_out(look: Look, monkeypatch: pytest.MonkeyPatc
     assert look("transaction ids")["transaction_ids"].severity is Severity.CRITICAL
 
 
+@pytest.mark.direct(reason="a pooler hides the server's process")
 def test_an_old_snapshot_and_who_holds_it(look: Look, config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     with psycopg.connect(config.database_url, application_name="a report") as holder:
         holder.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")

@@ -27,6 +27,7 @@ def _same_database(pooler: Pooler, config: Config) -> str:
     return with_database(pooler.url(), config.database_url.rpartition("/")[2])
 
 
+@pytest.mark.direct(reason="it is about a way without a pooler")
 def test_a_direct_way_on_which_notifications_arrive(look: Look) -> None:
     assert look("pooler")["pooler"].severity is Severity.OK
     assert look("notifications")["listen"].details["seconds"] < way.PATIENCE_SECONDS
@@ -46,6 +47,7 @@ def test_notifications_that_never_arrive(
     assert "did not arrive" in finding.seen
 
 
+@pytest.mark.direct(reason="it has a pooler of its own")
 @needs_pgbouncer
 def test_prepared_statements_and_listen_through_a_transaction_pooler(
     look: Look, config: Config, through: Config
@@ -60,6 +62,7 @@ def test_prepared_statements_and_listen_through_a_transaction_pooler(
     assert look("notifications", listening)["listen"].severity is Severity.OK
 
 
+@pytest.mark.direct(reason="it has a pooler of its own")
 @needs_pgbouncer
 def test_a_session_pooler_that_refuses_the_settings_of_workers(look: Look, server_url: str, config: Config) -> None:
     with pgbouncer(server_url, pool_mode="session") as pooler:

@@ -210,6 +210,7 @@ def test_two_schemas_are_two_queues(config: Config) -> None:
         assert [t.id for t in there.list_tasks()] == [other]
 
 
+@pytest.mark.direct(reason="PgBouncer takes no options in a URL")
 def test_without_a_schema_the_search_path_decides(config: Config, db: Any) -> None:
     db.execute("CREATE SCHEMA app")
     there = Config(make_conninfo(config.database_url, options="-c search_path=app"))
@@ -219,6 +220,7 @@ def test_without_a_schema_the_search_path_decides(config: Config, db: Any) -> No
     assert pending(config) == revisions.known()
 
 
+@pytest.mark.direct(reason="PgBouncer takes no options in a URL")
 def test_a_search_path_without_a_schema_is_explained(config: Config) -> None:
     nowhere = Config(make_conninfo(config.database_url, options="-c search_path=nowhere"))
     with pytest.raises(
@@ -228,6 +230,7 @@ def test_a_search_path_without_a_schema_is_explained(config: Config) -> None:
         migrate(nowhere)
 
 
+@pytest.mark.direct(reason="PgBouncer takes no options in a URL")
 def test_a_user_without_the_right_to_create_is_told_whom_to_ask(config: Config, db: Any) -> None:
     role = sql.Identifier(f"tasklib_{uuid.uuid4().hex[:10]}")
     db.execute("CREATE SCHEMA jobs")

@@ -32,7 +32,12 @@ class ServerProcess:
     def start(self) -> None:
         """Start it, and wait until it answers."""
         environment = {k: v for k, v in os.environ.items() if not k.startswith("TASKLIB_")}
-        environment |= {"TASKLIB_DATABASE_URL": self._config.database_url, "PYTHONPATH": str(ROOT / "src")}
+        environment |= {
+            "TASKLIB_DATABASE_URL": self._config.database_url,
+            "TASKLIB_PREPARED_STATEMENTS": str(self._config.prepared_statements),
+            "TASKLIB_LISTEN_DATABASE_URL": self._config.listen_database_url or "",
+            "PYTHONPATH": str(ROOT / "src"),
+        }
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tasklib", "server", "--port", str(self._port), "--quiet", "--no-dashboard"],

@@ -87,6 +87,7 @@ async def test_task_locked_by_somebody_else_is_left_to_them(app: Config, db: psy
     assert (await drain()).counts == {"completed": 1}
 
 
+@pytest.mark.direct(reason="PgBouncer takes no options in a URL")
 async def test_database_can_be_named(config: Config) -> None:
     @task
     def nothing() -> None: ...

@@ -42,6 +42,7 @@ def write(user: pytest.Pytester, source: str) -> None:
     user.makepyfile(test_user=textwrap.dedent(TASKS + source))
 
 
+@pytest.mark.direct(reason="it compares URLs, and ours leads through the pooler")
 def test_each_test_has_a_database_of_its_own(user: pytest.Pytester) -> None:
     write(
         user,

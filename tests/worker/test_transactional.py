@@ -164,6 +164,7 @@ async def test_a_statement_of_a_task_may_take_longer_than_those_of_the_worker(co
         assert found.state == "completed", found.error
 
 
+@pytest.mark.direct(reason="it freezes the server's process, which a pooler stands before")
 @pytest.mark.parametrize("is_async", [True, False], ids=["async", "sync"])
 async def test_a_completion_that_is_never_answered_fails_the_attempt(config: Config, is_async: bool) -> None:
     frozen: list[int] = []
