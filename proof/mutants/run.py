@@ -34,7 +34,7 @@ TESTS = (
 _CLAIMS = ("tests/store/test_claim.py tests/store/test_claim_capabilities.py tests/store/test_order.py",)
 _ENDS = ("tests/store/test_guards.py",)
 _CANCELS = ("tests/store/test_cancel_races.py tests/client/test_operations.py tests/client/test_ownership.py",)
-_DUTIES = ("tests/maintenance/test_duties.py tests/maintenance/test_leader.py tests/worker/test_fleet_duties.py",)
+_DUTIES = ("tests/maintenance/test_leader.py tests/maintenance/test_duties.py tests/worker/test_fleet_duties.py",)
 FIRST = {
     **dict.fromkeys(("take", "lanes", "claim_on"), _CLAIMS),
     **dict.fromkeys(("complete", "fail", "release", "stop", "extend", "progress", "settled"), _ENDS),
@@ -52,7 +52,9 @@ _HELD_RUNS = "a task with a worker runs: the table's own check, tasks_running_ha
 EQUIVALENT: dict[str, str] = {
     **{f"{name}: {{still_running}}": _HELD_RUNS for name in ("complete", "fail", "release", "stop", "extend")},
     "progress: {still_running}": _HELD_RUNS,
+    "rescue: state = 'running'": _HELD_RUNS,
     "cancellable: task.cancel_requested_at IS NULL": "these are cancelled one by one, by a statement that checks it",
+    "expire_keys: idempotency_key IS NOT NULL": "without a key there is no end of it; the condition is the index's",
     "take: heads.due <= above": "the lane's first band would be looked for twice, which only takes longer",
 }
 """Conditions without which nothing can be seen to differ, and why they stand all the same. Only --again tries them."""

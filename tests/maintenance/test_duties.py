@@ -42,12 +42,19 @@ async def test_silent_worker_is_dead_and_one_that_beats_is_not(
         "INSERT INTO workers (id, last_heartbeat, current_load) VALUES "
         "('silent', now() - interval '91 s', 3), ('late', now() - interval '80 s', 3)"
     )
+    seen = [("late", "active"), ("silent", "dead")]
     assert await bury_dead_workers(link, config, term) == [WorkersDied(("silent",))]
-    assert db.execute("SELECT id, status FROM workers ORDER BY id").fetchall() == [
-        ("late", "active"),
-        ("silent", "dead"),
-    ]
+    assert db.execute("SELECT id, status FROM workers ORDER BY id").fetchall() == seen
     assert await bury_dead_workers(link, config, term) == []
+    assert db.execute("SELECT id, status FROM workers ORDER BY id").fetchall() == seen, "the dead are remembered"
+
+
+async def test_a_worker_that_nobody_has_missed_for_days_is_declared_dead_before_it_is_forgotten(
+    config: Config, db: psycopg.Connection, link: Link, term: Term
+) -> None:
+    db.execute("INSERT INTO workers (id, last_heartbeat) VALUES ('away', now() - interval '3 days')")
+    assert await bury_dead_workers(link, config, term) == [WorkersDied(("away",))]
+    assert db.execute("SELECT id, status FROM workers").fetchall() == [("away", "dead")]
 
 
 async def test_dead_worker_is_forgotten_once_nothing_is_left_of_it(
@@ -102,6 +109,11 @@ async def test_attempt_past_its_timeout_whose_worker_does_not_act_is_failed(
         "('over', 'running', 'wedged', now() + interval '1 h', now() - interval '41 s', 10), "
         "('within grace', 'running', 'wedged', now() + interval '1 h', now() - interval '39 s', 10), "
         "('no timeout', 'running', 'wedged', now() + interval '1 h', now() - interval '9 h', NULL)"
+    )
+    db.execute(
+        "INSERT INTO tasks (name, state, started_at, timeout_seconds, completed_at, next_retry_at) VALUES "
+        "('ended in time', 'completed', now() - interval '9 h', 10, now() - interval '8 h', NULL), "
+        "('waits again', 'failed', now() - interval '9 h', 10, NULL, now() + interval '1 h')"
     )
     [event] = await fail_overdue(link, config, term)
     assert isinstance(event, OverdueFailed)

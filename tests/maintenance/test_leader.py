@@ -21,6 +21,7 @@ from tests.worker.watching import working
 
 EVERYTHING_EXPIRED = """
 INSERT INTO workers (id, last_heartbeat) VALUES ('silent', now() - interval '1 day');
+INSERT INTO workers (id, status, last_heartbeat) VALUES ('long dead', 'dead', now() - interval '9 days');
 INSERT INTO tasks (name, state, worker_id, locked_until, started_at)
     VALUES ('orphan', 'running', 'gone', now() - interval '1 hour', now());
 INSERT INTO tasks (name, state, worker_id, locked_until, started_at, timeout_seconds)
