@@ -185,6 +185,15 @@ async def test_retention_is_per_state_and_name_and_its_pages_pass_over_what_stay
     assert left == [("a", 3), ("kept", 1500), ("ping", 5)]
 
 
+async def test_a_name_with_a_rule_of_its_own_is_kept_as_long_as_that_says(
+    config: Config, db: psycopg.Connection, link: Link, term: Term
+) -> None:
+    _finished(db, "invoice", "completed", timedelta(days=30), 2)
+    rules = (Retention("completed", days=7), Retention("completed", days=99, name="invoice"))
+    assert await delete_expired(link, config.with_changes(retention=rules), term) == []
+    assert db.execute("SELECT count(*) FROM tasks").fetchone() == (2,)
+
+
 def test_retention_of_what_is_not_finished_is_refused() -> None:
     with pytest.raises(ConfigError, match="retention is for finished tasks"):
         Retention("running", days=1)
