@@ -124,12 +124,16 @@ def peers() -> str:
 
 def mutants() -> str:
     found: dict[str, str] = result("mutants")
+    from proof.mutants.guards import guards
     from proof.mutants.run import EQUIVALENT
 
     caught = sum(bool(test) for test in found.values())
     rest = len(found) - caught
     reasons = "".join(f"\n- `{name}`: {why}" for name, why in EQUIVALENT.items() if not found.get(name))
+    untried = len(guards()) - len(found)
     said = f"{len(found)} conditions were taken out, one at a time; {caught} times a test turned red."
+    if untried:
+        said += f" Of {untried} others that is not shown yet."
     return f"{said} Of {rest} nothing can be seen from outside:\n{reasons}" if rest else said
 
 

@@ -40,9 +40,10 @@ FIRST = {
     **dict.fromkeys(("complete", "fail", "release", "stop", "extend", "progress", "settled"), _ENDS),
     **dict.fromkeys(("cancel", "cancellable", "cancel_batch", "owned"), _CANCELS),
     **dict.fromkeys(("rescue", "fail_overdue", "bury_workers", "leader", "lead", "resign", "retain"), _DUTIES),
-    **dict.fromkeys(("expire_keys", "expire_dead_letters", "worker_heartbeat", "worker_drain"), _DUTIES),
+    **dict.fromkeys(("expire_keys", "expire_dead_letters"), _DUTIES),
     **dict.fromkeys(("replay_dead_letters", "purge_dead_letters"), ("tests/client/test_dead_letters.py",)),
     **dict.fromkeys(("token_usable", "token_revoke"), ("tests/store/test_tokens.py tests/client/test_tokens.py",)),
+    **dict.fromkeys(("worker_heartbeat", "worker_drain"), ("tests/worker/test_fleet.py",)),
     "replay": ("tests/store/test_transitions.py tests/client/test_ownership.py",),
     "claim_next": ("tests/store/test_claim_next.py",),
     "submit_once": ("tests/client/test_idempotency.py tests/client/submit/test_keys.py",),
@@ -53,8 +54,10 @@ EQUIVALENT: dict[str, str] = {
     **{f"{name}: {{still_running}}": _HELD_RUNS for name in ("complete", "fail", "release", "stop", "extend")},
     "progress: {still_running}": _HELD_RUNS,
     "rescue: state = 'running'": _HELD_RUNS,
+    "bury_workers: status = 'dead'": "a worker that lives is declared dead by the same statement, which comes first",
     "cancellable: task.cancel_requested_at IS NULL": "these are cancelled one by one, by a statement that checks it",
     "expire_keys: idempotency_key IS NOT NULL": "without a key there is no end of it; the condition is the index's",
+    "leader: holder = %(holder)s": "no two holders have the same term",
     "take: heads.due <= above": "the lane's first band would be looked for twice, which only takes longer",
 }
 """Conditions without which nothing can be seen to differ, and why they stand all the same. Only --again tries them."""
