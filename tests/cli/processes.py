@@ -9,8 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -116,11 +115,3 @@ def _environment(more: Mapping[str, str]) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("TASKLIB_")}
     path = os.pathsep.join([str(POOLED), str(SOURCES)] if "POOLED_PORTS" in kept else [str(SOURCES)])
     return {**kept, "PYTHONPATH": path, "COLUMNS": "200", "TERM": "xterm", "PYTHONWARNINGS": "error", **more}
-
-
-def eventually(condition: Callable[[], object], what: str) -> None:
-    """Look until it is so."""
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, f"never happened: {what}"
-        time.sleep(0.02)

@@ -12,7 +12,8 @@ import pytest
 
 from tasklib.bench.ground import SCHEMA
 from tests.cli.conftest import Run
-from tests.cli.processes import Command, eventually
+from tests.cli.processes import Command
+from tests.eventually import eventually
 
 TINY = ("--scale", "0.001", "--repeats", "2")
 

@@ -23,6 +23,7 @@ import tasklib
 from tasklib import Config, TaskContext, TaskFunction
 from tasklib.executors.outcomes import Done, Failed, Kind
 from tasklib.executors.processes import ProcessExecutor
+from tests.eventually import soon
 
 CONFIG = Config("postgresql://nobody:secret@nowhere/none", process_kill_grace_seconds=5.0)
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -94,17 +95,10 @@ class Running:
         return time.monotonic() - before
 
 
-async def eventually(condition: Callable[[], bool], what: str, seconds: float = 20.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
-        await asyncio.sleep(0.01)
-
-
 async def held(pid: int) -> int:
     """Wait until the process holds its interpreter's lock; the process id of the shell it has started."""
     mark = tasks.holding(pid)
-    await eventually(mark.exists, "the lock is held")
+    await soon(mark.exists, "the lock is held")
     shell = int(mark.read_text())
     mark.unlink()
     return shell
@@ -266,7 +260,7 @@ async def test_child_that_died_idle_is_replaced_silently(executor: ProcessExecut
         before = await value(executor, tasks.pid)
         os.kill(before, signal.SIGKILL)
         if notice:
-            await eventually(lambda: not exists(before), "reaped")  # noqa: B023
+            await soon(lambda: not exists(before), "reaped")  # noqa: B023
         assert await value(executor, tasks.pid) != before
 
 
@@ -351,7 +345,7 @@ async def test_sigterm_from_elsewhere_leaves_a_task_running(executor: ProcessExe
 async def test_cancelled_while_the_child_starts_leaves_nothing_behind(fresh: ProcessExecutor) -> None:
     before = children()
     attempt = Running(fresh, tasks.ignore_sigterm)
-    await eventually(lambda: children() > before, "started")
+    await soon(lambda: children() > before, "started")
     await attempt.cancel()
     assert children() == before
 
@@ -379,7 +373,7 @@ async def test_grandchild_dies_with_its_child(end: str) -> None:
     if end == "close":
         await executor.close()
     await asyncio.wait([attempt.task])
-    await eventually(lambda: not runs(pid) and not runs(grandchild), "both gone")
+    await soon(lambda: not runs(pid) and not runs(grandchild), "both gone")
     await executor.close()
 
 
@@ -401,7 +395,7 @@ async def test_child_is_replaced_after_so_many_tasks() -> None:
     executor = ProcessExecutor(CONFIG.with_changes(process_max_tasks=3))
     pids = [await value(executor, tasks.pid) for _ in range(7)]
     assert [pids.count(pid) for pid in dict.fromkeys(pids)] == [3, 3, 1]
-    await eventually(lambda: not exists(pids[0]) and not exists(pids[3]), "the old ones have left")
+    await soon(lambda: not exists(pids[0]) and not exists(pids[3]), "the old ones have left")
     await executor.close()
     assert children() == before
 
@@ -448,7 +442,7 @@ async def test_descriptors_dont_leak() -> None:
     await ends_of_all_kinds()
     before, processes = descriptors(), children()
     await ends_of_all_kinds()
-    await eventually(lambda: descriptors() <= before, "all descriptors closed")
+    await soon(lambda: descriptors() <= before, "all descriptors closed")
     assert children() == processes
 
 
@@ -628,4 +622,4 @@ async def test_nothing_outlives_a_killed_worker(state: str) -> None:
         assert all(runs(pid) for pid in doomed)
         worker.kill()
         worker.wait()
-        await eventually(lambda: not any(runs(pid) for pid in doomed), "child and grandchild are gone")
+        await soon(lambda: not any(runs(pid) for pid in doomed), "child and grandchild are gone")

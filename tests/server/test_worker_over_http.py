@@ -14,6 +14,7 @@ from tasklib import AsyncClient, Config, Retry, Worker, current_task, task
 from tasklib.errors import ConfigError
 from tasklib.events import DatabaseBack, DatabaseLost, ResultRefused, TaskStarted, WorkerRenewed
 from tasklib.tasks import registry
+from tests.eventually import soon
 from tests.server.conftest import Running
 from tests.server.processes import ServerProcess
 from tests.worker import process_tasks
@@ -24,13 +25,6 @@ from tests.worker.watching import burst, working
 def door(request: pytest.FixtureRequest, server: Callable[..., Running], config: Config) -> dict[str, Any]:
     """The options that let a worker come in through this door."""
     return {} if request.param == "postgresql" else {"server": str(server(config))}
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait until something can be seen in the table."""
-    async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
 
 
 def row(db: psycopg.Connection, columns: str = "state") -> tuple[Any, ...]:
@@ -155,7 +149,7 @@ async def test_progress_is_stored(config: Config, db: psycopg.Connection, door: 
     await AsyncClient(config).submit_task(over_progress)
     async with working(config, **door) as watched:
         await watched.until(TaskStarted)
-        await until(lambda: row(db, "progress")[0] is not None)
+        await soon(lambda: row(db, "progress")[0] is not None)
         seen.set()
 
 
@@ -173,7 +167,7 @@ async def test_drain_finishes_what_runs_and_releases_the_rest(
     async with working(config, concurrency=1, **door) as watched:
         await watched.until(TaskStarted)
         await client.drain_worker(watched.worker.id)
-        await until(lambda: db.execute("SELECT status FROM workers").fetchone() == ("draining",))
+        await soon(lambda: db.execute("SELECT status FROM workers").fetchone() == ("draining",))
         await client.submit_task(over_draining)
         go_on.set()
         assert watched.finished is not None
@@ -245,7 +239,7 @@ async def test_leases_are_kept_while_a_task_runs(
     async with working(config, server=str(server(quick))) as watched:
         await watched.until(TaskStarted)
         [first] = row(db, "locked_until")
-        await until(lambda: row(db, "locked_until")[0] != first)
+        await soon(lambda: row(db, "locked_until")[0] != first)
         go_on.set()
         await watched.until(TaskStarted)
     assert row(db, "state, lease_token") == ("completed", 1)
@@ -272,7 +266,7 @@ async def test_server_killed_while_a_worker_waits_in_its_poll(
     async with working(config, server=killable.url) as watched:
         one = await client.submit_task(over_killed_waiting, n=1)
         await watched.ended(one, "completed")
-        await until(lambda: db.execute("SELECT asleep FROM workers").fetchone() == (True,))
+        await soon(lambda: db.execute("SELECT asleep FROM workers").fetchone() == (True,))
         killable.kill()
         await watched.until(DatabaseLost)
         two = await client.submit_task(over_killed_waiting, n=2)
@@ -303,10 +297,10 @@ async def test_server_killed_between_a_claim_and_its_answer(
     await asyncio.to_thread(killable.start)
     async with working(config, server=killable.url) as watched:
         id_ = await AsyncClient(config).submit_task(over_killed_claiming, n=1)
-        await until(lambda: bool(db.execute("SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep'").fetchone()))
+        await soon(lambda: bool(db.execute("SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep'").fetchone()))
         killable.kill()
         await watched.until(DatabaseLost)
-        await until(lambda: row(db) == ("running",))
+        await soon(lambda: row(db) == ("running",))
         assert ran == []
         await asyncio.to_thread(killable.start)
         await watched.ended(id_, "completed")

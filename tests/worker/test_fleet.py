@@ -19,6 +19,7 @@ from tasklib.db.database import Database
 from tasklib.events import LeaseLost, TaskStarted, WorkerRenewed, WorkerStopped
 from tasklib.store import fleet as fleet_store
 from tasklib.tasks import registry
+from tests.eventually import soon
 from tests.worker import fleet_tasks
 from tests.worker.fleet import Fleet, fleet_of
 from tests.worker.watching import working
@@ -170,8 +171,7 @@ async def test_worker_asked_to_drain_finishes_what_it_runs_and_stops(config: Con
         await watched.worker._wakeup.listening.wait()
         await watched.until(TaskStarted)
         assert await asyncio.to_thread(database.run, fleet_store.drain(watched.worker.id, by="test"))
-        while database.run(fleet_store.workers())[0].status != "draining":  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+        await soon(lambda: database.run(fleet_store.workers())[0].status == "draining")
         waiting = await client.submit_task(work)
         go_on.set()
         await watched.until(WorkerStopped)
@@ -204,8 +204,7 @@ async def test_live_worker_that_was_declared_dead_drops_its_work_and_begins_anew
         await watched.until(LeaseLost)
         assert renewed.old_id == old
         assert watched.worker.id == renewed.worker_id != old
-        while db.execute("SELECT count(*) FROM workers WHERE status = 'active'").fetchone() != (1,):  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+        await soon(lambda: db.execute("SELECT count(*) FROM workers WHERE status = 'active'").fetchone() == (1,))
 
 
 @pytest.mark.parametrize("how", ["fast", "immediate", "kill"])

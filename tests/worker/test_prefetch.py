@@ -15,6 +15,7 @@ from tasklib.store.claim import Claimed
 from tasklib.worker.attempt import Attempt
 from tasklib.worker.places import Places
 from tasklib.worker.prefetch import Prefetch
+from tests.eventually import soon
 from tests.worker.watching import burst, working
 
 
@@ -149,8 +150,7 @@ async def test_what_was_claimed_ahead_is_given_back_when_short_tasks_turn_long(
         async with asyncio.timeout(60):
             await turned.wait()
             # One may be claimed and given back once more before it settles.
-            while _held_and_waiting(db) != (5, 995):  # noqa: ASYNC110 - the table tells nobody
-                await asyncio.sleep(0.02)
+            await soon(lambda: _held_and_waiting(db) == (5, 995))
         assert watched.worker._slots.running == 5
         assert db.execute("SELECT max(retry_count) FROM tasks").fetchone() == (0,)
 

@@ -15,6 +15,7 @@ from tasklib.store import fleet
 from tasklib.store.claim import Served
 from tasklib.worker.sleep import Sleep
 from tasklib.worker.wakeup import Wakeup
+from tests.eventually import soon
 from tests.worker.watching import working
 
 Connect = Callable[[], psycopg.Connection]
@@ -198,13 +199,7 @@ async def test_worker_without_room_is_not_asleep(config: Config, db: psycopg.Con
 
     changed = config.with_changes(shutdown_grace_seconds=0.0)
     async with working(changed, poll_interval_seconds=1000.0, concurrency=1) as watched:
-        await _until(lambda: _is_asleep(db))
+        await soon(lambda: _is_asleep(db))
         await AsyncClient(config).submit_task(long)
         await watched.until(TaskStarted)
-        await _until(lambda: not _is_asleep(db))
-
-
-async def _until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not condition():  # noqa: ASYNC110 - the table tells nobody
-            await asyncio.sleep(0.02)
+        await soon(lambda: not _is_asleep(db))

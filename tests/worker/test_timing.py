@@ -46,7 +46,9 @@ async def test_stopped_it_looks_no_more() -> None:
     repeated.at(time.monotonic())
     repeated.stop()
     repeated.at(time.monotonic() + 500)
-    await asyncio.sleep(0.01)
+    later = asyncio.Event()  # timers go off in their order: by then the first would have
+    asyncio.get_running_loop().call_later(0.001, later.set)
+    await later.wait()
     assert looks.at == []
     repeated.stop()
 

@@ -189,14 +189,9 @@ async def test_a_completion_that_is_never_answered_fails_the_attempt(config: Con
 
     async with AsyncClient(config) as client:
         [task_id] = await client.submit_many("transactional_silence", [{}])
-        worker = Worker(config.with_changes(statement_timeout_seconds=2.0))
-        running = asyncio.create_task(worker.run())
+    async with working(config.with_changes(statement_timeout_seconds=2.0)) as watched:
         try:
-            async with asyncio.timeout(60):
-                while (found := await client.get_task(task_id)) is None or found.state != "failed":  # noqa: ASYNC110
-                    await asyncio.sleep(0.05)
+            await watched.ended(task_id, "failed")
         finally:
-            worker.stop()
             for pid in frozen:
                 os.kill(pid, signal.SIGCONT)
-            await running

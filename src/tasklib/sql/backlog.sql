@@ -1,40 +1,20 @@
 -- What is due by queue and level: how many, and since when the first one waits. Everything here is bounded: a look for
 -- each of so many lanes, and counts that end at `most`. What is finished, not due, or behind that, costs nothing.
-WITH RECURSIVE bounds AS (
+WITH RECURSIVE {include lanes_with_tasks},
+bounds AS (
     SELECT %(most)s::bigint AS most, %(most_lanes)s::bigint AS most_lanes
 ),
--- From head to head, as in lanes.sql.
-lanes AS (
-    (SELECT 1::bigint AS number, queue, name, required_capabilities, priority, {due} AS head
-     FROM {schema.}tasks
-     WHERE state IN ('pending', 'failed')
-     ORDER BY queue, name, required_capabilities, priority, {due}, id
-     LIMIT 1)
-    UNION ALL
-    SELECT lane.number + 1, following.*
-    FROM lanes AS lane
-    CROSS JOIN LATERAL (
-        SELECT queue, name, required_capabilities, priority, {due}
-        FROM {schema.}tasks
-        WHERE state IN ('pending', 'failed')
-          AND (queue, name, required_capabilities, priority)
-              > (lane.queue, lane.name, lane.required_capabilities, lane.priority)
-        ORDER BY queue, name, required_capabilities, priority, {due}, id
-        LIMIT 1
-    ) AS following
-    WHERE lane.number < (SELECT most_lanes FROM bounds)
+seen AS MATERIALIZED (
+    SELECT *, {include level} AS level FROM lanes LIMIT %(most_lanes)s
 ),
 due_lanes AS (
-    SELECT lanes.*,
-           CASE WHEN priority >= 100 THEN 'high' WHEN priority >= 0 THEN 'medium' ELSE 'low' END AS level
-    FROM lanes
-    WHERE head <= now()
+    SELECT * FROM seen WHERE due <= now()
 ),
 bands AS (
-    SELECT queue, level, min(head) AS oldest FROM due_lanes GROUP BY queue, level
+    SELECT queue, level, min(due) AS oldest FROM due_lanes GROUP BY queue, level
 )
 SELECT queue, level, depth,
-       depth >= most OR (SELECT count(*) FROM lanes) >= most_lanes,
+       depth >= most OR (SELECT count(*) FROM seen) >= most_lanes,
        extract(epoch FROM now() - oldest)::float8
 FROM bands
 CROSS JOIN bounds

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
-import time
 import traceback
 import warnings
 from collections.abc import Callable
@@ -19,6 +18,7 @@ import tasklib
 from tasklib import AsyncClient, Client, Config, Task
 from tasklib.errors import NotInitialized
 from tests.client.lookup.states import put
+from tests.eventually import eventually
 
 # ---- context managers ----
 
@@ -31,20 +31,12 @@ def sessions(db: psycopg.Connection) -> set[int]:
     return {row[0] for row in found}
 
 
-def until(condition: Callable[[], bool]) -> None:
-    # The server notices a closed socket when it gets to it.
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline, "it never came true"
-        time.sleep(0.005)
-
-
 @pytest.mark.direct(reason="sessions are counted where they end, and a pooler keeps its own")
 def test_leaving_a_client_closes_its_connections(config: Config, greet: Any, db: Any) -> None:
     with Client(config) as client:
         client.submit_task(greet, name="a")
         assert len(sessions(db)) == 1
-    until(lambda: not sessions(db))
+    eventually(lambda: not sessions(db))
 
 
 @pytest.mark.direct(reason="sessions are counted where they end, and a pooler keeps its own")
@@ -52,7 +44,7 @@ async def test_leaving_an_async_client_closes_its_connections(config: Config, gr
     async with AsyncClient(config) as client:
         await client.submit_task(greet, name="a")
         assert len(sessions(db)) == 1
-    until(lambda: not sessions(db))
+    eventually(lambda: not sessions(db))
 
 
 def test_clients_take_a_url_a_config_or_the_environment(
@@ -90,7 +82,7 @@ def test_the_module_level_functions_work_on_one_event_loop_after_another(
     assert first is not None
     assert second is not None
     assert first.id != second.id
-    until(lambda: not sessions(db))  # neither loop's: nobody had to close them
+    eventually(lambda: not sessions(db))  # neither loop's: nobody had to close them
 
 
 @pytest.mark.direct(reason="sessions are counted where they end, and a pooler keeps its own")
@@ -103,7 +95,7 @@ def test_the_connections_of_a_loop_that_ended_are_closed_when_the_next_one_begin
     first = sessions(db)
     ended.close()
     going.run_until_complete(_submit(greet))
-    until(lambda: len(sessions(db)) == 1 and sessions(db) != first)
+    eventually(lambda: len(sessions(db)) == 1 and sessions(db) != first)
     tasklib.close()
     going.close()
 
@@ -114,7 +106,9 @@ def test_the_synchronous_module_level_functions_work_beside_them(database_url: s
     put(db, task_id, "completed")
     assert tasklib.wait_for_sync(task_id) == 42
     assert [t.id for t in tasklib.list_tasks_sync()] == [task_id]
-    assert tasklib.get_task_sync(task_id).id == task_id  # type: ignore[union-attr]
+    found = tasklib.get_task_sync(task_id)
+    assert found is not None
+    assert found.id == task_id
 
 
 async def test_loops_in_several_threads_each_have_connections_of_their_own(
@@ -191,7 +185,7 @@ def test_a_client_survives_a_fork_on_both_sides(client: Client, greet: Any, db: 
     for _ in range(2):
         assert in_a_child(child) == ""
         client.submit_task(greet, name="parent")
-    until(lambda: sessions(db) == parents)  # the parent kept its session; the children's are gone
+    eventually(lambda: sessions(db) == parents)  # the parent kept its session; the children's are gone
     names = [row[0] for row in db.execute("SELECT kwargs ->> 'name' FROM tasks ORDER BY id")]
     assert sorted(names) == ["before", "child", "child", "parent", "parent"]
 
@@ -214,6 +208,6 @@ def test_the_module_level_functions_survive_a_fork(database_url: str, greet: Any
     tasklib.submit_task_sync(greet, name="parent")
     loop.run_until_complete(_submit(greet))
     assert len(parents) == 2
-    until(lambda: sessions(db) == parents)
+    eventually(lambda: sessions(db) == parents)
     assert db.execute("SELECT count(*) FROM tasks").fetchone() == (6,)
     loop.close()

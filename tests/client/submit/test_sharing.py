@@ -11,16 +11,24 @@ import pytest
 
 from tasklib import AsyncClient, Client, Config, Task
 from tests.client.submit.stored import count, rows
+from tests.eventually import soon
+
+
+def sessions(db: psycopg.Connection) -> int:
+    """How many connections our clients have."""
+    found = db.execute(
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = %s",
+        ["tasklib client"],
+    ).fetchone()
+    assert found is not None
+    return int(found[0])
 
 
 @pytest.mark.direct(reason="sessions are counted where they end, and a pooler keeps its own")
 def test_threads_share_a_client_and_its_few_connections(config: Config, greet: Any, db: Any) -> None:
     with Client(config.with_changes(max_connections=2)) as client, ThreadPoolExecutor(8) as threads:
         list(threads.map(lambda n: client.submit_task(greet, name=str(n)), range(60)))
-        opened = db.execute(
-            "SELECT count(*) FROM pg_stat_activity "
-            "WHERE datname = current_database() AND application_name = 'tasklib client'"
-        ).fetchone()[0]
+        opened = sessions(db)
     assert 1 <= opened <= 2
     assert count(db) == 60
 
@@ -29,10 +37,7 @@ def test_threads_share_a_client_and_its_few_connections(config: Config, greet: A
 async def test_coroutines_share_a_client_and_its_few_connections(config: Config, greet: Any, db: Any) -> None:
     async with AsyncClient(config.with_changes(max_connections=2)) as client:
         await asyncio.gather(*(client.submit_task(greet, name=str(n)) for n in range(60)))
-        opened = db.execute(
-            "SELECT count(*) FROM pg_stat_activity "
-            "WHERE datname = current_database() AND application_name = 'tasklib client'"
-        ).fetchone()[0]
+        opened = sessions(db)
     assert 1 <= opened <= 2
     assert count(db) == 60
 
@@ -43,19 +48,13 @@ async def test_a_cancelled_submission_leaves_a_client_that_works(config: Config,
         db.execute("BEGIN")
         db.execute("LOCK TABLE tasks IN ACCESS EXCLUSIVE MODE")
         waiting = asyncio.create_task(client.submit_task(greet, name="b"))
-        await until_something_waits_for_a_lock(db)
+        await soon(lambda: db.execute("SELECT 1 FROM pg_locks WHERE NOT granted").fetchone(), "it waits for the lock")
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
         db.execute("COMMIT")
         await client.submit_task(greet, name="c")
     assert [r["kwargs"]["name"] for r in rows(db)] == ["a", "c"]
-
-
-async def until_something_waits_for_a_lock(db: psycopg.Connection) -> None:
-    async with asyncio.timeout(20):
-        while not db.execute("SELECT 1 FROM pg_locks WHERE NOT granted").fetchone():  # noqa: ASYNC110 - the
-            await asyncio.sleep(0.005)  # event is the server's
 
 
 def test_a_client_can_be_used_again_after_close(client: Client, greet: Any, db: Any) -> None:
