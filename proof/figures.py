@@ -122,19 +122,28 @@ def peers() -> str:
     return table(head, rows)
 
 
+def interleavings() -> str:
+    found: dict[str, int] = result("interleavings")
+    return (
+        f"{found['two sessions']:,} orders of two sessions and {found['three sessions']:,} of three were played; "
+        f"{found['wrong']} broke an invariant."
+    )
+
+
 def mutants() -> str:
     found: dict[str, str] = result("mutants")
     from proof.mutants.guards import guards
     from proof.mutants.run import EQUIVALENT
 
-    caught = sum(bool(test) for test in found.values())
-    rest = len(found) - caught
+    caught = sum(map(bool, found.values()))
     reasons = "".join(f"\n- `{name}`: {why}" for name, why in EQUIVALENT.items() if not found.get(name))
     untried = len(guards()) - len(found)
-    said = f"{len(found)} conditions were taken out, one at a time; {caught} times a test turned red."
+    said = f"{caught} conditions were taken out, one at a time, and each time a test turned red."
     if untried:
         said += f" Of {untried} others that is not shown yet."
-    return f"{said} Of {rest} nothing can be seen from outside:\n{reasons}" if rest else said
+    if reasons:
+        said += f" {len(found) - caught} stand though no test misses them:\n{reasons}"
+    return said
 
 
 PARTS: dict[str, Callable[[], str]] = {
@@ -143,6 +152,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "failover": failover,
     "losses": losses,
     "peers": peers,
+    "interleavings": interleavings,
     "mutants": mutants,
 }
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import json
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from uuid import UUID
 
 import psycopg
@@ -20,6 +22,7 @@ from proof.interleavings.stepping import Session, orders, play
 from tasklib.states import TERMINAL
 from tasklib.testing import databases
 
+RESULTS = Path(__file__).parents[1] / "results" / "interleavings.json"
 PAIRS = [*itertools.combinations_with_replacement([*DEEDS, "expire"], 2)]
 TRIPLES = [*itertools.combinations([d for d in (*DEEDS, "expire") if d not in ("stop", "late rescue")], 3)]
 
@@ -126,15 +129,19 @@ def table() -> Iterator[Table]:
 
 
 def main() -> None:
-    tally = Tally()
+    two, three = Tally(), Tally()
     with table() as made:
-        made.play_all(PAIRS, STATES, tally)
-        print(f"two sessions: {tally.orders:,} orders, {len(tally.wrong)} wrong", flush=True)
-        made.play_all(TRIPLES, STATES, tally)
-    for wrong in tally.wrong[:50]:
-        print(wrong)
-    print(f"two and three sessions: {tally.orders:,} orders, {len(tally.wrong)} wrong")
-    sys.exit(bool(tally.wrong))
+        made.play_all(PAIRS, STATES, two)
+        print(f"two sessions: {two.orders:,} orders, {len(two.wrong)} wrong", flush=True)
+        made.play_all(TRIPLES, STATES, three)
+    wrong = two.wrong + three.wrong
+    for order in wrong[:50]:
+        print(order)
+    print(f"three sessions: {three.orders:,} orders, {len(three.wrong)} wrong")
+    RESULTS.write_text(
+        json.dumps({"two sessions": two.orders, "three sessions": three.orders, "wrong": len(wrong)}, indent=2) + "\n"
+    )
+    sys.exit(bool(wrong))
 
 
 if __name__ == "__main__":

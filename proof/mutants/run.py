@@ -54,11 +54,14 @@ EQUIVALENT: dict[str, str] = {
     **{f"{name}: {{still_running}}": _HELD_RUNS for name in ("complete", "fail", "release", "stop", "extend")},
     "progress: {still_running}": _HELD_RUNS,
     "rescue: state = 'running'": _HELD_RUNS,
-    "bury_workers: status = 'dead'": "a worker that lives is declared dead by the same statement, which comes first",
+    "bury_workers: status = 'dead'": "a worker that lives would be changed twice by one statement, once each way: "
+    "PostgreSQL carries out one of them and doesn't promise which",
     "cancellable: task.cancel_requested_at IS NULL": "these are cancelled one by one, by a statement that checks it",
     "expire_keys: idempotency_key IS NOT NULL": "without a key there is no end of it; the condition is the index's",
     "leader: holder = %(holder)s": "no two holders have the same term",
     "take: heads.due <= above": "the lane's first band would be looked for twice, which only takes longer",
+    "take: {due} <= until": "a band would be listed that has no task, and nothing be taken from it",
+    "take: due <= now()": "bands end at now(): a lane that begins later has none",
 }
 """Conditions without which nothing can be seen to differ, and why they stand all the same. Only --again tries them."""
 

@@ -250,10 +250,11 @@ def test_going_on_finds_what_a_claim_from_the_beginning_would(claiming: Claiming
     assert heights == sorted(heights, reverse=True)
 
 
-def test_going_on_leaves_paused_tasks_alone(claiming: Claiming, db: psycopg.Connection) -> None:
+@pytest.mark.parametrize("pause", [("name", "work"), ("queue", "default")], ids=["name", "queue"])
+def test_going_on_leaves_paused_tasks_alone(pause: tuple[str, str], claiming: Claiming, db: psycopg.Connection) -> None:
     insert(db, 20, name="'work'")
     first = claiming.claim(Served(["work"]), 5)
-    db.execute("INSERT INTO pauses (kind, value) VALUES ('name', 'work')")
+    db.execute("INSERT INTO pauses (kind, value) VALUES (%s, %s)", pause)
     assert claiming.run(_going_on(first, 5)) == []
     db.execute("DELETE FROM pauses")
     assert len(claiming.run(_going_on(first, 5))) == 5

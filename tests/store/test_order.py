@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 import psycopg
@@ -269,6 +270,29 @@ def test_what_stands_behind_raised_tasks_of_its_lane_still_goes_before_lower_lev
     [first, second] = queue.claims(Scene(tasks, Served(["w"])), 6)
     assert [t.priority for t in first] == [50] * 6
     assert [t.priority for t in second] == [0] * 5
+
+
+@pytest.mark.parametrize(
+    "neighbour",
+    [None, {"queue": "z"}, {"name": "x"}, {"capabilities": ("c",)}, {"priority": 5}],
+    ids=["alone", "another queue", "another name", "other capabilities", "another priority"],
+)
+def test_what_stands_behind_raised_tasks_takes_its_own_place_among_other_lanes(
+    neighbour: dict[str, Any] | None, queue: Queue
+) -> None:
+    """Its place is that of its oldest task: not of a raised one, and not of a task beside this lane."""
+    raised = Waiting("a", "w", (), 0, timedelta(seconds=1300))
+    newest = replace(raised, age=timedelta(seconds=20))
+    older = replace(raised, queue="b", age=timedelta(seconds=30))
+    tasks = [raised, newest, older]
+    if neighbour is not None:
+        tasks.append(replace(raised, age=timedelta(seconds=40), **neighbour))
+    scene = Scene(tasks, Served(["w"], ["a", "b"]))
+    served = [task for task in tasks if scene.may_take(task)]
+    first, last = queue.claims(scene, len(served) - 1)
+    assert raised in first
+    assert older in first
+    assert last == [newest]
 
 
 def test_thresholds_changed_at_run_time_count_from_the_next_claim(queue: Queue) -> None:

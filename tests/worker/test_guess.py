@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import psycopg
 import pytest
 
@@ -19,10 +22,10 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     names: list[str] = []
     original = Link.run
 
-    async def noted(self: Link, query: Query[object]) -> object:
+    async def noted(self: Link, query: Query[Any], *then: Callable[[Any], None]) -> Any:
         if query.name.startswith("claim"):
             names.append(query.name)
-        return await original(self, query)
+        return await original(self, query, *then)
 
     monkeypatch.setattr(Link, "run", noted)
     return names

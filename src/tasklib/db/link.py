@@ -45,14 +45,17 @@ class Link:
         self._on_lost = on_lost
         self._on_back = on_back
 
-    async def run(self, query: Query[T]) -> T:
-        """Run a query once. DatabaseUnavailable means that the connection broke: it may have taken effect or not."""
+    async def run(self, query: Query[T], then: Callable[[T], None] | None = None) -> T:
+        """Run a query once. DatabaseUnavailable means that the connection broke: it may have taken effect or not.
+
+        `then` gets the answer to a query with `all_text` as soon as it is read, before whoever waits is resumed.
+        """
         try:
             async with self._turn:
                 connection = self._connection or await self._open()
                 patience = self._config.statement_timeout_seconds
                 if query.all_text:
-                    return await wait(connection, exchange(connection, query, self._config.schema), patience)
+                    return await wait(connection, exchange(connection, query, self._config.schema, then), patience)
                 async with asyncio.timeout(patience):
                     return await execute_async(connection, query, self._config.schema)
         except asyncio.CancelledError:
@@ -66,7 +69,7 @@ class Link:
                 self.drop()
                 raise self._report_lost(e) from e
             if isinstance(e, TRANSIENT):
-                return await self.run(query)
+                return await self.run(query, then)
             raise explained(e) if isinstance(e, psycopg.Error) else e from e
 
     async def run_until_answered(self, query: Query[T], give_up: Callable[[], bool] = lambda: False) -> T:

@@ -8,9 +8,10 @@ For our own connections: in autocommit mode, in UTF-8, and nobody else uses them
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 import psycopg
@@ -39,8 +40,10 @@ class _Session:
 _sessions: WeakKeyDictionary[AnyConnection, _Session] = WeakKeyDictionary()
 
 
-def exchange(connection: AnyConnection, query: Query[T], schema: str | None) -> PQGen[T]:
-    """The steps of a query with `all_text`: `connection.wait(exchange(...))`."""
+def exchange(
+    connection: AnyConnection, query: Query[T], schema: str | None, then: Callable[[T], None] | None = None
+) -> PQGen[T]:
+    """The steps of a query with `all_text`: `connection.wait(exchange(...))`; `then` is part of the last one."""
     session = _sessions.get(connection) or _sessions.setdefault(connection, _Session())
     pgconn = connection.pgconn
     text, names = numbered(query.name, schema)
@@ -59,7 +62,10 @@ def exchange(connection: AnyConnection, query: Query[T], schema: str | None) -> 
     if result is None:
         pgconn.send_query_params(text.encode(), values)
         result = yield from _result(pgconn)
-    return query.read(_rows(session.reader, result) if result.ntuples else ())
+    answer = query.read(_rows(session.reader, result) if result.ntuples else ())
+    if then is not None:
+        then(answer)
+    return answer
 
 
 def _prepared(pgconn: pq.abc.PGconn, session: _Session, name: str, text: str) -> PQGen[bytes | None]:
@@ -105,14 +111,8 @@ async def wait(connection: psycopg.AsyncConnection[Any], steps: PQGen[T], second
 
     TimeoutError if the answer isn't there after so many seconds; the connection is of no use then.
     """
-    deadline = None if seconds is None else asyncio.get_running_loop().time() + seconds
     try:
-        wanted = next(steps)
-        while True:
-            wanted = steps.send(await _ready(connection.pgconn.socket, wanted, deadline))
-    except StopIteration as end:
-        value: T = end.value
-        return value
+        return await _Walk(connection.pgconn.socket, steps).end(seconds)
     except (asyncio.CancelledError, TimeoutError):
         # The server is told to stop; its answer isn't waited for.
         with suppress(psycopg.Error):
@@ -121,30 +121,50 @@ async def wait(connection: psycopg.AsyncConnection[Any], steps: PQGen[T], second
         raise
 
 
-async def _ready(socket: int, wanted: Wait, deadline: float | None) -> Ready:
-    loop = asyncio.get_running_loop()
-    ready: asyncio.Future[Ready] = loop.create_future()
-    timer = None if deadline is None else loop.call_at(deadline, _give_up, ready)
-    if wanted & Wait.R:
-        loop.add_reader(socket, _tell, ready, Ready.R)
-    if wanted & Wait.W:
-        loop.add_writer(socket, _tell, ready, Ready.W)
-    try:
-        return await ready
-    finally:
-        if timer is not None:
-            timer.cancel()
-        if wanted & Wait.R:
-            loop.remove_reader(socket)
-        if wanted & Wait.W:
-            loop.remove_writer(socket)
+class _Walk(Generic[T]):
+    """Takes each step at the moment the socket is ready, not a turn of the loop later."""
 
+    def __init__(self, socket: int, steps: PQGen[T]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._socket = socket
+        self._steps = steps
+        self._reads = self._writes = False
+        self._end: asyncio.Future[T] = self._loop.create_future()
 
-def _tell(ready: asyncio.Future[Ready], what: Ready) -> None:
-    if not ready.done():
-        ready.set_result(what)
+    async def end(self, seconds: float | None) -> T:
+        """What the steps return."""
+        timer = None if seconds is None else self._loop.call_later(seconds, self._give_up)
+        try:
+            self._go_on(None)
+            return await self._end
+        finally:
+            if timer is not None:
+                timer.cancel()
+            self._watch(reads=False, writes=False)
 
+    def _go_on(self, ready: Ready | None) -> None:
+        if self._end.done():
+            return
+        try:
+            wanted = next(self._steps) if ready is None else self._steps.send(ready)
+        except StopIteration as end:
+            self._end.set_result(end.value)
+        except BaseException as e:
+            self._end.set_exception(e)
+        else:
+            self._watch(reads=bool(wanted & Wait.R), writes=bool(wanted & Wait.W))
 
-def _give_up(ready: asyncio.Future[Ready]) -> None:
-    if not ready.done():
-        ready.set_exception(TimeoutError())
+    def _watch(self, *, reads: bool, writes: bool) -> None:
+        if reads and not self._reads:
+            self._loop.add_reader(self._socket, self._go_on, Ready.R)
+        elif self._reads and not reads:
+            self._loop.remove_reader(self._socket)
+        if writes and not self._writes:
+            self._loop.add_writer(self._socket, self._go_on, Ready.W)
+        elif self._writes and not writes:
+            self._loop.remove_writer(self._socket)
+        self._reads, self._writes = reads, writes
+
+    def _give_up(self) -> None:
+        if not self._end.done():
+            self._end.set_exception(TimeoutError())

@@ -111,16 +111,26 @@ class Claimer:
         return bool(claimed) or (going_on and await self._claim())
 
     def _guess(self) -> None:
-        """A ring wakes us, most likely for the lane served last: ask for its next task at once, then look at all."""
+        """A ring, most likely for the lane served last: ask for its next task at once, look at all when it runs."""
+        if self._guessing is not None:
+            return
         # Only with another slot to spare for whatever is better.
         if self._places.last is not None and self._slots.room > 1 and not self._stopped:
             self._guessing = eager_task(self._claim_next(self._places.last), asyncio.get_running_loop())
+        else:
+            self._wakeup.wake()
 
     async def _claim_next(self, lane: Lane) -> None:
         before, worker_id = time.monotonic(), self._worker_id()
-        claimed = await self._link.run(claim.claim_next(lane, worker_id, **self._terms))
-        if claimed:
-            self._hand_on(1, claimed, worker_id, before + self._config.lock_timeout_seconds, more=False)
+
+        def hand_on(claimed: list[Claimed]) -> None:
+            if claimed:
+                self._hand_on(1, claimed, worker_id, before + self._config.lock_timeout_seconds, more=False)
+
+        try:
+            await self._link.run(claim.claim_next(lane, worker_id, **self._terms), hand_on)
+        finally:
+            self._wakeup.wake()
 
     def _hand_on(
         self, asked: int, claimed: list[Claimed], worker_id: str, lease_deadline: float, *, more: bool

@@ -33,8 +33,8 @@ class Wakeup:
         self.listening = asyncio.Event()
         self.cancel_requested = asyncio.Event()
         """Somebody cancelled a running task, perhaps one of ours."""
-        self.on_waking: Callable[[], None] = lambda: None
-        """A sleeper is about to be woken by a ring: what can be done at once."""
+        self.on_waking: Callable[[], None] = self.wake
+        """What a ring does to a sleeper: it may do something first, and then has to `wake()` it."""
         self.on_fleet_news: Callable[[], None] = lambda: None
         """Somebody asked a worker to drain, perhaps us."""
 
@@ -42,10 +42,14 @@ class Wakeup:
         self.is_rung = False
 
     def ring(self) -> None:
-        """Wake the worker."""
+        """Something may be there to do."""
         self.is_rung = True
         if self._sleeper is not None and not self._sleeper.done():
-            self.on_waking()  # before the sleeper has rubbed its eyes
+            self.on_waking()
+
+    def wake(self) -> None:
+        """Let the sleeper go on, if there is one."""
+        if self._sleeper is not None and not self._sleeper.done():
             self._sleeper.set_result(True)
 
     def hear(self, message: str) -> None:
