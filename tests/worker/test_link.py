@@ -1,0 +1,90 @@
+"""A worker's connection: when its answers are handed on, and what happens when somebody stops waiting."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from tasklib import Config
+from tasklib.db.link import Link
+from tasklib.db.query import Query
+from tasklib.errors import DatabaseUnavailable
+from tasklib.store import claim
+from tasklib.store.claim import Claimed, Lane
+from tests.eventually import soon
+
+
+def next_task() -> Query[list[Claimed]]:
+    lane = Lane("default", "work", "{}", 0)
+    return claim.claim_next(lane, "w", lease_seconds=60.0, medium_after=300.0, high_after=900.0)
+
+
+@pytest.fixture
+def link(config: Config) -> Iterator[Link]:
+    made = Link(config, "claim")
+    yield made
+    made.drop()
+
+
+def is_claiming(db: psycopg.Connection) -> bool:
+    """The link's statement waits behind a lock."""
+    found = db.execute("""SELECT FROM pg_stat_activity
+                          WHERE datname = current_database() AND application_name = 'tasklib worker claim'
+                            AND wait_event_type = 'Lock'""")
+    return found.fetchone() is not None
+
+
+async def test_an_answer_is_handed_on_before_whoever_waits_is_resumed(link: Link, db: psycopg.Connection) -> None:
+    db.execute("INSERT INTO tasks (name) VALUES ('work')")
+    happened: list[str] = []
+
+    def hand_on(claimed: list[Claimed]) -> None:
+        happened.append(claimed[0].name)
+        asyncio.get_running_loop().call_soon(happened.append, "a turn of the loop")
+
+    [claimed] = await link.run(next_task(), hand_on)
+    happened.append(f"{claimed.name} for who waited")
+    await asyncio.sleep(0)
+    assert happened == ["work", "a turn of the loop", "work for who waited"]
+
+
+async def test_a_mistake_of_whoever_an_answer_is_handed_to_comes_out(link: Link) -> None:
+    def hand_on(claimed: list[Claimed]) -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await link.run(next_task(), hand_on)
+    assert await link.run(next_task()) == []
+
+
+async def test_an_answer_that_nobody_waits_for_any_more_is_handed_to_nobody(
+    link: Link, config: Config, db: psycopg.Connection
+) -> None:
+    db.execute("INSERT INTO tasks (name) VALUES ('work')")
+    handed_on: list[list[Claimed]] = []
+    with psycopg.connect(config.database_url) as other:
+        other.execute("LOCK TABLE tasks")
+        asking = asyncio.create_task(link.run(next_task(), handed_on.append))
+        await soon(lambda: is_claiming(db), "the claim waits")
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+    assert handed_on == []
+    assert len(await link.run(next_task())) == 1, "the statement was stopped, the next one has a new connection"
+
+
+async def test_a_connection_lost_in_the_middle_of_an_answer_is_said_and_replaced(
+    link: Link, config: Config, db: psycopg.Connection
+) -> None:
+    with psycopg.connect(config.database_url) as other:
+        other.execute("LOCK TABLE tasks")
+        asking = asyncio.create_task(link.run(next_task()))
+        await soon(lambda: is_claiming(db), "the claim waits")
+        db.execute("""SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+                      WHERE datname = current_database() AND application_name = 'tasklib worker claim'""")
+        with pytest.raises(DatabaseUnavailable):
+            await asking
+    assert await link.run(next_task()) == []
