@@ -14,7 +14,6 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
 import sys
 import time
 from contextlib import ExitStack
@@ -25,6 +24,7 @@ from typing import Any
 import psycopg
 
 from benchmarks.dashboard import fill_all
+from benchmarks.peers.records import checked_out
 from tasklib import Config
 from tasklib.db.database import Database
 from tasklib.embedded import EmbeddedPostgres
@@ -103,9 +103,7 @@ def main() -> None:
             [(version,)] = db.execute("SELECT current_setting('server_version')").fetchall()
     record = {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "commit": subprocess.run(
-            ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True
-        ).stdout.strip(),
+        "commit": checked_out(),
         "postgresql": version,
         "cores": os.cpu_count(),
         "load": os.getloadavg()[0],

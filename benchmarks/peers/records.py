@@ -28,7 +28,7 @@ def describe_run(systems: Iterable[System], lab: Lab, server_settings: dict[str,
         "run": now.strftime("%Y%m%dT%H%M%SZ"),
         "at": now.isoformat(timespec="seconds"),
         "machine": _machine(),
-        "commit": _commit(),
+        "commit": checked_out(),
         "postgresql": server_settings,
         "systems": {system.name: {"options": dict(system.options), **versions(system, lab)} for system in systems},
         **more,
@@ -75,7 +75,7 @@ def _processor() -> str:
     return platform.processor() or "unknown"
 
 
-def _commit() -> str:
+def checked_out() -> str:
     """What is checked out; a trailing + says that files differ from it."""
     commit = _said("git", "-C", str(ROOT), "rev-parse", "--short=12", "HEAD")
     changed = _said("git", "-C", str(ROOT), "status", "--porcelain", "--", "src", "benchmarks/peers")

@@ -192,6 +192,7 @@ class Runner:
     def _finish(self, attempt: Attempt, outcome: Outcome) -> None:
         """The function has ended, in time or not."""
         self.running.pop(attempt, None)
+        attempt.runner = None  # it has the context, which has the attempt: that ring would be left to the collector
         self._slots.running -= 1
         self._ended += 1
         self._slots.prefetch.ended(attempt.claimed.name, time.monotonic() - attempt.started_at)
