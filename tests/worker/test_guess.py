@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -100,3 +101,31 @@ async def test_a_lost_connection_in_the_middle_of_a_guess_is_survived(
                       WHERE datname = current_database() AND application_name = 'tasklib worker claim'""")
         await watched.ended(await client.submit_task(ping), "completed")
         assert asked[0] == "claim_next"
+
+
+async def test_a_guess_that_is_never_answered_ends_with_the_worker(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @task
+    async def ping() -> None: ...
+
+    asked, over = asyncio.Event(), asyncio.Event()
+    original = Link.run
+
+    async def silent(self: Link, query: Query[Any], *then: Callable[[Any], None]) -> Any:
+        if query.name == "claim_next":
+            asked.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                over.set()
+        return await original(self, query, *then)
+
+    monkeypatch.setattr(Link, "run", silent)
+    client = AsyncClient(config)
+    async with working(config.with_changes(statement_timeout_seconds=1.0), poll_interval_seconds=NEVER) as watched:
+        await watched.ended(await client.submit_task(ping), "completed")
+        await watched.asleep()
+        await client.submit_task(ping)
+        await asked.wait()
+    assert over.is_set()

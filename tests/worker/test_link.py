@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Iterator
 
 import psycopg
 import pytest
+from psycopg.abc import PQGen
+from psycopg.waiting import Wait
 
 from tasklib import Config
 from tasklib.db.link import Link
 from tasklib.db.query import Query
+from tasklib.db.wire import _Walk
 from tasklib.errors import DatabaseUnavailable
 from tasklib.store import claim
 from tasklib.store.claim import Claimed, Lane
@@ -74,6 +78,33 @@ async def test_an_answer_that_nobody_waits_for_any_more_is_handed_to_nobody(
             await asking
     assert handed_on == []
     assert len(await link.run(next_task())) == 1, "the statement was stopped, the next one has a new connection"
+
+
+async def test_a_lost_socket_is_out_of_the_loop_before_its_number_can_be_another_ones() -> None:
+    """libpq closes it while it reads; whoever waits is resumed a turn later, and others may connect before that."""
+    ours, theirs = socket.socketpair()
+    number, loop = ours.fileno(), asyncio.get_running_loop()
+    new: list[socket.socket] = []
+
+    def connect() -> None:
+        new.extend(socket.socketpair())
+        loop.add_writer(number, loop.remove_writer, number)
+
+    def lose() -> PQGen[None]:
+        yield Wait.R
+        loop.call_soon(connect)
+        ours.close()
+        raise psycopg.OperationalError("server closed the connection unexpectedly")
+
+    failures: list[object] = []
+    loop.set_exception_handler(lambda loop, context: failures.append(context))
+    theirs.close()
+    with pytest.raises(psycopg.OperationalError):
+        await _Walk(number, lose()).end(seconds=None)
+    assert number in [s.fileno() for s in new], "else this test shows nothing"
+    assert failures == []
+    for made in new:
+        made.close()
 
 
 async def test_a_connection_lost_in_the_middle_of_an_answer_is_said_and_replaced(

@@ -147,12 +147,14 @@ class _Walk(Generic[T]):
             return
         try:
             wanted = next(self._steps) if ready is None else self._steps.send(ready)
+            self._watch(reads=bool(wanted & Wait.R), writes=bool(wanted & Wait.W))
         except StopIteration as end:
             self._end.set_result(end.value)
         except BaseException as e:
+            # Now, not when whoever waits is resumed: libpq has closed a socket that was lost, and its number may be
+            # another one's by then.
+            self._watch(reads=False, writes=False)
             self._end.set_exception(e)
-        else:
-            self._watch(reads=bool(wanted & Wait.R), writes=bool(wanted & Wait.W))
 
     def _watch(self, *, reads: bool, writes: bool) -> None:
         if reads and not self._reads:

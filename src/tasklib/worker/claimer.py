@@ -153,7 +153,13 @@ class Claimer:
             else:
                 await self._slots.changed()
             return
-        await self._sleep.rest()
+        try:
+            await self._sleep.rest()
+        except asyncio.CancelledError:
+            if self._guessing is not None:  # nobody would start what it brings
+                self._guessing.cancel()
+                await asyncio.gather(self._guessing, return_exceptions=True)
+            raise
         guessing, self._guessing = self._guessing, None
         if guessing is not None:
             await guessing

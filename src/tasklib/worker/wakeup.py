@@ -147,6 +147,7 @@ async def _ring_on_notifications(connection: psycopg.AsyncConnection, wakeup: Wa
             while notification := pgconn.notifies():
                 wakeup.hear(notification.extra.decode())
         except psycopg.Error as e:
+            loop.remove_reader(socket)  # libpq has closed it, and its number may soon be another one's
             if not lost.done():
                 lost.set_exception(e)
 
