@@ -142,7 +142,7 @@ def mutants() -> str:
     if untried:
         said += f" Of {untried} others that is not shown yet."
     if reasons:
-        said += f" {len(found) - caught} stand though no test misses them:\n{reasons}"
+        said += f" {len(found) - caught} were not tried: nothing can be seen to differ without them:\n{reasons}"
     return said
 
 

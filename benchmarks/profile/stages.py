@@ -81,8 +81,8 @@ class Stages:
         return reading
 
     def _exchange(self, exchange: Callable[..., Any]) -> Callable[..., Generator[Any, Any, Any]]:
-        def counted(connection: Any, query: Query[Any], schema: str | None) -> Generator[Any, Any, Any]:
-            return self.watch.steps(ON_THE_WIRE.get(query.name, LINK), exchange(connection, query, schema))
+        def counted(connection: Any, query: Query[Any], *more: Any) -> Generator[Any, Any, Any]:
+            return self.watch.steps(ON_THE_WIRE.get(query.name, LINK), exchange(connection, query, *more))
 
         return counted
 
@@ -120,13 +120,13 @@ class Marks:
     def watched(self) -> Iterator[None]:
         exchange, flush = vars(link)["exchange"], Settler._flush  # wrapped by now, or not
 
-        def first(connection: Any, query: Query[Any], schema: str | None) -> Any:
+        def first(connection: Any, query: Query[Any], *more: Any) -> Any:
             stage = ON_THE_WIRE.get(query.name)
             if stage is not None and stage not in self.backends:
                 self.backends[stage] = connection.info.backend_pid
                 if stage == CLAIM_WIRE:
                     self.begun()
-            return exchange(connection, query, schema)
+            return exchange(connection, query, *more)
 
         async def flushed(settler: Settler, batch: Any) -> None:
             await flush(settler, batch)
