@@ -260,13 +260,13 @@ async def test_neighbours_of_a_dying_child_go_on(executor: ProcessExecutor, tmp_
     assert isinstance(await neighbour.task, Done)
 
 
-async def test_child_that_died_idle_is_replaced_silently(executor: ProcessExecutor) -> None:
-    for notice in (False, True):
-        before = await value(executor, tasks.pid)
-        os.kill(before, signal.SIGKILL)
-        if notice:
-            await soon(lambda: not exists(before), "reaped")  # noqa: B023
-        assert await value(executor, tasks.pid) != before
+@pytest.mark.parametrize("is_noticed", [False, True], ids=["not yet noticed", "noticed"])
+async def test_child_that_died_idle_is_replaced_silently(executor: ProcessExecutor, is_noticed: bool) -> None:
+    before = await value(executor, tasks.pid)
+    os.kill(before, signal.SIGKILL)
+    if is_noticed:
+        await soon(lambda: not exists(before), "reaped")
+    assert await value(executor, tasks.pid) != before
 
 
 async def test_death_is_seen_though_a_survivor_holds_the_socket(executor: ProcessExecutor) -> None:
