@@ -10,4 +10,4 @@ from tasklib.server.settings import ServerSettings
 if __name__ == "__main__":
     here = scene()
     assert tasks.short is not None  # known here, so that arguments are checked
-    make_server(here.config(), ServerSettings(port=here.http_port, dashboard=False)).run()
+    make_server(here.config(), ServerSettings(port=here.http_port, no_auth=True, dashboard=False)).run()

@@ -74,7 +74,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def site(server_url: str, template_database: str) -> Iterator[Site]:
-    """A server without tokens, so everybody is anonymous, with a database of the module's own."""
+    """A server without tokens, and open, so everybody is anonymous, with a database of the module's own."""
     with ExitStack() as stack:
         url = stack.enter_context(databases.database(server_url, template_database))
         config = Config(url, retry_jitter=0.0)

@@ -80,7 +80,7 @@ def api_on(url: str, **settings: Any) -> Iterator[Api]:
     with ExitStack() as stack:
         client = stack.enter_context(Client(config))
         db = stack.enter_context(psycopg.connect(url, autocommit=True))
-        # The first token comes first: without any, the server is open to this machine.
+        # The first token comes first: without any, the fixture's server is open to this machine.
         client.create_token("first", roles=["viewer"])
         made = Api(stack.enter_context(running(config, **settings)), config, client, db)
         for caller, roles in CALLERS.items():

@@ -41,8 +41,8 @@ class Running(str):
 
 @contextmanager
 def running(config: Config, *routers: APIRouter, **settings: Any) -> Iterator[Running]:
-    """A server with these settings, and perhaps further routes, until the block ends."""
-    made = make_server(config, ServerSettings(**{"port": 0, **settings}))
+    """A server with these settings, and perhaps further routes, until the block ends. Open until the first token."""
+    made = make_server(config, ServerSettings(**{"port": 0, "no_auth": True, **settings}))
     for router in routers:
         made.config.app.router.routes.extend(router.routes)  # type: ignore[union-attr]
     listening = socket.create_server((made.config.host, 0))

@@ -40,7 +40,17 @@ class ServerProcess:
         }
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tasklib", "server", "--port", str(self._port), "--quiet", "--no-dashboard"],
+                [
+                    sys.executable,
+                    "-m",
+                    "tasklib",
+                    "server",
+                    "--port",
+                    str(self._port),
+                    "--quiet",
+                    "--no-auth",
+                    "--no-dashboard",
+                ],
                 stdout=log,
                 stderr=log,
                 env=environment,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 import subprocess
 from collections.abc import Callable
@@ -21,7 +22,7 @@ from tasklib.server.app import create_app
 from tasklib.server.serving import check
 from tasklib.server.settings import ServerSettings
 from tasklib.store.tokens import NewToken
-from tests.server.conftest import Running, bearer
+from tests.server.conftest import PATIENCE, Running, bearer
 from tests.server.doors import router
 
 Start = Callable[..., Running]
@@ -169,10 +170,29 @@ def test_roles_include_each_other_as_the_page_says() -> None:
 # ---- without tokens ----
 
 
-def test_without_tokens_everybody_on_this_machine_may_do_everything(server: Start, config: Config) -> None:
-    url = server(config, router)
+def test_with_no_auth_every_program_on_this_machine_may_do_everything(server: Start, config: Config) -> None:
+    url = server(config, router, no_auth=True)
     assert url.http.get("/api/test/viewer").json()["actor"] == "anonymous"
     assert url.http.get("/api/test/worker").status_code == 200
+
+
+async def test_without_a_token_it_starts_only_if_told_to(config: Config, token: Callable[..., str]) -> None:
+    with pytest.raises(ConfigError, match=r"tasklib token create NAME --role admin.*--no-auth"):
+        await check(config, ServerSettings())
+    assert await check(config, ServerSettings(no_auth=True))
+    token("viewer")
+    assert not await check(config, ServerSettings())
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.com", "localhost.example.com"])
+def test_no_auth_is_for_loopback_only(host: str) -> None:
+    with pytest.raises(ConfigError, match=r"this machine only.*tasklib token create"):
+        ServerSettings(host=host, no_auth=True)
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.8.9.10", "::1"])
+def test_no_auth_is_for_every_loopback_address(host: str) -> None:
+    assert ServerSettings(host=host, no_auth=True).is_loopback
 
 
 @pytest.mark.parametrize(
@@ -180,19 +200,57 @@ def test_without_tokens_everybody_on_this_machine_may_do_everything(server: Star
     [
         ({"Host": "evil.example"}, "host_not_allowed"),
         ({"Host": "localhost.evil.example:80"}, "host_not_allowed"),
+        ({"Host": "127.0.0.1.evil.example"}, "host_not_allowed"),
+        ({"Host": "[::1].evil.example"}, "host_not_allowed"),
+        ({"Host": "127.0.0.1@evil.example"}, "host_not_allowed"),
         ({"Host": ""}, "host_not_allowed"),
         ({"X-Forwarded-For": "127.0.0.1"}, "local_only"),
+        ({"X-Forwarded-Proto": "https"}, "local_only"),
+        ({"Via": "1.1 proxy"}, "local_only"),
         ({"Forwarded": "for=127.0.0.1"}, "local_only"),
         ({"Origin": "https://evil.example"}, "origin_not_allowed"),
         ({"Origin": "null"}, "origin_not_allowed"),
     ],
 )
-def test_without_tokens_neither_proxies_nor_pages_of_other_sites_get_in(
+def test_with_no_auth_neither_proxies_nor_pages_of_other_sites_get_in(
     server: Start, config: Config, headers: dict[str, str], code: str
 ) -> None:
     answer = server(config, router).http.post("/api/test/submitter", headers=headers)
     assert answer.status_code in (403, 421)
     assert answer.json()["code"] == code
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_behind_a_plain_reverse_proxy_nothing_is_open(server: Start, config: Config, token: Any, named: bool) -> None:
+    """As nginx with proxy_pass alone: another Host or the server's own, HTTP/1.0, and no word of who is asking."""
+    token("viewer")
+    url = server(config, router)
+    host = "tasks.example.com" if named else url.removeprefix("http://")
+    port = int(url.rpartition(":")[2])
+    with socket.create_connection(("127.0.0.1", port), PATIENCE) as plain:
+        plain.sendall(f"GET /api/test/viewer HTTP/1.0\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+        answer = b"".join(iter(lambda: plain.recv(65536), b""))
+    assert b" 401 " in answer.partition(b"\r\n")[0]
+
+
+def test_with_no_auth_the_names_that_are_allowed_are_served_too(server: Start, config: Config) -> None:
+    url = server(config, router, allowed_hosts=("dev.box", "localhost"))
+    assert url.http.get("/api/test/viewer", headers={"Host": "dev.box:8765"}).status_code == 200
+    assert url.http.get("/api/test/viewer", headers={"Host": "localhost:8765"}).status_code == 200
+    assert url.http.get("/api/test/viewer", headers={"Host": "evil.example"}).status_code == 421
+
+
+@pytest.mark.parametrize("end", ["revoked_at = now()", "expires_at = now() - interval '1 s'"])
+def test_a_server_that_ever_had_a_token_is_never_open_again(
+    server: Start, config: Config, token: Callable[..., str], db: psycopg.Connection, end: str
+) -> None:
+    token("admin")
+    db.execute(f"UPDATE api_tokens SET created_at = now() - interval '1 day', {end}".encode())
+    url = server(config, router, no_auth=True)
+    assert url.http.get("/api/test/viewer").status_code == 401
+    made = url.http.post("/api/v1/tokens", json={"name": "mine", "roles": ["admin"]})
+    assert made.status_code == 401
+    assert db.execute("SELECT count(*) FROM api_tokens").fetchone() == (1,)
 
 
 def test_the_first_token_locks_the_door_and_its_end_does_not_unlock_it(
@@ -208,19 +266,10 @@ def test_the_first_token_locks_the_door_and_its_end_does_not_unlock_it(
     assert url.http.get("/api/test/viewer").status_code == 401
 
 
-async def test_beyond_loopback_it_refuses_to_start_without_a_token(config: Config, token: Callable[..., str]) -> None:
-    for host in ("0.0.0.0", "::", "192.0.2.1", "example.com"):
-        with pytest.raises(ConfigError, match="tasklib token create"):
-            await check(config, ServerSettings(host=host))
-    assert await check(config, ServerSettings(host="::1"))
-    token("viewer")
-    assert not await check(config, ServerSettings(host="0.0.0.0"))
-
-
 async def test_it_refuses_to_start_on_a_schema_of_another_version(config: Config, db: psycopg.Connection) -> None:
     db.execute("UPDATE tasklib_version SET version_num = '0001'")
     with pytest.raises(SchemaError, match="tasklib migrate"):
-        await check(config, ServerSettings())
+        await check(config, ServerSettings(no_auth=True))
 
 
 def test_only_the_allowed_hosts_are_served(server: Start, config: Config, token: Callable[..., str]) -> None:

@@ -60,7 +60,7 @@ def test_it_hears_what_the_database_announces(server: Start, config: Config, db:
 def test_sigterm_ends_the_command_without_an_error(config: Config, tmp_path: Path) -> None:
     (tmp_path / "tasks_of_the_server.py").write_text("from tasklib import task\n\n@task\ndef served() -> None: ...\n")
     command = Started(
-        ("server", "--port", "0", "--module", "tasks_of_the_server"),
+        ("server", "--no-auth", "--port", "0", "--module", "tasks_of_the_server"),
         cwd=tmp_path,
         TASKLIB_DATABASE_URL=config.database_url,
     )
@@ -77,12 +77,11 @@ def test_sigterm_ends_the_command_without_an_error(config: Config, tmp_path: Pat
 
 
 def test_the_command_says_in_a_line_why_it_does_not_start(config: Config, tmp_path: Path) -> None:
-    command = Started(
-        ("server", "--host", "0.0.0.0", "--port", "0"), cwd=tmp_path, TASKLIB_DATABASE_URL=config.database_url
-    )
+    command = Started(("server", "--port", "0"), cwd=tmp_path, TASKLIB_DATABASE_URL=config.database_url)
     assert command.process.wait(PATIENCE) == 1
     said = command.until("error: ")
-    assert "tasklib token create" in said
+    assert "tasklib token create NAME --role admin" in said
+    assert "--no-auth" in said
     assert "Traceback" not in said
 
 

@@ -144,7 +144,6 @@ def test_a_token_expires_by_the_databases_clock(database: Database, config: Conf
             listed = execute(connection, tokens.tokens(), None)
             assert found is not None
             assert found.is_usable is listed[0].is_usable is usable
-            assert execute(connection, tokens.any_usable(), None) is usable
 
 
 def test_a_token_that_expired_opens_nothing(database: Database, db: psycopg.Connection) -> None:
@@ -159,23 +158,19 @@ def test_a_token_that_expired_opens_nothing(database: Database, db: psycopg.Conn
 def test_a_revoked_token_opens_nothing_and_stays_listed(database: Database) -> None:
     text = tokens.new_text()
     info = create(database, text)
-    assert database.run(tokens.any_usable())
     revoked = database.run(tokens.revoke(info, by="ann"))
     assert revoked is not None
     assert revoked.revoked_at is not None
     found = database.run(tokens.find(info.prefix))
     assert found is not None
     assert not found.opens_with(text)
-    assert not database.run(tokens.any_usable())
     assert database.run(tokens.tokens()) == [revoked]
 
 
-def test_any_usable_looks_for_one_among_those_that_are_not(database: Database) -> None:
-    assert not database.run(tokens.any_usable())
+def test_that_there_ever_was_a_token_is_known_after_its_end(database: Database) -> None:
+    assert not database.run(tokens.any_ever())
     database.run(tokens.revoke(create(database), by="test"))
-    assert not database.run(tokens.any_usable())
-    create(database)
-    assert database.run(tokens.any_usable())
+    assert database.run(tokens.any_ever())
 
 
 def test_of_two_who_revoke_at_once_one_is_recorded(database: Database, config: Config) -> None:

@@ -27,7 +27,7 @@ def serving(ground: Ground) -> Iterator[str]:
         raise BenchFailed("workers over HTTP need more: pip install 'tasklib-pg[server,http]'")
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
-    command = ["server", "--port", str(port), "--quiet", "--no-dashboard"]
+    command = ["server", "--port", str(port), "--quiet", "--no-auth", "--no-dashboard"]
     log = ground.logs / "server"
     with log.open("ab") as words:
         process = subprocess.Popen(

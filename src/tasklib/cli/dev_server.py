@@ -33,7 +33,7 @@ def dashboard(config: Config, port: int = PORT) -> Iterator[None]:
     configure_task_logging(as_json=None, level=logging.WARNING)
     with _listening(port) as listening:
         chosen = listening.getsockname()[1]
-        server = make_server(config, ServerSettings(host=HOST, port=chosen))
+        server = make_server(config, ServerSettings(host=HOST, port=chosen, no_auth=True))
         thread = threading.Thread(target=_serve, args=(server, listening), name="dashboard", daemon=True)
         server.on_started = lambda url: note(f"Dashboard: {url}", "bold")
         thread.start()

@@ -22,6 +22,9 @@ def server(
             "--module", "-m", metavar="MODULE", show_default=False, help="Check the arguments of its tasks; repeatable."
         ),
     ] = None,
+    no_auth: Annotated[
+        bool, typer.Option("--no-auth", help="Ask for no token; on this machine only, and until there is one.")
+    ] = False,
     tls_certificate: Annotated[Path | None, typer.Option(metavar="FILE", help="Speak HTTPS with this one.")] = None,
     tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="The certificate's private key.")] = None,
     allowed_host: Annotated[
@@ -55,6 +58,7 @@ def server(
         *loaded,
         host=host,
         port=port,
+        no_auth=True if no_auth else None,
         tls_certificate=str(tls_certificate) if tls_certificate else None,
         tls_key=str(tls_key) if tls_key else None,
         allowed_hosts=tuple(allowed_host) if allowed_host else None,
@@ -90,7 +94,9 @@ def _serve(config: Config, modules: tuple[str, ...], **given: Any) -> None:
         raise CommandError(f"{e.name} is not installed. The server needs: pip install 'tasklib-pg[server]'") from e
     settings = ServerSettings.from_env(modules=modules, **given)
     if asyncio.run(check(config, settings)):
-        note("There are no API tokens, so everybody on this machine may do everything: tasklib token create", "yellow")
+        note("--no-auth: every program on this machine may do everything, until: tasklib token create", "yellow")
+    elif settings.no_auth:
+        note("--no-auth has no effect: this database has, or had, API tokens, so requests need one.", "yellow")
     made = make_server(config, settings)
     made.on_started = lambda url: note(f"Serving {url}. Ctrl-C ends it.")
     made.run()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 from urllib.parse import urlsplit
 from uuid import UUID
@@ -29,8 +30,10 @@ from tasklib.server.settings import ServerSettings, is_loopback
 
 API_PATHS = ("/api/", "/internal/", "/health/", "/metrics", "/openapi.json")
 """Paths for programs. Everything else is the dashboard's, and takes its cookie."""
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\[\]:@/\s]+)(?::[0-9]*)?")
 _SAFE = ("GET", "HEAD", "OPTIONS")
-_PROXY_HEADERS = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
+_LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]")
+_PROXY_HEADERS = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip")
 
 
 class Gate:
@@ -94,8 +97,8 @@ class Gate:
         # A session that has ended is nobody's: the way to the login stays open.
         if (session := _session(scope, headers)) and (token := await services.tokens.find(session)):
             return principal_of(token)
-        if await services.tokens.asks_for_none():
-            _check_local(scope, headers)
+        if await services.tokens.is_open():
+            _check_local(scope, headers, self._settings)
             return ANONYMOUS
         if self._settings.metrics_without_token and scope["path"] == "/metrics":
             return SCRAPER
@@ -176,22 +179,26 @@ def _session(scope: Scope, headers: Headers) -> str | None:
     return session.token if session else None
 
 
-def _check_local(scope: Scope, headers: Headers) -> None:
-    """Without tokens, only programs on this machine that mean this server: no proxy, no web page from elsewhere."""
+def _check_local(scope: Scope, headers: Headers, settings: ServerSettings) -> None:
+    """Open mode: only programs on this machine that mean this server. No proxy that says so, no page of another site,
+    and no other name: a page can let its own name lead here (DNS rebinding)."""
     client = scope.get("client")
     if client is None or not is_loopback(client[0]) or any(name in headers for name in _PROXY_HEADERS):
         raise Problem(
-            403, "local_only", "Only for this machine", "There are no API tokens yet. Create one: tasklib token create"
+            403,
+            "local_only",
+            "Only for this machine",
+            "This server asks for no token (--no-auth). To serve others, create one: tasklib token create",
         )
-    if _host_of(headers.get("host", "")) not in ("localhost", "127.0.0.1", "[::1]"):
-        raise Problem(421, "host_not_allowed", "This host is not served", "Without tokens, only localhost is served.")
+    if _host_of(headers.get("host", "")) not in (*_LOCAL_HOSTS, *settings.allowed_hosts):
+        detail = "With --no-auth only localhost is served, and what --allowed-host names."
+        raise Problem(421, "host_not_allowed", "This host is not served", detail)
     origin = headers.get("origin")
     if origin and scope["method"] not in _SAFE and urlsplit(origin).netloc != headers.get("host"):
         raise Problem(403, "origin_not_allowed", "Not from another site", "A page of another site made this request.")
 
 
 def _host_of(value: str) -> str:
-    """A Host header without its port."""
-    if value.startswith("["):
-        return value.partition("]")[0].lower() + "]"
-    return value.partition(":")[0].lower()
+    """A Host header without its port; nothing if it has another form."""
+    match = _HOST.fullmatch(value)
+    return match[1].lower() if match else ""

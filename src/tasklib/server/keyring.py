@@ -22,7 +22,7 @@ _NOTE_SECONDS, _NOTED_SECONDS = 5.0, 60.0
 
 
 class Keyring:
-    """`await keyring.find(text)` for a token that opens; `await keyring.asks_for_none()` while there is none at all."""
+    """`await keyring.find(text)` for a token that opens; `await keyring.is_open()` where none is needed."""
 
     def __init__(self, client: AsyncClient, *, is_open: bool) -> None:
         self._client = client
@@ -54,11 +54,11 @@ class Keyring:
         self._note_use(stored.id)
         return stored
 
-    async def asks_for_none(self) -> bool:
-        """True while there is no usable token. The first one that is created ends it until the server starts anew:
-        a token that expires must not open the door to everybody."""
+    async def is_open(self) -> bool:
+        """True if the server was told to ask for no token, and there has never been one. The first token ends it for
+        good: one that expires or is revoked must not open the door to everybody."""
         if self._is_open and time.monotonic() > self._open_until:
-            self._is_open = not await self._client.perform(once(tokens.any_usable()))
+            self._is_open = not await self._client.perform(once(tokens.any_ever()))
             self._open_until = time.monotonic() + FRESH_SECONDS
         return self._is_open
 

@@ -44,7 +44,9 @@ KNOWN: dict[str, Known] = {
     "token_missing": Known(401, "No token came with the request. `roles` says which would do."),
     "token_invalid": Known(401, "The token is unknown, expired or revoked."),
     "role_missing": Known(403, "The token is good, but not for this. `roles` says which would do."),
-    "local_only": Known(403, "There are no tokens yet, and the request came from elsewhere or through a proxy."),
+    "local_only": Known(
+        403, "The server asks for no token (`--no-auth`), and the request came from elsewhere or through a proxy."
+    ),
     "origin_not_allowed": Known(403, "A web page of another site made the request."),
     "form_outdated": Known(403, "A form of the dashboard came without its token, or after its session."),
     "queue_not_allowed": Known(403, "The token is for other queues."),

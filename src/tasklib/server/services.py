@@ -42,19 +42,19 @@ class Services:
 
     @classmethod
     async def open(cls, config: Config, settings: ServerSettings) -> Services:
-        """Refuses to serve a schema of another version, and beyond loopback without a token."""
+        """Refuses to serve a schema of another version, and without a token unless `no_auth` says so."""
         patience = min(config.statement_timeout_seconds, settings.database_timeout_seconds)
         config = config.with_changes(statement_timeout_seconds=patience)
         client = AsyncClient(config)
         try:
             await require_schema(config, client)
-            has_tokens = await client.perform(once(tokens.any_usable()))
+            has_tokens = await client.perform(once(tokens.any_ever()))
             require_locks(settings, has_tokens)
             place = await client.perform(once(schema.where_is_tasks(config.schema)))
         except BaseException:
             client.close()
             raise
-        keyring, news = Keyring(client, is_open=not has_tokens), News(config)
+        keyring, news = Keyring(client, is_open=settings.no_auth and not has_tokens), News(config)
         made = cls(config, settings, client, keyring, news, RemoteWorkers(config, news), version())
         made.news.start(place or "public")
         made.tokens.start()
@@ -98,9 +98,9 @@ async def require_schema(config: Config, client: AsyncClient) -> None:
 
 
 def require_locks(settings: ServerSettings, has_tokens: bool) -> None:
-    """ConfigError if everybody in the network could do everything."""
-    if not has_tokens and not settings.is_loopback:
+    """ConfigError if there is no token, and the server was not told to do without."""
+    if not has_tokens and not settings.no_auth:
         raise ConfigError(
-            f"there is no API token yet, and {settings.host} can be reached from other machines. Create one first: "
-            "tasklib token create NAME --role admin. Or serve this machine only: --host 127.0.0.1"
+            "there is no API token yet. Create the first one: tasklib token create NAME --role admin. "
+            "To let every program on this machine do everything without a token: tasklib server --no-auth"
         )

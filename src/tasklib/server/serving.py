@@ -89,6 +89,6 @@ async def check(config: Config, settings: ServerSettings) -> bool:
             raise ConfigError(f"the certificate {settings.tls_certificate} and its key can't be used: {e}.") from e
     services = await Services.open(config, settings)
     try:
-        return await services.tokens.asks_for_none()
+        return await services.tokens.is_open()
     finally:
         await services.close()

@@ -23,10 +23,14 @@ class ServerSettings:
     """All settings of the HTTP server; those of the library are in `Config`."""
 
     host: str = "127.0.0.1"
-    """The address to serve on. Beyond loopback there must be a token."""
+    """The address to serve on."""
 
     port: int = 8765
     """The port to serve on; 0 takes a free one."""
+
+    no_auth: bool = False
+    """Ask for no token: every program on this machine may do everything. On loopback only, and only until the first
+    token is created. Without it the server doesn't start before there is a token."""
 
     tls_certificate: str | None = None
     """A file with the certificate and its chain (PEM). With it the server speaks HTTPS only."""
@@ -47,7 +51,7 @@ class ServerSettings:
     """Whether everybody who can reach the server may read /metrics. Nothing else is opened by this."""
 
     allowed_hosts: tuple[str, ...] = ()
-    """The names that requests may be meant for (the Host header); none: any, if there are tokens."""
+    """The names that requests may be meant for (the Host header); none: any. With `no_auth`, names beside localhost."""
 
     trusted_proxies: tuple[str, ...] = ()
     """Addresses of proxies whose X-Forwarded-For and X-Forwarded-Proto are believed; none: nobody's."""
@@ -92,6 +96,11 @@ class ServerSettings:
             value = getattr(self, name)
             if value is not None and not least <= value <= 2**31 - 1:
                 raise ConfigError(f"{name} must be at least {least} and below 2,147,483,648, not {value!r}.")
+        if self.no_auth and not self.is_loopback:
+            raise ConfigError(
+                f"no_auth is for this machine only, and {self.host} can be reached from others. Create a token and "
+                "leave --no-auth out: tasklib token create NAME --role admin. Or serve on 127.0.0.1."
+            )
         if self.tls_key and not self.tls_certificate:
             raise ConfigError("tls_key needs tls_certificate, the certificate that this is the key of.")
 

@@ -109,9 +109,9 @@ def find(prefix: str) -> Query[StoredToken | None]:
     return Query("token_find", {"prefix": prefix}, _stored, repeatable=True)
 
 
-def any_usable() -> Query[bool]:
-    """Whether there is any token that opens anything."""
-    return Query("token_any_usable", {}, lambda rows: bool(rows[0][0]), repeatable=True)
+def any_ever() -> Query[bool]:
+    """Whether there has ever been a token: rows are never deleted."""
+    return Query("token_any_ever", {}, lambda rows: bool(rows[0][0]), repeatable=True)
 
 
 def used(ids: Iterable[UUID]) -> Query[None]:

@@ -43,6 +43,6 @@ async def _still_welcome(request: Request, services: Services) -> bool:
     """False once the session has ended; those who came without one are asked for a token when there is one."""
     id_ = request.cookies.get(COOKIE)
     if id_ is None:
-        return await services.tokens.asks_for_none()
+        return await services.tokens.is_open()
     session = sessions(request).find(id_)
     return session is not None and await services.tokens.find(session.token) is not None

@@ -1,1 +1,0 @@
-SELECT EXISTS (SELECT FROM {schema.}api_tokens WHERE {include token_usable})
