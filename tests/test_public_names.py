@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import inspect
 import re
+import subprocess
+import sys
 
 import tasklib
 from tasklib import errors
+from tasklib.columns import TASK_COLUMNS
 
 PUBLIC = [
     "AsyncClient",
@@ -61,7 +64,7 @@ def test_nothing_else_is_imported_under_a_public_name() -> None:
     imported = {
         name for name, value in vars(tasklib).items() if not name.startswith("_") and not inspect.ismodule(value)
     }
-    assert imported == set(tasklib.__all__)
+    assert imported | {"Task"} == set(tasklib.__all__)  # Task comes when it is asked for
 
 
 def test_the_tree_of_errors_is_the_one_in_the_docstring() -> None:
@@ -79,3 +82,13 @@ def test_help_shows_what_a_caller_writes_and_gets() -> None:
     assert str(shown) == "(task_id: 'UUID | str') -> 'Task | None'"
     assert "self" not in inspect.signature(tasklib.submit_task_sync).parameters
     assert str(inspect.signature(tasklib.Client("postgresql://").get_task)) == str(shown)
+
+
+def test_importing_tasklib_imports_no_part_that_only_some_programs_need() -> None:
+    heavy = ["sqlalchemy", "sqlmodel", "alembic", "fastapi", "httpx", "rich", "typer", "structlog"]
+    program = f"import sys, tasklib; print([name for name in {heavy} if name in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, check=True).stdout == b"[]\n"
+
+
+def test_the_columns_are_those_of_the_model() -> None:
+    assert tuple(tasklib.Task.model_fields) == TASK_COLUMNS

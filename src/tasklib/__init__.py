@@ -10,6 +10,8 @@ tasklib.init("postgresql://app@localhost/app")
 task_id = await tasklib.submit_task(send_email, to="a@example.com")
 """
 
+import typing
+
 from tasklib.client.clients import AsyncClient, Client
 from tasklib.client.default import (
     cancel_task,
@@ -30,8 +32,9 @@ from tasklib.client.default import (
     wait_for_sync,
 )
 from tasklib.config import Config
-from tasklib.models import (
-    Task,
+from tasklib.priorities import effective_priority
+from tasklib.states import (
+    TaskState,
     is_cancelled,
     is_completed,
     is_dead_letter,
@@ -40,12 +43,13 @@ from tasklib.models import (
     is_running,
     is_terminal,
 )
-from tasklib.priorities import effective_priority
-from tasklib.states import TaskState
 from tasklib.tasks.context import TaskContext, current_task
 from tasklib.tasks.function import TaskFunction, task
 from tasklib.tasks.retry import Reject, Retry, RetryPolicy
 from tasklib.worker.worker import Worker
+
+if typing.TYPE_CHECKING:
+    from tasklib.models import Task
 
 __version__ = "0.1.0"
 
@@ -88,3 +92,13 @@ __all__ = [
     "wait_for",
     "wait_for_sync",
 ]
+
+
+def __getattr__(name: str) -> typing.Any:
+    """`Task` when it is asked for: SQLModel takes longer to import than all the rest together."""
+    if name == "Task":
+        from tasklib.models import Task
+
+        globals()["Task"] = Task
+        return Task
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
-from tasklib.models import Task
 from tasklib.states import CLAIMABLE
+
+if TYPE_CHECKING:
+    from tasklib.models import Task
 
 MEDIUM, HIGH = 0, 100
 MEDIUM_AFTER_SECONDS, HIGH_AFTER_SECONDS = 600.0, 1200.0

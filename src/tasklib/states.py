@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from types import MappingProxyType
+from typing import Protocol
 
 
 class TaskState(StrEnum):
@@ -58,3 +59,44 @@ MOVES = MappingProxyType(
 def is_legal(before: TaskState, after: TaskState) -> bool:
     """True if a task may go from one state to the other in a single move."""
     return after in MOVES[before]
+
+
+class HasState(Protocol):
+    """A task, or anything else that says which state it is in."""
+
+    state: str
+
+
+def is_pending(task: HasState) -> bool:
+    """Waiting for its time or for a worker."""
+    return task.state == TaskState.PENDING
+
+
+def is_running(task: HasState) -> bool:
+    """Leased by a worker."""
+    return task.state == TaskState.RUNNING
+
+
+def is_completed(task: HasState) -> bool:
+    """Done; the return value is in `task.result["value"]`."""
+    return task.state == TaskState.COMPLETED
+
+
+def is_failed(task: HasState) -> bool:
+    """An attempt failed and a retry is scheduled at `task.next_retry_at`."""
+    return task.state == TaskState.FAILED
+
+
+def is_cancelled(task: HasState) -> bool:
+    """Cancelled before it could complete."""
+    return task.state == TaskState.CANCELLED
+
+
+def is_dead_letter(task: HasState) -> bool:
+    """Failed for good; `task.error` says why."""
+    return task.state == TaskState.DEAD_LETTER
+
+
+def is_terminal(task: HasState) -> bool:
+    """Completed, cancelled or dead letter: nothing more happens to it unless it is replayed."""
+    return TaskState(task.state).is_terminal

@@ -18,10 +18,10 @@ from psycopg.conninfo import make_conninfo
 from sqlalchemy import create_engine, inspect
 
 from tasklib import Client, Config, Task
+from tasklib.columns import TASK_COLUMNS
 from tasklib.config import MAX_SCHEMA_BYTES
 from tasklib.errors import SchemaError
 from tasklib.migrations import check, migrate, pending, revisions, script
-from tasklib.models import TASK_COLUMNS
 from tests.migrations.catalogue import SNAPSHOT, catalogue, everything
 
 ODD_NAMES = ['Weird "schema"', "100%", "a:b", "a.b", "{due}", "sélect ünion", "select", " ", "x" * MAX_SCHEMA_BYTES]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from datetime import datetime
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from uuid import UUID
 
 import psycopg
@@ -22,12 +22,14 @@ from tasklib.client.tokens import TokenCalls
 from tasklib.config import Config
 from tasklib.db.query import Query
 from tasklib.events import CancelRequested, TaskReplayed, client_events
-from tasklib.models import Task
 from tasklib.states import TaskState
 from tasklib.store import control, lookup, submit
 from tasklib.store.submit import Kept, NewTask
 from tasklib.tasks.function import Submission
 from tasklib.tasks.options import NOTHING_SAID, Options, options_of
+
+if TYPE_CHECKING:
+    from tasklib.models import Task
 
 COPY_FROM = 100
 """From this many plain tasks on, COPY beats one INSERT."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from tasklib.client import requests
@@ -14,12 +15,15 @@ from tasklib.client.effects import Call, Pause
 from tasklib.client.identity import OnBehalf
 from tasklib.db.query import Query
 from tasklib.errors import InvalidOption, TaskNotFound
-from tasklib.models import Task, is_dead_letter
+from tasklib.states import is_dead_letter
 from tasklib.store import dead_letters as store
 from tasklib.store import lookup
 from tasklib.store.dead_letters import Batch, Chosen, DeadLetterGroup, Place
 from tasklib.store.search import FoundTask
 from tasklib.tasks.options import MAX_NAME_BYTES, Options, is_name, is_storable, require_aware
+
+if TYPE_CHECKING:
+    from tasklib.models import Task
 
 BATCH = 500
 LOOK = 2_000
@@ -164,8 +168,9 @@ class DeadLetterCalls(OnBehalf):
     def _place(self, after: UUID | str | Task | Place) -> Call[Place]:
         if isinstance(after, Place):
             return after
-        if isinstance(after, Task):
-            task: Task | None = after
+        task: Task | None
+        if not isinstance(after, UUID | str):
+            task = after
         else:
             task_id = requests.as_id(after)
             task = yield lookup.get(task_id, owner=self.identity.owner)

@@ -5,17 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from tasklib.config import Config
 from tasklib.db.query import Query
 from tasklib.errors import InvalidOption, TaskCancelled, TaskFailed, TaskNotFound, WaitTimeout
-from tasklib.models import Task
 from tasklib.states import TaskState
 from tasklib.store import lookup
 from tasklib.tasks.ids import Given
 from tasklib.tasks.options import MAX_NAME_BYTES, Options, is_name, is_storable, json_option, require_aware
+
+if TYPE_CHECKING:
+    from tasklib.models import Task
 
 MAX_PAGE = 10_000
 _FIRST_PAUSE, _PAUSE_GROWTH, _LONGEST_PAUSE = 0.01, 1.5, 0.5
@@ -52,7 +54,7 @@ def listing(
         tags=json_option("tags", tags, config) if tags else None,
         created_after=created_after,
         created_before=created_before,
-        after=None if after is None else after.id if isinstance(after, Task) else as_id(after),
+        after=None if after is None else as_id(after) if isinstance(after, UUID | str) else after.id,
         limit=limit,
         owner=owner,
         worker=worker,

@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 from tasklib.client.explaining import Explanation, Position, Reason
-from tasklib.models import TASK_COLUMNS, Task
+from tasklib.columns import TASK_COLUMNS
 from tasklib.states import TaskState
 from tasklib.store.audit import AuditRecord
 from tasklib.store.dead_letters import DeadLetterGroup
 from tasklib.store.fleet import WorkerInfo
 from tasklib.store.pauses import Paused
 from tasklib.store.tokens import TokenInfo
+
+if TYPE_CHECKING:
+    from tasklib.models import Task
 
 Json = Mapping[str, Any]
 if TYPE_CHECKING:
@@ -50,6 +53,8 @@ def task_of(found: Json) -> Task:
         "error": error["traceback"] if error else None,
         "worker_id": found["assigned_worker_id"],
     }
+    from tasklib.models import Task  # SQLModel takes half a second to import
+
     return Task(**values)
 
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from tasklib import tracing
@@ -24,10 +24,12 @@ from tasklib.http.asking import checked
 from tasklib.http.operations import HttpOperatorCalls
 from tasklib.http.requests import API, Request, get, query_of
 from tasklib.http.submitting import NewTask, new_tasks, span_of
-from tasklib.models import Task
 from tasklib.states import TaskState
 from tasklib.store.lookup import Outcome
 from tasklib.tasks.function import Submission
+
+if TYPE_CHECKING:
+    from tasklib.models import Task
 
 WAIT_SECONDS = 25.0
 """How long one request waits for a result; shorter than most proxies wait."""
@@ -74,7 +76,7 @@ class HttpCalls(HttpOperatorCalls):
         checked(super().list_tasks(**given, tags=tags, after=after, limit=limit))
         if states == []:
             return []
-        start = None if after is None else after.id if isinstance(after, Task) else checks.as_id(after)
+        start = None if after is None else checks.as_id(after) if isinstance(after, UUID | str) else after.id
         place = None if start is None else cursor("tasks", str(start))
         query = [*query_of(**given), *_tags(tags or {})]
         return (yield from self._pages("/tasks", "tasks", query, place, limit, answers.task_of))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from tasklib.client import requests as checks
@@ -15,8 +15,10 @@ from tasklib.errors import TaskNotFound
 from tasklib.http import answers
 from tasklib.http.asking import Asking, checked
 from tasklib.http.requests import API, Request, body_of, get, query_of
-from tasklib.models import Task
 from tasklib.store.dead_letters import DeadLetterGroup, Place
+
+if TYPE_CHECKING:
+    from tasklib.models import Task
 
 MOST_AT_ONCE = 10_000
 MOST_IDS = 500
@@ -153,7 +155,7 @@ class HttpDeadLetterCalls(Asking):
         return list(taken)
 
     def _place(self, after: UUID | str | Task | Place) -> Call[Place]:
-        if isinstance(after, Task | Place):
+        if not isinstance(after, UUID | str):
             return (yield from super()._place(after))
         task_id = checks.as_id(after)
         task = yield from self.get_task(task_id)

@@ -12,7 +12,7 @@ import re
 from functools import cache
 from importlib.resources import files
 
-from tasklib.models import TASK_COLUMNS
+from tasklib.columns import TASK_COLUMNS
 
 DUE = "COALESCE(next_retry_at, scheduled_at)"
 # Written so that the planner doesn't take the index of running rows for a short cut to rows whose ids are known: it

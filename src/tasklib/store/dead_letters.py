@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from uuid import UUID
 
 from tasklib.db.query import Query, Rows
-from tasklib.models import Task
 from tasklib.store.audit import Action, audited
 from tasklib.store.lookup import tasks_of
 from tasklib.store.search import FoundTask
+
+if TYPE_CHECKING:
+    from tasklib.models import Task
 
 T = TypeVar("T")
 

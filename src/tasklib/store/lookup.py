@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from tasklib.columns import TASK_COLUMNS
 from tasklib.db.query import Query, Rows
-from tasklib.models import TASK_COLUMNS, Task
+
+if TYPE_CHECKING:
+    from tasklib.models import Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,8 @@ def list_(
 
 def tasks_of(rows: Rows) -> list[Task]:
     """Tasks from rows of all their columns."""
+    from tasklib.models import Task  # SQLModel takes half a second to import, and workers never need it
+
     return [Task(**dict(zip(TASK_COLUMNS, row, strict=True))) for row in rows]
 
 

@@ -6,14 +6,16 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from tasklib.config import Config
 from tasklib.errors import InvalidOption, TaskExecutionError
-from tasklib.models import Task
 from tasklib.tasks.function import TaskFunction
 from tasklib.tasks.options import priority_of, require_aware
 from tasklib.tasks.payload import Unstorable, dump
+
+if TYPE_CHECKING:
+    from tasklib.models import Task
 
 _LONGEST_SHOWN = 300
 _MISSING = object()

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import difflib
 from collections import Counter
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from tasklib.client.clients import Client
 from tasklib.client.default import default_client
 from tasklib.client.requests import MAX_PAGE
 from tasklib.errors import TaskNotFound
-from tasklib.models import Task
 from tasklib.tasks import registry
 from tasklib.testing.expectations import Expectation, Expected
 from tasklib.testing.inline_clients import InlineClient
+
+if TYPE_CHECKING:
+    from tasklib.models import Task
 
 _MOST_SHOWN = 5
 

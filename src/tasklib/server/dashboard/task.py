@@ -13,7 +13,7 @@ from starlette.responses import Response
 from tasklib.client.explaining import Explanation, Reason
 from tasklib.client.search_language import quoted
 from tasklib.errors import InvalidOption, TaskExecutionError, TaskNotFound
-from tasklib.models import Task, is_terminal
+from tasklib.models import Task
 from tasklib.priorities import effective_priority
 from tasklib.server.access import Principal, Role, client_of
 from tasklib.server.dashboard.redaction import Redaction
@@ -21,7 +21,7 @@ from tasklib.server.dashboard.screens import Operator, Reader, Serving, screen_r
 from tasklib.server.dashboard.shell import done, page
 from tasklib.server.dashboard.timeline import progress_of, seconds_taken, steps, trace_id
 from tasklib.server.services import Services
-from tasklib.states import TaskState
+from tasklib.states import TaskState, is_terminal
 from tasklib.tasks import registry
 
 router = screen_router()
