@@ -27,6 +27,7 @@ from tasklib.server.problems import Problem
 from tasklib.server.services import Services
 from tasklib.server.sessions import COOKIE, Sessions
 from tasklib.server.settings import ServerSettings, is_loopback
+from tasklib.server.token_watch import token_ended
 
 API_PATHS = ("/api/", "/internal/", "/health/", "/metrics", "/openapi.json")
 """Paths for programs. Everything else is the dashboard's, and takes its cookie."""
@@ -86,13 +87,7 @@ class Gate:
         if text is not None:
             token = await services.tokens.find(text)
             if token is None:
-                raise Problem(
-                    401,
-                    "token_invalid",
-                    "The token doesn't open anything",
-                    "It is unknown, revoked or expired. Create one with: tasklib token create",
-                    headers={"WWW-Authenticate": 'Bearer realm="tasklib", error="invalid_token"'},
-                )
+                raise token_ended()
             return principal_of(token)
         # A session that has ended is nobody's: the way to the login stays open.
         if (session := _session(scope, headers)) and (token := await services.tokens.find(session)):

@@ -1,4 +1,4 @@
-"""Which tokens open: looked up in the database, remembered for a few seconds, their use noted."""
+"""Which tokens open: looked up in the database, remembered for half a second, their use noted."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tasklib.errors import TaskLibError
 from tasklib.store import tokens
 from tasklib.store.tokens import StoredToken
 
-FRESH_SECONDS = 3.0
+FRESH_SECONDS = 0.5
 """How long an answer of the database holds: a revoked token opens for this long at most."""
 _MOST_REMEMBERED = 10_000
 _NOTE_SECONDS, _NOTED_SECONDS = 5.0, 60.0

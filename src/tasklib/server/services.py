@@ -18,6 +18,7 @@ from tasklib.server.keyring import Keyring
 from tasklib.server.news import News
 from tasklib.server.remote.workers import RemoteWorkers
 from tasklib.server.settings import ServerSettings
+from tasklib.server.token_watch import TokenWatch
 from tasklib.server.watch import Watch
 from tasklib.store import schema, tokens
 
@@ -36,9 +37,11 @@ class Services:
     remote: RemoteWorkers
     version: str
     watch: Watch = field(init=False)
+    token_watch: TokenWatch = field(init=False)
 
     def __post_init__(self) -> None:
         self.watch = Watch(self.run, lambda: self.news.is_stopped)
+        self.token_watch = TokenWatch(self.client, self.tokens.is_open, self._token_ended)
 
     @classmethod
     async def open(cls, config: Config, settings: ServerSettings) -> Services:
@@ -58,11 +61,16 @@ class Services:
         made = cls(config, settings, client, keyring, news, RemoteWorkers(config, news), version())
         made.news.start(place or "public")
         made.tokens.start()
+        made.token_watch.start()
         return made
 
     async def run(self, query: Query[T]) -> T:
         """Run one query of the store."""
         return await self.client.perform(once(query))
+
+    def _token_ended(self) -> None:
+        self.tokens.forget()
+        self.news.ring()
 
     def stop(self) -> None:
         """The server is about to end: whoever waits for news goes home."""
@@ -71,6 +79,7 @@ class Services:
     async def close(self) -> None:
         self.stop()
         await self.news.close()
+        await self.token_watch.close()
         await self.remote.close()
         await self.tokens.close()
         self.client.close()

@@ -87,6 +87,11 @@ def worker(id_: str) -> Query[Registered | None]:
     return Query("worker_get", {"id": id_}, lambda rows: Registered._make(rows[0]) if rows else None)
 
 
+def may_take(id_: str) -> Query[bool]:
+    """Whether a worker that came over HTTP may be given tasks: it lives, and its token still opens."""
+    return Query("worker_may_take", {"id": id_}, lambda rows: bool(rows[0][0]), repeatable=True)
+
+
 def heartbeat(id_: str, *, load: int | None, draining: bool, names: Sequence[str] | None = None) -> Query[bool | None]:
     """Say that a worker lives; reads whether it was asked to drain, or None if it was declared dead."""
     parameters = {"id": id_, "load": load, "draining": draining, "names": list(names) if names is not None else None}

@@ -114,6 +114,13 @@ def any_ever() -> Query[bool]:
     return Query("token_any_ever", {}, lambda rows: bool(rows[0][0]), repeatable=True)
 
 
+def usable(prefixes: Iterable[str]) -> Query[set[str]]:
+    """Those of these prefixes whose tokens may be used."""
+    return Query(
+        "token_usable_of", {"prefixes": list(prefixes)}, lambda rows: {row[0] for row in rows}, repeatable=True
+    )
+
+
 def used(ids: Iterable[UUID]) -> Query[None]:
     """Note that these were used just now; more than once a minute isn't written down."""
     return Query("token_used", {"ids": [str(i) for i in ids]}, nothing, repeatable=True)

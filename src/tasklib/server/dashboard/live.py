@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 
 from fastapi import Request
 from starlette.responses import Response, StreamingResponse
 
+from tasklib.server.access import Principal
 from tasklib.server.dashboard.screens import Reader, Serving, screen_router
 from tasklib.server.dashboard.shell import sessions
+from tasklib.server.problems import Problem
 from tasklib.server.services import Services
 from tasklib.server.sessions import COOKIE
 
@@ -25,18 +28,19 @@ AT_LEAST_EVERY = 5.0
 async def live(request: Request, principal: Reader, services: Serving) -> Response:
     """A tick at the next news, and another one every few seconds."""
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return StreamingResponse(_ticks(request, services), media_type="text/event-stream", headers=headers)
+    return StreamingResponse(_ticks(request, principal, services), media_type="text/event-stream", headers=headers)
 
 
-async def _ticks(request: Request, services: Services) -> AsyncIterator[str]:
+async def _ticks(request: Request, principal: Principal, services: Services) -> AsyncIterator[str]:
     yield "retry: 3000\n\n"
-    while not services.news.is_stopped:
-        await asyncio.sleep(AT_MOST_EVERY)
-        mark = services.news.mark()
-        if not await _still_welcome(request, services):
-            return
-        yield "event: tick\ndata:\n\n"
-        await services.news.wait(AT_LEAST_EVERY - AT_MOST_EVERY, since=mark)
+    with services.token_watch.waiting(principal) as waiting, suppress(Problem):
+        while not services.news.is_stopped:
+            await waiting.unless_over(asyncio.sleep(AT_MOST_EVERY))
+            mark = services.news.mark()
+            if not await _still_welcome(request, services):
+                return
+            yield "event: tick\ndata:\n\n"
+            await waiting.unless_over(services.news.wait(AT_LEAST_EVERY - AT_MOST_EVERY, since=mark))
 
 
 async def _still_welcome(request: Request, services: Services) -> bool:

@@ -71,7 +71,7 @@ class Polls:
         member.newest_poll += 1
         turn = member.newest_poll
         served = Served(member.served.names, member.served.queues, poll.capabilities or member.served.capabilities)
-        pause = _FIRST_LOOK_SECONDS
+        pause, has_waited = _FIRST_LOOK_SECONDS, False
         await self._stay_awake(member)
         if poll.holding is not None:
             waited = time.monotonic() - began
@@ -82,11 +82,14 @@ class Polls:
             tasks = await self._claiming.run(claim.claim(served, poll.limit, member.id, **self._terms))
             if tasks:
                 await self._count_promoted(tasks)
+                if has_waited and not await self._control.run(fleet.may_take(member.id)):
+                    await self.release(member, tasks)
+                    break
                 return await self._handed_out(member, turn, Found(tasks, waited), gone)
             left = began + poll.wait_seconds - time.monotonic()
             if left <= 0:
                 break
-            pause = await self._rest(member, served, mark, left, pause)
+            pause, has_waited = await self._rest(member, served, mark, left, pause), True
             if turn != member.newest_poll or await gone():
                 break
         return Found([], time.monotonic() - began)

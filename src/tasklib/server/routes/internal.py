@@ -30,10 +30,11 @@ from tasklib.server.remote.bodies import (
     ResultsBody,
     Terms,
 )
-from tasklib.server.remote.polls import MOST_TASKS, Found, Poll
+from tasklib.server.remote.polls import MOST_TASKS, Found, Gone, Poll
 from tasklib.server.remote.results import NOT_STORABLE, Verdict
 from tasklib.server.remote.workers import leases_of
 from tasklib.server.services import Services, services
+from tasklib.server.token_watch import Waiting, token_ended
 from tasklib.store.claim import Claimed
 from tasklib.store.settle import Lease
 from tasklib.tasks.payload import Unstorable
@@ -80,7 +81,10 @@ async def poll(
         sorted(set(body.capabilities)) if body.capabilities is not None else None,
         leases_of(body.holding) if body.holding is not None else None,
     )
-    found = await given.remote.poll(member, asked, request.is_disconnected)
+    with given.token_watch.waiting(principal) as waiting:
+        found = await given.remote.poll(member, asked, _gone(request, waiting))
+    if waiting.is_over and not found.tasks:
+        raise token_ended()
     return Response(_poll_text(found, given.config.lock_timeout_seconds), media_type="application/json")
 
 
@@ -101,7 +105,10 @@ async def heartbeat(
     member = await given.remote.members.find(principal, worker_id)
     wait = min(body.wait_seconds, given.settings.max_wait_seconds)
     bounded = body.model_copy(update={"wait_seconds": wait})
-    drain, cancel, lost = await given.remote.heartbeat(member, bounded, request.is_disconnected)
+    with given.token_watch.waiting(principal) as waiting:
+        drain, cancel, lost = await given.remote.heartbeat(member, bounded, _gone(request, waiting))
+    if waiting.is_over:
+        raise token_ended()
     return HeartbeatAnswer(drain=drain, cancel=_lease_answers(cancel), lost=_lease_answers(lost))
 
 
@@ -160,6 +167,15 @@ async def progress(
 async def deregister(worker_id: WorkerId, principal: WorkerPrincipal, given: Given) -> None:
     """Report or release what you hold first. What is still leased to the worker goes back to where it was."""
     await given.remote.leave(await given.remote.members.find(principal, worker_id, dead_too=True))
+
+
+def _gone(request: Request, waiting: Waiting) -> Gone:
+    """Whether there is nobody to answer any more: the worker has hung up, or its token has ended."""
+
+    async def gone() -> bool:
+        return waiting.is_over or await request.is_disconnected()
+
+    return gone
 
 
 def _terms(given: Services) -> Terms:

@@ -40,7 +40,7 @@ async def revoke_token(
     principal: Admin,
     given: Given,
 ) -> TokenAnswer:
-    """End a token for good; other servers notice within seconds. Revoking it again changes nothing."""
+    """End a token for good; all servers notice within a second. Revoking it again changes nothing."""
     revoked = await client_of(principal, given).revoke_token(id_or_prefix)
     given.tokens.forget()
     return TokenAnswer.model_validate(revoked)

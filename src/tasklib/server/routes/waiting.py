@@ -12,9 +12,10 @@ from fastapi.responses import StreamingResponse
 
 from tasklib.client.clients import AsyncClient
 from tasklib.client.requests import known
-from tasklib.server.access import client_of
+from tasklib.server.access import Principal, client_of
 from tasklib.server.answers import OutcomeAnswer
 from tasklib.server.document import refusals
+from tasklib.server.problems import Problem
 from tasklib.server.routing import Given, Reader
 from tasklib.server.services import Services
 from tasklib.server.showing import shown
@@ -79,13 +80,15 @@ async def get_result(
     deadline = time.monotonic() + min(wait_seconds, given.settings.max_wait_seconds)
     outcome = await _outcome(client, given, task_id)
     seen: str | None = None
-    while not TaskState(outcome.state).is_terminal:
-        standing = await given.watch.change(task_id, seen, deadline - time.monotonic())
-        if standing is None:
-            response.status_code = 202
-            break
-        seen = standing.version
-        outcome = await _outcome(client, given, task_id)
+    with given.token_watch.waiting(principal) as waiting:
+        while not TaskState(outcome.state).is_terminal:
+            change = given.watch.change(task_id, seen, deadline - time.monotonic())
+            standing = await waiting.unless_over(change)
+            if standing is None:
+                response.status_code = 202
+                break
+            seen = standing.version
+            outcome = await _outcome(client, given, task_id)
     return OutcomeAnswer.of(task_id, outcome)
 
 
@@ -114,7 +117,8 @@ async def watch_task(
 ) -> Response:
     """Every change as it happens. Changes in quick succession come as one; the last is always told.
 
-    The stream ends with the task, after five minutes, or when the server ends. Browsers come back by themselves.
+    The stream ends with the task, with the token, after five minutes, or when the server ends. Browsers come back by
+    themselves.
     """
     client = client_of(principal, given)
     await _outcome(client, given, task_id)
@@ -122,26 +126,32 @@ async def watch_task(
     if standing is not None and standing.version == last_event_id and TaskState(standing.state).is_terminal:
         return Response(status_code=204)
     return EventStream(
-        _events(task_id, client, given, last_event_id),
+        _events(task_id, principal, given, last_event_id),
         headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
     )
 
 
-async def _events(task_id: UUID, client: AsyncClient, given: Services, seen: str | None) -> AsyncIterator[str]:
+async def _events(task_id: UUID, principal: Principal, given: Services, seen: str | None) -> AsyncIterator[str]:
+    client = client_of(principal, given)
     deadline = time.monotonic() + STREAM_SECONDS
-    while not given.news.is_stopped and (left := deadline - time.monotonic()) > 0:
-        standing = await given.watch.change(task_id, seen, min(KEEP_ALIVE_SECONDS, left))
-        if standing is None:
-            yield ": still here\n\n"
-            continue
-        task = await client.get_task(task_id)
-        if task is None:
-            return
-        seen = standing.version
-        text = (await shown([task], client))[0].model_dump_json()
-        yield f"event: task\nid: {seen}\ndata: {text}\n\n"
-        if TaskState(task.state).is_terminal:
-            return
+    with given.token_watch.waiting(principal) as waiting:
+        while not given.news.is_stopped and (left := deadline - time.monotonic()) > 0:
+            change = given.watch.change(task_id, seen, min(KEEP_ALIVE_SECONDS, left))
+            try:
+                standing = await waiting.unless_over(change)
+            except Problem:  # the token has ended
+                return
+            if standing is None:
+                yield ": still here\n\n"
+                continue
+            task = await client.get_task(task_id)
+            if task is None:
+                return
+            seen = standing.version
+            text = (await shown([task], client))[0].model_dump_json()
+            yield f"event: task\nid: {seen}\ndata: {text}\n\n"
+            if TaskState(task.state).is_terminal:
+                return
 
 
 async def _outcome(client: AsyncClient, given: Services, task_id: UUID) -> lookup.Outcome:
