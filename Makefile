@@ -3,18 +3,28 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+DEMO_READY := $(VENV)/.demo-ready
+# Tests wait more than they compute: two for each core.
+JOBS ?= $(shell echo $$((2 * $$(nproc))))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint types imports format test-postgres test-pgbouncer test-pythons schema benchmarks model interleavings mutants chaos failover peers clean
+.PHONY: help demo test test-long test-programs check lint types imports format test-postgres test-pgbouncer test-pythons schema benchmarks model interleavings mutants chaos failover peers clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
 
-demo: $(READY)  ## see TaskLib work, on its own embedded PostgreSQL, in under a minute
+demo:  ## see TaskLib work, on its own embedded PostgreSQL, in under a minute
+	@[ -e $(READY) ] || $(MAKE) --no-print-directory $(DEMO_READY)
 	@$(BIN)/tasklib demo
 
-test: $(READY) check  ## set up, check and test everything
-	$(BIN)/pytest -n auto $(ARGS)
+test: $(READY) check test-programs  ## set up, check and test everything
+	$(BIN)/pytest -n $(JOBS) -m 'not long' $(ARGS)
+
+test-long: $(READY) test-programs  ## the long tests: whole pages of the documentation, browsers, chaos, the demo
+	$(BIN)/pytest -n $(JOBS) -m long $(ARGS)
+
+test-programs:
+	@tools/test_programs.sh
 
 check: lint types imports  ## style, types and import rules
 
@@ -75,3 +85,10 @@ $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	@touch $(READY)
+
+# Only what the demo needs. Without pip itself: it would be a fifth of the whole, and `make test` brings it back.
+$(DEMO_READY): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -e '.[embedded]'
+	@$(BIN)/python -m pip uninstall --quiet --yes --disable-pip-version-check setuptools pip 2> /dev/null
+	@touch $(DEMO_READY)

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 SOURCES = Path(__file__).parents[2] / "src"
 POOLED = Path(__file__).parents[1] / "pooled"  # in a run through PgBouncer
-PATIENCE = 40.0
+PATIENCE = 120.0
 
 
 def _hear_ctrl_c() -> None:

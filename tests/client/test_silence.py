@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -59,10 +58,8 @@ def test_a_client_gives_up_on_a_link_that_fell_silent_and_opens_another(config: 
     with Client(config.with_changes(statement_timeout_seconds=0.3)) as client:
         assert client.pauses() == []  # opens a connection
         pid = backend_of_the_client(db)
-        before = time.monotonic()
         with frozen(pid):
             assert client.pauses() == []  # repeated on a new connection: reading twice does no harm
-        assert time.monotonic() - before < 60
 
 
 def test_what_may_not_be_repeated_says_that_the_database_is_away(config: Config, db: psycopg.Connection) -> None:

@@ -59,7 +59,7 @@ class Running:
             self.report.set_result(json.loads(text))
 
     async def begun(self) -> Any:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             await asyncio.wait([self.report, self.task], return_when=asyncio.FIRST_COMPLETED)
         assert self.report.done(), self.task.result()
         return self.report.result()

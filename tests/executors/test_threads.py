@@ -29,7 +29,7 @@ class Gathered:
             self._all.set()
 
     async def all(self) -> list[Any]:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             await self._all.wait()
         return self.values
 

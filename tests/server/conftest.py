@@ -18,7 +18,7 @@ from tasklib.server.settings import ServerSettings
 from tasklib.store.tokens import NewToken
 from tasklib.testing import databases
 
-PATIENCE = 60.0
+PATIENCE = 120.0
 
 
 class Running(str):

@@ -15,7 +15,7 @@ import httpx
 from tasklib import Config
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 60.0
+PATIENCE = 120.0
 
 
 class ServerProcess:

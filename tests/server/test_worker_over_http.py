@@ -171,7 +171,7 @@ async def test_drain_finishes_what_runs_and_releases_the_rest(
         await client.submit_task(over_draining)
         go_on.set()
         assert watched.finished is not None
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             await watched.finished
     states = sorted(r[0] for r in db.execute("SELECT state FROM tasks").fetchall())
     assert states == ["completed", "pending"]

@@ -134,6 +134,6 @@ async def test_awaited_submissions_run_side_by_side(ran: Inline) -> None:
     async def meet() -> None:
         await met.wait()
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(120):
         await asyncio.gather(meet.submit(), meet.submit())
     assert [t.state for t in ran.tasks] == [TaskState.COMPLETED] * 2

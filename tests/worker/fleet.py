@@ -33,7 +33,7 @@ worker.events.subscribe(lambda event: print(event, flush=True))
 worker.run_sync()
 """
 ROOT = Path(__file__).parents[2]
-PATIENCE = 40.0
+PATIENCE = 120.0
 
 
 class Fleet:

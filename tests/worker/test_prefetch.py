@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import time
+from types import SimpleNamespace
 
 import psycopg
 import pytest
@@ -80,15 +80,17 @@ def test_a_worker_goes_on_only_behind_full_claims_of_short_tasks_or_many() -> No
     assert places.are_short
 
 
-def test_a_worker_looks_from_the_beginning_now_and_then() -> None:
+@pytest.mark.parametrize(("look_took", "goes_on_for"), [(0.5, 10.0), (0.0001, 0.1)])
+def test_a_worker_looks_from_the_beginning_now_and_then_and_a_twentieth_of_the_time_at_most(
+    look_took: float, goes_on_for: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = SimpleNamespace(monotonic=lambda: clock.now, now=1000.0)
+    monkeypatch.setattr("tasklib.worker.places.time", clock)
     places = Places(Prefetch(most=1000))
-    many = [_claimed("a", n) for n in range(200)]
-    places.looked(200, many, seconds=0.5)
-    left = places._until - time.monotonic()
-    assert 9 < left <= 10, "looks take a twentieth of the time at most"
-    places.looked(200, many, seconds=0.0001)
-    assert places._until - time.monotonic() <= 0.1
-    places._until -= 0.2
+    places.looked(200, [_claimed("a", n) for n in range(200)], look_took)
+    clock.now += goes_on_for - 0.01
+    assert places.worth_going_on
+    clock.now += 0.02
     assert not places.worth_going_on
 
 

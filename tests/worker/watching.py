@@ -12,7 +12,7 @@ from tasklib.events import Event, TaskEnded, WorkerStarted
 from tasklib.worker.attempt import Interruption
 
 E = TypeVar("E")
-PATIENCE = 30.0
+PATIENCE = 120.0
 
 
 class Watched:
