@@ -97,6 +97,16 @@ class SlotStuck:
 
 
 @dataclass(frozen=True, slots=True)
+class TaskNotBegun:
+    """The worker could not call the function, for a reason of its own; the task goes back as it was."""
+
+    id: str
+    name: str
+    reason: str
+    trace_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class LeasesRescued:
     """Attempts of lost workers were ended; (id, name, new state) of each."""
 
@@ -209,6 +219,7 @@ Event: TypeAlias = (
     | ResultRefused
     | LeaseLost
     | SlotStuck
+    | TaskNotBegun
     | LeasesRescued
     | WorkerRenewed
     | LeadershipTaken

@@ -16,7 +16,7 @@ import pytest
 
 import tasklib
 from tasklib import Config, TaskContext, TaskFunction
-from tasklib.executors.outcomes import Done, Failed
+from tasklib.executors.outcomes import Done, Failed, Released
 from tasklib.executors.processes import ProcessExecutor
 from tests.eventually import soon
 
@@ -29,13 +29,13 @@ def context(name: str = "test", report: Callable[[str], None] | None = None, **f
     return TaskContext(**({"id": uuid4(), "name": name} | usual | fields), _report=report)
 
 
-async def run(executor: ProcessExecutor, function: TaskFunction[Any, Any], **kwargs: Any) -> Done | Failed:
+async def run(executor: ProcessExecutor, function: TaskFunction[Any, Any], **kwargs: Any) -> Done | Failed | Released:
     return await executor.run(function, function.arguments.to_json(kwargs), context(function.name))
 
 
 async def value(executor: ProcessExecutor, function: TaskFunction[Any, Any], **kwargs: Any) -> Any:
     outcome = await run(executor, function, **kwargs)
-    assert isinstance(outcome, Done), outcome.error
+    assert isinstance(outcome, Done), outcome
     return json.loads(outcome.result)["value"]
 
 

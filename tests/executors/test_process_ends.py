@@ -13,10 +13,10 @@ from typing import Any
 
 import process_tasks as tasks
 import pytest
-from process_children import CONFIG, SOURCE, Running, children, exists, failure, held, runs, value
+from process_children import CONFIG, SOURCE, Running, children, exists, failure, held, run, runs, value
 
 from tasklib import TaskFunction
-from tasklib.executors.outcomes import Done, Kind
+from tasklib.executors.outcomes import Done, Kind, Released
 from tasklib.executors.processes import ProcessExecutor
 from tests.eventually import soon
 
@@ -62,13 +62,13 @@ async def test_forked_copy_that_returns_doesnt_answer(executor: ProcessExecutor)
     assert isinstance(await value(executor, tasks.pid), int)
 
 
-async def test_child_that_dies_before_it_runs_the_task_is_no_crash_of_the_task(
+async def test_task_whose_child_dies_before_it_runs_the_task_is_given_back(
     fresh: ProcessExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    failed = await failure(fresh, tasks.pid)
-    assert "died with exit code 1 before it could run pid." in failed.error
-    assert failed.kind is Kind.ERROR
+    released = await run(fresh, tasks.pid)
+    assert isinstance(released, Released)
+    assert "died with exit code 1 before it could run pid" in released.reason
 
 
 async def test_task_that_talks_into_the_socket_has_crashed(executor: ProcessExecutor) -> None:
@@ -82,13 +82,13 @@ async def test_task_may_use_processes_of_its_own(executor: ProcessExecutor) -> N
     assert set(await value(executor, tasks.terminate_forks, count=20)) == {-signal.SIGTERM}
 
 
-async def test_interpreter_that_cant_be_started_is_a_failed_attempt(
+async def test_task_is_given_back_when_no_interpreter_can_be_started(
     fresh: ProcessExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "executable", "/no/such/python")
-    failed = await failure(fresh, tasks.pid)
-    assert failed.error.startswith("WorkerLost: no child process could be started for pid:")
-    assert failed.kind is Kind.ERROR
+    released = await run(fresh, tasks.pid)
+    assert isinstance(released, Released)
+    assert released.reason.startswith("no child process could be started:")
     monkeypatch.undo()
     assert await value(fresh, tasks.pid)
 

@@ -17,6 +17,7 @@ from tasklib.events import (
     ResultRefused,
     SlotStuck,
     TaskEnded,
+    TaskNotBegun,
     TasksClaimed,
     TaskStarted,
     WorkerDraining,
@@ -98,6 +99,7 @@ def test_start_line_names_the_worker_and_what_it_serves() -> None:
             SlotStuck(ID, "noop"),
             "! noop       …c7546636  was told to stop but goes on; its slot stays taken until it ends",
         ),
+        (TaskNotBegun(ID, "noop", "no process"), "! noop       …c7546636  not begun, and given back: no process"),
         (LeasesRescued(((ID, "noop", "failed"),)), "! noop …c7546636  its worker was lost; it will run again"),
         (
             LeasesRescued(((ID, "noop", "dead_letter"),)),

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+
+import psycopg
 import pytest
 
 from tasklib import AsyncClient, Config
-from tasklib.events import TaskStarted
+from tasklib.events import TaskEnded, TaskNotBegun, TaskStarted
 from tasklib.tasks import registry
 from tests.worker import process_tasks
 from tests.worker.watching import burst, working
@@ -37,6 +40,22 @@ async def test_child_past_its_timeout_is_killed_and_the_retry_gets_more_time(con
     assert row is not None
     assert (row.state, row.retry_count, row.crash_count, row.timeout_seconds) == ("failed", 1, 0, 2)
     assert "longer than its timeout of 1 s" in str(row.error)
+
+
+async def test_task_for_which_no_process_can_be_started_goes_back_as_it_was_and_runs_later(
+    config: Config, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = AsyncClient(config)
+    monkeypatch.setattr(sys, "executable", "/no/such/python")
+    task_id = await client.submit_task(process_tasks.add, a=1, b=1, max_retries=0)
+    async with working(config) as watched:
+        said = await watched.until(TaskNotBegun)
+        assert said.reason.startswith("no child process could be started:")
+        assert (await watched.ended(task_id)).state == "pending"
+        row = db.execute("SELECT retry_count, crash_count, error, history FROM tasks").fetchone()
+        assert row == (0, 0, None, None)
+        monkeypatch.undo()
+        await watched.until(TaskEnded, lambda e: e.state == "completed")
 
 
 async def test_child_that_dies_fails_its_own_attempt_only_and_is_counted_as_a_crash(config: Config) -> None:

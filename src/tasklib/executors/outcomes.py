@@ -47,7 +47,10 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """The worker is going away: the task goes back as it was."""
+    """The task goes back as it was: the worker is going away, or the function could not be called."""
+
+    reason: str = ""
+    """Why the function could not be called: no process could be started for it, say. The worker reports it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tasklib.config import Config
-from tasklib.executors.outcomes import Done, Failed, Kind
+from tasklib.executors.outcomes import Done, Failed, Kind, Released
 from tasklib.executors.wire import (
     Cancel,
     Message,
@@ -70,7 +70,7 @@ class ProcessExecutor:
         kwargs: str,
         context: TaskContext,
         trace: dict[str, str] | None = None,
-    ) -> Done | Failed:
+    ) -> Done | Failed | Released:
         """Make one attempt. Cancelling it ends the child; then CancelledError is raised as usual."""
         order = Run(function.name, function.function.__module__, kwargs, described(context), trace)
         while True:
@@ -125,7 +125,7 @@ class ProcessExecutor:
 class _Death:
     """There is no child to make the attempt, or not any more."""
 
-    outcome: Failed
+    outcome: Failed | Released
     begun: bool
 
 
@@ -150,7 +150,7 @@ class _Child:
         try:
             await asyncio.shield(self._starting)
         except OSError as e:
-            return _Death(Failed(f"WorkerLost: no child process could be started for {order.name}: {e}."), begun=False)
+            return _Death(Released(f"no child process could be started: {e}"), begun=False)
         begun = False
         self._busy = True
         self._send(order)
@@ -219,11 +219,11 @@ class _Child:
         if not self._reaping.done():
             _kill_group(self._process.pid)
         code = await asyncio.shield(self._reaping)
-        how = f"WorkerLost: child process {self._process.pid} died with {_exit_text(code)}"
+        how = f"child process {self._process.pid} died with {_exit_text(code)}"
         if not begun:
-            return _Death(Failed(f"{how} before it could run {name}."), begun)
+            return _Death(Released(f"{how} before it could run {name}"), begun)
         hint = " The kernel sends it when memory runs out." if code == -signal.SIGKILL else ""
-        return _Death(Failed(f"{how} while running {name}.{hint}", Kind.CRASH), begun)
+        return _Death(Failed(f"WorkerLost: {how} while running {name}.{hint}", Kind.CRASH), begun)
 
     async def _end(self) -> None:
         try:

@@ -26,6 +26,7 @@ from tasklib.events import (
     ResultRefused,
     SlotStuck,
     TaskEnded,
+    TaskNotBegun,
     TaskReplayed,
     TasksClaimed,
     TaskStarted,
@@ -60,6 +61,7 @@ class LogLines:
             ResultRefused: self._refused,
             LeaseLost: self._lease_lost,
             SlotStuck: self._stuck,
+            TaskNotBegun: self._not_begun,
             LeasesRescued: self._rescued,
             DatabaseLost: self._database_lost,
             DatabaseBack: self._database_back,
@@ -118,6 +120,9 @@ class LogLines:
     def _stuck(self, event: SlotStuck) -> None:
         self._log.warning("slot stuck", **self._about(event))
 
+    def _not_begun(self, event: TaskNotBegun) -> None:
+        self._log.error("task not begun", **self._about(event), reason=event.reason)
+
     def _rescued(self, event: LeasesRescued) -> None:
         for task_id, name, state in event.tasks:
             self._log.warning("task rescued", task_id=task_id, task=name, state=state, worker=self._worker)
@@ -140,7 +145,9 @@ class LogLines:
     def _replayed(self, event: TaskReplayed) -> None:
         self._log.info("task replayed", task_id=event.id, state="pending", by=event.by)
 
-    def _about(self, event: TaskStarted | TaskEnded | ResultRefused | LeaseLost | SlotStuck) -> dict[str, Any]:
+    def _about(
+        self, event: TaskStarted | TaskEnded | ResultRefused | LeaseLost | SlotStuck | TaskNotBegun
+    ) -> dict[str, Any]:
         about = {"task_id": event.id, "task": event.name, "worker": self._worker}
         return about | {"trace_id": event.trace_id} if event.trace_id else about
 

@@ -25,6 +25,7 @@ from tasklib.events import (
     ResultRefused,
     SlotStuck,
     TaskEnded,
+    TaskNotBegun,
     TasksClaimed,
     TaskStarted,
     WorkerDraining,
@@ -50,7 +51,7 @@ _LOOKS = {
 }
 
 
-_OfTask: TypeAlias = TaskEnded | TaskStarted | ResultRefused | LeaseLost | SlotStuck
+_OfTask: TypeAlias = TaskEnded | TaskStarted | ResultRefused | LeaseLost | SlotStuck | TaskNotBegun
 
 
 def _call_later(seconds: float, callback: Callable[[], None]) -> object:
@@ -93,6 +94,7 @@ class TerminalView:
             ResultRefused: self._refused,
             LeaseLost: self._lease_lost,
             SlotStuck: self._stuck,
+            TaskNotBegun: self._not_begun,
             LeasesRescued: self._rescued,
             DatabaseLost: self._database_lost,
             DatabaseBack: self._database_back,
@@ -183,6 +185,9 @@ class TerminalView:
     def _lease_lost(self, event: LeaseLost) -> None:
         self._warn(event, "lease lost: the attempt is stopped, another worker may have the task")
 
+    def _not_begun(self, event: TaskNotBegun) -> None:
+        self._warn(event, f"not begun, and given back: {event.reason}")
+
     def _stuck(self, event: SlotStuck) -> None:
         self._warn(event, "was told to stop but goes on; its slot stays taken until it ends")
 
@@ -237,7 +242,7 @@ class TerminalView:
         line.append(f"{printable(event.name):<{self._name_width}}", "bold")
         return line.append(f" …{short_id(event.id)}", "dim")
 
-    def _warn(self, event: ResultRefused | LeaseLost | SlotStuck, text: str) -> None:
+    def _warn(self, event: ResultRefused | LeaseLost | SlotStuck | TaskNotBegun, text: str) -> None:
         self._write(self._about("!", "yellow", event).append(f"  {text}", "yellow"))
 
     def _write(self, line: Text) -> None:

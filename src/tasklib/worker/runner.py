@@ -15,7 +15,7 @@ from tasklib import tracing
 from tasklib.config import Config
 from tasklib.db.database import AsyncDatabase, Database
 from tasklib.errors import TaskTimeout
-from tasklib.events import Events, LeaseLost, SlotStuck, TaskStarted
+from tasklib.events import Events, LeaseLost, SlotStuck, TaskNotBegun, TaskStarted
 from tasklib.executors.functions import call, call_async
 from tasklib.executors.outcomes import Cancelled, Failed, Kind, Lost, Outcome, Released, failed
 from tasklib.executors.processes import ProcessExecutor
@@ -35,6 +35,9 @@ _STUBBORN_SECONDS = 5.0
 
 _BREATH_SECONDS = 0.005
 """How long starting tasks may keep the loop from everything else."""
+
+_NOT_BEGUN_SECONDS = 1.0
+"""How long a task whose function could not be called is held before it is given back."""
 
 _LOOKS_AHEAD = 4
 """What waits is given back if it would still wait after so many times the patience, at the pace seen lately."""
@@ -200,12 +203,22 @@ class Runner:
             self._slots.give_back()  # settled without it long ago; only now is its slot free
         elif attempt.interruption is Interruption.LEASE_LOST:
             self._settler.put(attempt, Lost())
+        elif isinstance(outcome, Released) and outcome.reason and attempt.interruption is None:
+            self._give_back_not_begun(attempt, outcome.reason)
         elif attempt.interruption is Interruption.CANCELLED and isinstance(outcome, Failed):
             self._settler.put(attempt, Cancelled(outcome.error))
         else:
             self._settler.put(attempt, outcome)
         if self._waiting:
             self._start_waiting()
+
+    def _give_back_not_begun(self, attempt: Attempt, reason: str) -> None:
+        """The function could not be called. The task is held for a moment: another one would fare no better."""
+        claimed = attempt.claimed
+        self._events.emit(TaskNotBegun(claimed.id, claimed.name, reason, attempt.trace_id))
+        attempt.begun, attempt.deadline = False, None
+        self.running[attempt] = None
+        self._loop.call_later(_NOT_BEGUN_SECONDS, self.interrupt, attempt, Interruption.NO_SLOT)
 
     def _give_back_late(self) -> float | None:
         """Release what was claimed ahead and has no slot in sight: others may have time for it."""
