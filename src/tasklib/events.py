@@ -158,6 +158,14 @@ class TasksDeleted:
 
 
 @dataclass(frozen=True, slots=True)
+class DutyFailed:
+    """One round of a duty beside the work failed (a sweep, the election, the counts); it is tried again."""
+
+    duty: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class DatabaseLost:
     """A connection broke; the worker tries again until it is back."""
 
@@ -227,6 +235,7 @@ Event: TypeAlias = (
     | WorkersDied
     | OverdueFailed
     | TasksDeleted
+    | DutyFailed
     | DatabaseLost
     | DatabaseBack
     | Woken

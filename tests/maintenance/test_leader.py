@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Iterator
+from typing import TypeVar
 
 import psycopg
 import pytest
@@ -13,11 +15,18 @@ from tasklib.config import Retention
 from tasklib.db.database import Database, execute
 from tasklib.db.link import Link
 from tasklib.db.query import Query
-from tasklib.events import LeadershipTaken
+from tasklib.errors import DatabaseUnavailable
+from tasklib.events import Events, LeadershipTaken
 from tasklib.maintenance.calendar import duties_of
+from tasklib.maintenance.failures import Failures
+from tasklib.maintenance.leader import Leadership
 from tasklib.store import fleet, tallies, upkeep
 from tasklib.store.fleet import Term
+from tasklib.tally import Tallier
+from tests.eventually import soon
 from tests.worker.watching import working
+
+T = TypeVar("T")
 
 EVERYTHING_EXPIRED = """
 INSERT INTO workers (id, last_heartbeat) VALUES ('silent', now() - interval '1 day');
@@ -72,9 +81,9 @@ def test_first_takes_the_lead_others_wait_and_the_term_grows_with_each_change(
     assert database.run(fleet.lead("one", 30)) == Term("one", 1), "keeping it is no change of hands"
     db.execute("UPDATE leadership SET expires_at = now() - interval '1 s'")
     assert database.run(fleet.lead("two", 30)) == Term("two", 2)
-    database.run(fleet.resign(Term("one", 1)))
+    database.run(fleet.resign("one"))
     assert database.run(fleet.lead("one", 30)) is None, "an old leader can't resign for a new one"
-    database.run(fleet.resign(Term("two", 2)))
+    database.run(fleet.resign("two"))
     assert database.run(fleet.lead("one", 30)) == Term("one", 3)
 
 
@@ -123,7 +132,7 @@ def test_duty_of_an_ex_leader_changes_nothing(database: Database, db: psycopg.Co
     assert database.run(fleet.lead("two", 30)) is not None
     database.run(duties(old)[duty])
     assert state_of_everything(db) == before
-    database.run(fleet.resign(Term("two", 2)))
+    database.run(fleet.resign("two"))
     assert database.run(fleet.lead("one", 30)) == Term("one", 3)
     database.run(duties(old)[duty])
     assert state_of_everything(db) == before, "it leads again, but in another term than this statement's"
@@ -200,3 +209,51 @@ async def test_leadership_is_handed_over_when_the_leader_stops(config: Config) -
             assert first.finished is not None
             await first.finished
             assert (await second.until(LeadershipTaken)).term == 2
+
+
+async def test_lead_taken_by_an_election_that_was_under_way_at_the_stop_is_given_up(
+    config: Config, db: psycopg.Connection
+) -> None:
+    link, taken, answered = Link(config, "control"), asyncio.Event(), asyncio.Event()
+
+    class LateAnswer:
+        async def run(self, query: Query[T], /) -> T:
+            found = await link.run(query)
+            if query.name == "lead":
+                taken.set()
+                await answered.wait()
+            return found
+
+    events = Events()
+    leadership = Leadership(config, LateAnswer(), events)
+    running = asyncio.create_task(leadership.run_for_it(lambda: "one", Failures(events, Tallier())))
+    await taken.wait()
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    answered.set()
+    await leadership.resign()
+    link.drop()
+    assert db.execute("SELECT expires_at <= now() FROM leadership").fetchone() == (True,)
+
+
+async def test_lead_taken_by_a_statement_whose_answer_was_lost_is_given_up(
+    config: Config, db: psycopg.Connection
+) -> None:
+    link = Link(config, "control")
+
+    class LostAnswer:
+        async def run(self, query: Query[T], /) -> T:
+            found = await link.run(query)
+            if query.name == "lead":
+                raise DatabaseUnavailable("lost right after the commit")
+            return found
+
+    events = Events()
+    leadership = Leadership(config, LostAnswer(), events)
+    running = asyncio.create_task(leadership.run_for_it(lambda: "one", Failures(events, Tallier())))
+    await soon(lambda: db.execute("SELECT count(*) FROM leadership").fetchone() == (1,))
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    await leadership.resign()
+    link.drop()
+    assert db.execute("SELECT expires_at <= now() FROM leadership").fetchone() == (True,)

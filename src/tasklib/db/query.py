@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 T = TypeVar("T")
 Rows = Sequence[tuple[Any, ...]]
@@ -23,6 +23,13 @@ class Query(Generic[T]):
     """True if running it twice does no more than running it once: it is tried again when the connection is lost."""
     all_text: bool = False
     """True if each parameter may travel as text (texts, numbers, arrays of texts): then it needs no cursor."""
+
+
+class Runs(Protocol):
+    """Whatever runs queries on a connection of its own that comes back: one link, or several."""
+
+    async def run(self, query: Query[T], /) -> T:
+        """DatabaseUnavailable means that the connection broke: the statement may or may not have taken effect."""
 
 
 def nothing(_: Rows) -> None:

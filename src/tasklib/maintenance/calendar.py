@@ -17,7 +17,7 @@ from tasklib.maintenance.tallies import fold_tallies
 
 
 def duties_of(config: Config) -> Sequence[Duty]:
-    """The leader's duties: recovery often, upkeep now and then."""
+    """The leader's duties, in the order of a round: recovery often, upkeep now and then."""
     often, now_and_then = config.sweep_interval_seconds, config.upkeep_interval_seconds
     return [
         Duty("dead workers", often, bury_dead_workers),

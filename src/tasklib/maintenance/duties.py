@@ -1,4 +1,4 @@
-"""A duty is a function and an interval; this loop calls it while this worker leads. It exists once."""
+"""A duty is a function and an interval; this loop calls it while this process leads. It exists once."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TypeAlias
 
 from tasklib.config import Config
 from tasklib.db.link import Link
-from tasklib.errors import DatabaseUnavailable
 from tasklib.events import Event, Events
+from tasklib.maintenance.failures import Failures
 from tasklib.maintenance.leader import Leadership
 from tasklib.store.fleet import Term
 
@@ -28,20 +29,29 @@ class Duty:
     """Does it, in statements that carry the term, and says what happened."""
 
 
-async def perform(duties: Sequence[Duty], link: Link, config: Config, leadership: Leadership, events: Events) -> None:
-    """Perform each duty at its interval while leading, for ever."""
+async def perform(
+    duties: Sequence[Duty],
+    link: Link,
+    config: Config,
+    leadership: Leadership,
+    events: Events,
+    failures: Failures,
+) -> None:
+    """Perform each duty at its interval while leading, for ever. One that fails is reported and tried again.
+
+    Duties with the same interval are performed in their order: a worker that is declared dead loses its tasks in the
+    same round.
+    """
+
+    async def repeat(interval: float, alike: Sequence[Duty]) -> None:
+        while True:
+            await asyncio.sleep(interval * random.uniform(0.8, 1.0))
+            for duty in alike:
+                term = await leadership.term()
+                with failures.survived(duty.name):
+                    for event in await duty.perform(link, config, term):
+                        events.emit(event)
+
     async with asyncio.TaskGroup() as group:
-        for duty in duties:
-            group.create_task(_repeat(duty, link, config, leadership, events))
-
-
-async def _repeat(duty: Duty, link: Link, config: Config, leadership: Leadership, events: Events) -> None:
-    while True:
-        await asyncio.sleep(duty.interval_seconds * random.uniform(0.8, 1.0))
-        term = await leadership.term()
-        try:
-            happened = await duty.perform(link, config, term)
-        except DatabaseUnavailable:
-            continue  # the next round will find what this one could not
-        for event in happened:
-            events.emit(event)
+        for interval, alike in groupby(duties, lambda duty: duty.interval_seconds):
+            group.create_task(repeat(interval, list(alike)))

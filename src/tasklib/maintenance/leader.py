@@ -1,6 +1,6 @@
 """Leadership: a lease on one row, with a term that grows whenever it changes hands.
 
-    every worker ── lead.sql, every third of the lease ──▶ leadership(holder, term, expires_at)
+    every candidate ── lead.sql, every third of the lease ──▶ leadership(holder, term, expires_at)
                                                                 │
     the holder ─── maintenance statements carry (holder, term) ─┘ and change nothing once the term is over
 
@@ -17,9 +17,10 @@ import time
 from collections.abc import Callable
 
 from tasklib.config import Config
-from tasklib.db.link import Link
+from tasklib.db.query import Runs
 from tasklib.errors import DatabaseUnavailable
 from tasklib.events import Events, LeadershipLost, LeadershipTaken
+from tasklib.maintenance.failures import Failures
 from tasklib.store import fleet
 from tasklib.store.fleet import Term
 
@@ -27,47 +28,59 @@ _RENEW_AT = 1 / 3
 
 
 class Leadership:
-    """This worker's part in the election."""
+    """This process's part in the election."""
 
-    def __init__(self, config: Config, link: Link, events: Events) -> None:
+    def __init__(self, config: Config, link: Runs, events: Events) -> None:
         self._config = config
         self._link = link
         self._events = events
         self._term: Term | None = None
         self._deadline = 0.0
         self._taken = asyncio.Event()
+        self._election: asyncio.Task[None] | None = None
+        self._may_hold: str | None = None
+        """The name under which the database may know us as its leader: also after an answer that was lost."""
 
     @property
     def is_ours(self) -> bool:
         return self._term is not None and time.monotonic() < self._deadline
 
     async def term(self) -> Term:
-        """Wait until this worker leads; the term it leads in."""
+        """Wait until this process leads; the term it leads in."""
         while not self.is_ours:
             self._taken.clear()
             await self._taken.wait()
         assert self._term is not None
         return self._term
 
-    async def run_for_it(self, holder: Callable[[], str]) -> None:
+    async def run_for_it(self, holder: Callable[[], str], failures: Failures) -> None:
         """Take the lead when it is free and keep it, for ever."""
         while True:
-            await self._campaign(holder())
+            with failures.survived("election"):
+                # Stopped in the middle of a statement, we would not know whether it gave us the lead: resign() waits
+                # for the answer.
+                self._election = asyncio.create_task(self._campaign(holder()))
+                await asyncio.shield(self._election)
             await asyncio.sleep(self._config.leader_lease_seconds * _RENEW_AT * random.uniform(0.7, 1.0))
 
     async def resign(self) -> None:
-        """Give the lead up, so that another worker has it at once."""
-        term, self._term = self._term, None
-        if term is not None:
-            await self._link.run(fleet.resign(term))
+        """Give the lead up, so that another process has it at once. Called when `run_for_it` has ended."""
+        if self._election is not None:
+            await asyncio.gather(self._election, return_exceptions=True)
+        self._term = None
+        if self._may_hold is not None:
+            await self._link.run(fleet.resign(self._may_hold))
 
     async def _campaign(self, holder: str) -> None:
         before = time.monotonic()
+        self._may_hold = holder
         try:
             term = await self._link.run(fleet.lead(holder, self._config.leader_lease_seconds))
         except DatabaseUnavailable:
             term = self._term if self.is_ours else None
             before = self._deadline - self._config.leader_lease_seconds
+        else:
+            self._may_hold = term.holder if term is not None else None
         if term != self._term:
             if self._term is not None:
                 self._events.emit(LeadershipLost(self._term.number))

@@ -20,6 +20,10 @@ from tasklib.tally import BOUNDS, Key, Tally, together
 STATUSES = ("completed", "failed", "dead_letter", "cancelled", "released", "replayed")
 RAN = ("completed", "failed", "dead_letter", "cancelled")
 REASONS = ("error", "timeout", "retry", "rejected", "crash", "lost")
+DUTIES = (
+    *("dead workers", "orphans", "overdue", "snapshot", "tallies", "idempotency", "dead letters", "retention"),
+    *("election", "stats", "cancel requests"),
+)
 PROMOTIONS = (("low", "medium"), ("low", "high"), ("medium", "high"))
 MOST_QUEUES = 200
 """Queues beyond these, the busiest, are counted together as `(other)`."""
@@ -72,6 +76,10 @@ def of_tallies(tallies: Sequence[Tally]) -> Iterator[Metric]:
     yield _counter(
         "worker_heartbeat_failures", "Heartbeats not sent (told by the worker), and workers declared dead.", ["reason"],
         {("not_sent",): counts.of("heartbeat_failed"), ("declared_dead",): counts.of("worker_died")},
+    )  # fmt: skip
+    yield _counter(
+        "duty_failures", "Rounds of the leader's duties, and of what a process does beside its work, that failed.",
+        ["duty"], {(duty,): counts.of("duty_failed", reason=duty) for duty in DUTIES},
     )  # fmt: skip
     yield _summary("claim_batch_size", "Tasks per claim that found some.", counts.of("claim"), counts.of("claimed"))
     yield _summary("settle_batch_size", "Outcomes stored per flush.", counts.of("settle"), counts.of("settled"))

@@ -20,6 +20,7 @@ from tasklib.events import (
     CancelRequested,
     DatabaseBack,
     DatabaseLost,
+    DutyFailed,
     Event,
     LeaseLost,
     LeasesRescued,
@@ -63,6 +64,7 @@ class LogLines:
             SlotStuck: self._stuck,
             TaskNotBegun: self._not_begun,
             LeasesRescued: self._rescued,
+            DutyFailed: self._duty_failed,
             DatabaseLost: self._database_lost,
             DatabaseBack: self._database_back,
             TaskSubmitted: self._submitted,
@@ -126,6 +128,9 @@ class LogLines:
     def _rescued(self, event: LeasesRescued) -> None:
         for task_id, name, state in event.tasks:
             self._log.warning("task rescued", task_id=task_id, task=name, state=state, worker=self._worker)
+
+    def _duty_failed(self, event: DutyFailed) -> None:
+        self._log.error("duty failed", duty=event.duty, reason=event.reason, worker=self._worker)
 
     def _database_lost(self, event: DatabaseLost) -> None:
         self._log.error("database lost", purpose=event.purpose, reason=event.reason, worker=self._worker)

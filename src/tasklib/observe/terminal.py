@@ -19,6 +19,7 @@ from rich.text import Text
 from tasklib.events import (
     DatabaseBack,
     DatabaseLost,
+    DutyFailed,
     Event,
     LeaseLost,
     LeasesRescued,
@@ -96,6 +97,7 @@ class TerminalView:
             SlotStuck: self._stuck,
             TaskNotBegun: self._not_begun,
             LeasesRescued: self._rescued,
+            DutyFailed: self._duty_failed,
             DatabaseLost: self._database_lost,
             DatabaseBack: self._database_back,
         }
@@ -222,6 +224,10 @@ class TerminalView:
         if self._summarising:
             self._summarise()
         self._write(self._stamp().append("stopped"))
+
+    def _duty_failed(self, event: DutyFailed) -> None:
+        line = self._stamp().append(f"{event.duty} failed, trying again: ", "bold red")
+        self._write(line.append(last_line(event.reason), "red"))
 
     def _database_lost(self, event: DatabaseLost) -> None:
         if self._outages.begins_with(event.purpose):

@@ -1,2 +1,3 @@
--- Give the lead up at once, so that the next worker need not wait for it to run out.
-UPDATE {schema.}leadership SET expires_at = now() WHERE holder = %(holder)s AND term = %(term)s
+-- Give the lead up at once, so that the next candidate need not wait for it to run out. By the name alone, which belongs
+-- to one start of one process: it may not know in which term it leads.
+UPDATE {schema.}leadership SET expires_at = now() WHERE holder = %(holder)s

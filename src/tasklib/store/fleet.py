@@ -126,8 +126,9 @@ def lead(holder: str, lease_seconds: float) -> Query[Term | None]:
     return Query("lead", parameters, lambda rows: Term(holder, rows[0][0]) if rows else None)
 
 
-def resign(term: Term) -> Query[None]:
-    return Query("resign", term.parameters(), nothing)
+def resign(holder: str) -> Query[None]:
+    """Give up the lead, if this one has it."""
+    return Query("resign", {"holder": holder}, nothing)
 
 
 def bury_workers(term: Term, *, timeout: float, forget_after: float) -> Query[list[str]]:

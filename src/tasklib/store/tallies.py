@@ -6,7 +6,8 @@
 
 Outcomes of tasks: completed, failed (a retry is scheduled), dead_letter, cancelled, released, stale (a result that was
 refused), promoted (`level` is where from, `reason` where to), replayed (`reason` is what it was). Of the fleet, with
-no name: claim, claimed, settle, settled (statements, and tasks in them), heartbeat_failed, worker_died.
+no name: claim, claimed, settle, settled (statements, and tasks in them), heartbeat_failed, worker_died, duty_failed
+(the duty is its reason).
 """
 
 from __future__ import annotations

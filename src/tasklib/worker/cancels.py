@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from tasklib.db.link import Link
-from tasklib.errors import DatabaseUnavailable
+from tasklib.maintenance.failures import Failures
 from tasklib.store import control
 from tasklib.worker.attempt import Attempt, Interruption
 from tasklib.worker.runner import Runner
@@ -13,7 +13,7 @@ from tasklib.worker.runner import Runner
 _LOOK_EVERY_SECONDS = 10.0
 
 
-async def watch_for_cancel_requests(link: Link, runner: Runner, requested: asyncio.Event) -> None:
+async def watch_for_cancel_requests(link: Link, runner: Runner, requested: asyncio.Event, failures: Failures) -> None:
     """Interrupt running attempts whose task was cancelled, for ever."""
     while True:
         try:
@@ -22,10 +22,8 @@ async def watch_for_cancel_requests(link: Link, runner: Runner, requested: async
         except TimeoutError:
             pass
         requested.clear()
-        try:
+        with failures.survived("cancel requests"):  # each is stored; the next look finds it
             await _interrupt_cancelled(link, runner)
-        except DatabaseUnavailable:
-            continue  # the request is stored; the next look finds it
 
 
 async def _interrupt_cancelled(link: Link, runner: Runner) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
-from contextlib import suppress
 from typing import Any, TypeVar
 
 import psycopg
@@ -16,9 +15,7 @@ from tasklib.db.link import Link
 from tasklib.db.query import Query
 from tasklib.errors import DatabaseUnavailable
 from tasklib.events import DatabaseBack, DatabaseLost, Events
-from tasklib.maintenance.calendar import duties_of
-from tasklib.maintenance.duties import perform
-from tasklib.maintenance.leader import Leadership
+from tasklib.maintenance.service import Maintenance
 from tasklib.store import fleet, schema, settle
 from tasklib.store.claim import Served
 from tasklib.store.settle import Completion, Failure, Leased
@@ -30,7 +27,6 @@ from tasklib.worker.claimer import Claimer
 from tasklib.worker.door import Pulse, Registration, Start, Unstorable
 from tasklib.worker.runner import Runner
 from tasklib.worker.slots import Slots
-from tasklib.worker.telling import Teller
 from tasklib.worker.wakeup import Wakeup, listen
 
 T = TypeVar("T")
@@ -44,12 +40,9 @@ class PostgresDoor:
         self._tallier = tallier
         self._claiming = _link(config, "claim", events)
         self._settling = _link(config, "settle", events)
-        # The election and the fleet's requests must not wait behind a long sweep; only the leader opens the second.
         self._control = _link(config, "control", events)
-        self._maintenance = _link(config, "maintenance", events)
-        self._leadership = Leadership(config, self._control, events)
         self._worker_id = ""
-        self._teller = Teller(tallier, self._control, lambda: self._worker_id)
+        self._maintenance = Maintenance(config, self._control, events, tallier, lambda: self._worker_id)
 
     async def open(self) -> Config:
         """Find out which schema we are in, and refuse one we don't fit."""
@@ -95,10 +88,8 @@ class PostgresDoor:
         self, runner: Runner, wakeup: Wakeup, events: Events, worker_id: Callable[[], str]
     ) -> list[Coroutine[Any, Any, None]]:
         jobs = [
-            self._teller.tell_for_ever(),
-            self._leadership.run_for_it(worker_id),
-            perform(duties_of(self._config), self._maintenance, self._config, self._leadership, events),
-            watch_for_cancel_requests(self._control, runner, wakeup.cancel_requested),
+            *self._maintenance.jobs(),
+            watch_for_cancel_requests(self._control, runner, wakeup.cancel_requested, self._maintenance.failures),
         ]
         if self._config.listen:
             jobs.append(listen(self._config, self._schema, wakeup, events))
@@ -121,14 +112,12 @@ class PostgresDoor:
         )
         await self._control.run_until_answered(query)
         self._worker_id = id_
-        await self._teller.tell()  # the first time only to learn the database's clock
+        await self._maintenance.teller.tell()  # the first time only to learn the database's clock
         return id_
 
     async def deregister(self, worker_id: str) -> None:
-        """Hand the lead over, too: nobody has to wait until we are missed."""
-        await self._teller.tell()
-        with suppress(DatabaseUnavailable):  # then it runs out by itself
-            await self._leadership.resign()
+        """Hand the lead over, too."""
+        await self._maintenance.resign()
         await self._control.run(fleet.deregister(worker_id))
 
     async def complete(self, worker_id: str, completions: Sequence[Completion], *, again: bool) -> set[str]:
@@ -156,8 +145,9 @@ class PostgresDoor:
         await self._settling.run(settle.progress(reports, worker_id))
 
     async def close(self) -> None:
-        for link in (self._claiming, self._settling, self._control, self._maintenance):
+        for link in (self._claiming, self._settling, self._control):
             link.drop()
+        self._maintenance.close()
 
     async def _settled(self, leases: Sequence[Leased], ours: set[str]) -> set[str]:
         """After a lost answer the table says what took effect."""

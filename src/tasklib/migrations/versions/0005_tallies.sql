@@ -1,6 +1,8 @@
 -- What happened, as it is told: by workers every few seconds, by the statement itself where no worker is part of it.
--- Rows are only ever added, so nobody waits for anybody; the leader moves them into `tallies`.
+-- Rows are only ever added, so nobody waits for anybody; the leader moves them into `tallies`. The key is for logical
+-- replication, which refuses to delete from a table without one.
 CREATE TABLE {schema.}tally_deltas (
+    id      bigint           NOT NULL GENERATED ALWAYS AS IDENTITY,
     at      timestamptz      NOT NULL DEFAULT now(),
     name    text             COLLATE "C" NOT NULL DEFAULT '',
     queue   text             COLLATE "C" NOT NULL DEFAULT '',
@@ -11,7 +13,8 @@ CREATE TABLE {schema.}tally_deltas (
     seconds double precision NOT NULL DEFAULT 0,
     waited  double precision NOT NULL DEFAULT 0,
     buckets bigint[]         NOT NULL DEFAULT '{}',
-    waits   bigint[]         NOT NULL DEFAULT '{}'
+    waits   bigint[]         NOT NULL DEFAULT '{}',
+    CONSTRAINT tally_deltas_pkey PRIMARY KEY (id)
 );
 
 -- The same by time: spans of 60, 600 and 3600 seconds for charts, the old ones in longer spans and then forgotten.

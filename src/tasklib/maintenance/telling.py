@@ -1,4 +1,4 @@
-"""Telling the database what this worker has counted: every few seconds, beside the work, and once more at the end."""
+"""Telling the database what this process has counted: every few seconds, beside the work, and once more at the end."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import random
 import time
 from collections.abc import Callable, Sequence
 
-from tasklib.db.link import Link
+from tasklib.db.query import Runs
 from tasklib.errors import DatabaseUnavailable
+from tasklib.maintenance.failures import Failures
 from tasklib.store import tallies
 from tasklib.tally import Tallier, Tally
 
@@ -16,19 +17,20 @@ _TELL_SECONDS = 5.0
 
 
 class Teller:
-    """Hands a worker's tallies over. What is on its way is kept until the database has answered."""
+    """Hands a process's tallies over. What is on its way is kept until the database has answered."""
 
-    def __init__(self, tallier: Tallier, link: Link, worker_id: Callable[[], str]) -> None:
+    def __init__(self, tallier: Tallier, link: Runs, worker_id: Callable[[], str]) -> None:
         self._tallier = tallier
         self._link = link
         self._worker_id = worker_id
         self._number = 0
         self._on_its_way: Sequence[Tally] = ()
 
-    async def tell_for_ever(self) -> None:
+    async def tell_for_ever(self, failures: Failures) -> None:
         while True:
             await asyncio.sleep(_TELL_SECONDS * random.uniform(0.7, 1.0))
-            await self.tell()
+            with failures.survived("stats"):
+                await self.tell()
 
     async def tell(self) -> None:
         """Tell what is new. If the answer is lost, the same is told again next time, under the same number."""

@@ -1,0 +1,29 @@
+"""Errors in what goes on beside the work: reported, counted, and survived."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tasklib.errors import DatabaseUnavailable
+from tasklib.events import DutyFailed, Events
+from tasklib.tally import Tallier
+
+
+class Failures:
+    """Keeps one failed round of a duty from ending the process: the next round tries again."""
+
+    def __init__(self, events: Events, tallier: Tallier) -> None:
+        self._events = events
+        self._tallier = tallier
+
+    @contextmanager
+    def survived(self, duty: str) -> Iterator[None]:
+        """Whatever goes wrong in the block is reported and counted, and the program goes on behind it."""
+        try:
+            yield
+        except DatabaseUnavailable:
+            pass  # the connection has reported it; the next round finds what this one could not
+        except Exception as e:
+            self._tallier.count("duty_failed", reason=duty)
+            self._events.emit(DutyFailed(duty, f"{type(e).__name__}: {' '.join(str(e).split())}"))
