@@ -57,6 +57,7 @@ KNOWN: dict[str, Known] = {
     "token_not_found": Known(404, "No token has this id or prefix."),
     "method_not_allowed": Known(405, "The path has other methods: see `Allow`."),
     "body_too_slow": Known(408, "The body took longer than `body_timeout_seconds`."),
+    "headers_too_slow": Known(408, "The headers took longer than `header_timeout_seconds`."),
     "task_not_finished": Known(409, "Only a finished task can be replayed."),
     "stale_attempt": Known(409, "The attempt has ended, or another worker has the task now. Nothing was changed."),
     "already_settled": Known(409, "The attempt has ended already, perhaps by this very report. Nothing was changed."),
@@ -74,9 +75,11 @@ KNOWN: dict[str, Known] = {
     "progress_not_storable": Known(422, "The progress can't be stored as JSON."),
     "too_deep": Known(422, "The JSON is nested deeper than `max_depth`."),
     "rate_limited": Known(429, "More requests than `rate_limit_per_second`. `Retry-After` says when to go on."),
+    "headers_too_large": Known(431, "More headers than `max_headers`, or larger than `max_header_bytes` together."),
     "internal_error": Known(500, "A mistake in the server. Its log has the details, under the `request_id`."),
     "database_unavailable": Known(503, "PostgreSQL doesn't answer. Try again after `Retry-After` seconds."),
     "schema_not_current": Known(503, "The database needs `tasklib migrate`, or the server a newer TaskLib."),
+    "too_many_connections": Known(503, "The server holds `max_connections` connections already."),
     "stopping": Known(503, "The server is about to end."),
 }
 """Every code there is. They are stable: a code never changes its meaning."""

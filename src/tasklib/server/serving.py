@@ -9,6 +9,7 @@ import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import uvicorn
 from fastapi import FastAPI
@@ -16,6 +17,7 @@ from fastapi import FastAPI
 from tasklib.config import Config
 from tasklib.errors import ConfigError
 from tasklib.server.app import create_app
+from tasklib.server.connections import StrictProtocol
 from tasklib.server.services import Services
 from tasklib.server.settings import ServerSettings
 
@@ -72,6 +74,7 @@ def make_server(config: Config, settings: ServerSettings) -> Server:
             server_header=False,
             access_log=False,
             log_config=None,
+            http=partial(StrictProtocol, settings),  # type: ignore[arg-type]  # anything that makes one will do
             ws="none",
             lifespan="on",
         )

@@ -80,6 +80,21 @@ class ServerSettings:
     body_timeout_seconds: float = 10.0
     """How long a client may take to send a body."""
 
+    max_header_bytes: int = 32 * 1024
+    """How large the request line and all headers of a request may be together."""
+
+    max_headers: int = 100
+    """How many headers a request may have."""
+
+    header_timeout_seconds: float = 10.0
+    """How long a client may take to send the headers of a request, counted from its connection or first byte."""
+
+    write_timeout_seconds: float = 30.0
+    """A client that doesn't read what it is sent for this long is disconnected."""
+
+    max_connections: int = 1000
+    """How many connections the server holds. One more is answered with 503 and closed."""
+
     database_timeout_seconds: float = 10.0
     """A statement of the server that is unanswered for this long counts as a lost connection."""
 
@@ -134,6 +149,11 @@ _LEAST: dict[str, float] = {
     "max_page": 1,
     "max_wait_seconds": 0,
     "body_timeout_seconds": 0.1,
+    "max_header_bytes": 1024,
+    "max_headers": 10,
+    "header_timeout_seconds": 0.1,
+    "write_timeout_seconds": 0.1,
+    "max_connections": 1,
     "database_timeout_seconds": 0.1,
     "rate_limit_per_second": 0.01,
     "shutdown_grace_seconds": 0,
