@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
 
 import psycopg
 import pytest
@@ -17,9 +20,28 @@ pytest_plugins = ["pytester"]
 _with_database = databases.with_database  # other conftest files import it under this name
 
 
+_for_all_workers = ExitStack()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """One server for all processes of pytest-xdist: the first to start pays for it."""
+    if databases.SERVER_VARIABLE not in os.environ:
+        os.environ[databases.SERVER_VARIABLE] = _for_all_workers.enter_context(databases.server())
+        _for_all_workers.callback(os.environ.pop, databases.SERVER_VARIABLE)
+    node.workerinput["server_url"] = os.environ[databases.SERVER_VARIABLE]
+
+
+def pytest_unconfigure() -> None:
+    _for_all_workers.close()
+
+
 @pytest.fixture(scope="session")
-def server_url() -> Iterator[str]:
+def server_url(request: pytest.FixtureRequest) -> Iterator[str]:
     """A server on which tests may create databases."""
+    if shared := getattr(request.config, "workerinput", {}).get("server_url"):
+        yield shared
+        return
     with databases.server() as url:
         yield url
 

@@ -10,6 +10,7 @@ import os
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import cache
 from typing import Any
 
 from psycopg import errors, sql
@@ -76,6 +77,9 @@ def _existing(server_url: str, name: str, copied_from: str | None = None) -> Ite
     create = sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name))
     if copied_from is not None:
         create += sql.SQL(" TEMPLATE {}").format(sql.Identifier(copied_from))
+        if _version(server_url) >= 150_000:
+            # The default writes every page of the copy to the write-ahead log: half as slow again for so small a one.
+            create += sql.SQL(" STRATEGY file_copy")
     try:
         _execute(server_url, create)
     except errors.InsufficientPrivilege as e:
@@ -93,6 +97,12 @@ def _existing(server_url: str, name: str, copied_from: str | None = None) -> Ite
 def _execute(server_url: str, statement: sql.Composed) -> None:
     with connect(Config(server_url)) as connection:
         connection.execute(statement)
+
+
+@cache
+def _version(server_url: str) -> int:
+    with connect(Config(server_url)) as connection:
+        return connection.info.server_version
 
 
 def _new_name(purpose: str) -> str:
