@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -283,8 +284,9 @@ class Events:
             try:
                 subscriber(event)
             except Exception:
-                # Whoever watches must not harm the work.
-                logging.getLogger("tasklib").exception("a subscriber to worker events failed on %r", event)
+                # Whoever watches must not harm the work; nor may a filter or handler of the program's own logging.
+                with suppress(Exception):
+                    logging.getLogger("tasklib").exception("a subscriber to worker events failed on %r", event)
 
 
 client_events = Events()

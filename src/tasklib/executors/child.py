@@ -21,16 +21,16 @@ import signal
 import socket
 import sys
 import threading
-import traceback
 import types
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any, NoReturn, cast
 
 from tasklib import tracing
 from tasklib.config import Config
 from tasklib.executors.functions import call, call_async
 from tasklib.executors.outcomes import Done, Failed, failed
+from tasklib.executors.tracebacks import error_text
 from tasklib.executors.wire import (
     MAIN_ALIAS,
     MAIN_MARK,
@@ -49,7 +49,6 @@ from tasklib.executors.wire import (
 from tasklib.tasks import registry
 from tasklib.tasks.context import TaskContext
 from tasklib.tasks.function import TaskFunction
-from tasklib.tasks.payload import storable_text
 
 _EXIT_ON_SIGTERM = 128 + signal.SIGTERM
 
@@ -128,7 +127,7 @@ class Child:
         try:
             function = load(order, self._setup)
         except BaseException as e:
-            return Unloadable(storable_text(import_failure(e), self._config.max_error_bytes))
+            return Unloadable(import_failure(e, self._config.max_error_bytes))
         if function is None:
             return Failed(
                 f"TaskNotFound: importing {order.module} in a child process didn't register the task {order.name!r}. "
@@ -251,12 +250,9 @@ def import_main(path: str | None, name: str | None) -> None:
     sys.modules["__main__"] = module
 
 
-def import_failure(error: BaseException) -> str:
+def import_failure(error: BaseException, limit: int) -> str:
     """The traceback from the user's first module on, without the machinery that imports it."""
-    tb: TracebackType | None = error.__traceback__
-    while tb is not None and tb.tb_frame.f_globals.get("__name__", "").partition(".")[0] in ("tasklib", "importlib"):
-        tb = tb.tb_next
-    text = "".join(traceback.format_exception(type(error), error, tb)).rstrip()
+    text = error_text(error, limit, ours=("tasklib", "importlib"))
     return f"{text}\nThe task's modules can't be imported in a child process."
 
 

@@ -16,15 +16,18 @@ from tasklib.tasks.function import TaskFunction
 async def call_async(
     function: TaskFunction[Any, Any], kwargs: str, context: Callable[[], TaskContext], config: Config, **injected: Any
 ) -> Done | Failed:
-    """Call an async function with its stored arguments. Only cancellation and interrupts come out as exceptions."""
+    """Call an async function with its stored arguments.
+
+    CancelledError and GeneratorExit come out as exceptions: only the caller knows whether the function raised them, or
+    it was stopped.
+    """
     enter(context)
     try:
-        arguments = function.arguments.from_json(kwargs)
-    except TaskExecutionError as e:
-        return refused(e, config)
-    try:
+        arguments = arguments_of(function, kwargs, config)
+        if isinstance(arguments, Failed):
+            return arguments
         return done(await function.function(**arguments, **injected), config)
-    except (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit):
+    except (asyncio.CancelledError, GeneratorExit):
         raise
     except BaseException as e:
         return failed(e, function, config)
@@ -36,10 +39,17 @@ def call(
     """Call a sync function with its stored arguments. No exception comes out."""
     enter(context)
     try:
-        arguments = function.arguments.from_json(kwargs)
-    except TaskExecutionError as e:
-        return refused(e, config)
-    try:
+        arguments = arguments_of(function, kwargs, config)
+        if isinstance(arguments, Failed):
+            return arguments
         return done(function.function(**arguments, **injected), config)
     except BaseException as e:
         return failed(e, function, config)
+
+
+def arguments_of(function: TaskFunction[Any, Any], kwargs: str, config: Config) -> dict[str, Any] | Failed:
+    """The typed arguments, or why they don't fit. A validator of the function's own may raise anything else."""
+    try:
+        return function.arguments.from_json(kwargs)
+    except TaskExecutionError as e:
+        return refused(e, config)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import traceback
+import math
 from dataclasses import dataclass
 from enum import StrEnum
-from types import TracebackType
 from typing import Any, TypeAlias
 
 from tasklib.config import Config
 from tasklib.errors import ResultNotStorable, TaskExecutionError, TaskTimeout, WorkerLost
+from tasklib.executors.tracebacks import class_name, error_text
 from tasklib.tasks.function import TaskFunction
 from tasklib.tasks.payload import Unstorable, dump, limited, storable_text
 from tasklib.tasks.retry import Reject, Retry
@@ -74,6 +74,7 @@ Outcome: TypeAlias = Done | Failed | Released | Cancelled | Committed | Lost
 
 
 _NONE = '{"value":null}'
+_LONGEST_NAME = 500
 
 
 def done(value: Any, config: Config) -> Done | Failed:
@@ -81,7 +82,7 @@ def done(value: Any, config: Config) -> Done | Failed:
     try:
         return Done(result_text(value, config))
     except ResultNotStorable as e:
-        return Failed(_text(e, config))
+        return Failed(error_text(e, config.max_error_bytes))
 
 
 def result_text(value: Any, config: Config) -> str:
@@ -99,11 +100,19 @@ def result_text(value: Any, config: Config) -> str:
 
 
 def failed(error: BaseException, function: TaskFunction[Any, Any], config: Config) -> Failed:
-    """The outcome of a function that raised."""
-    text, raised = _text(error, config), type(error).__qualname__
+    """The outcome of a function that raised. Never raises itself, so that no exception leaves an attempt unsettled."""
+    text = error_text(error, config.max_error_bytes)
+    raised = storable_text(class_name(error), _LONGEST_NAME)
+    try:
+        return _judged(error, text, raised, function)
+    except BaseException:  # its class, or one in `non_retriable`, raised when it was asked what it is
+        return Failed(text, raised=raised)
+
+
+def _judged(error: BaseException, text: str, raised: str, function: TaskFunction[Any, Any]) -> Failed:
     match error:
         case Retry():
-            return Failed(text, Kind.RETRY, delay_seconds=error.seconds, raised=raised)
+            return Failed(text, Kind.RETRY, delay_seconds=_delay(error.seconds), raised=raised)
         case Reject():
             return Failed(text, Kind.REJECTED, retriable=False, raised=raised)
         case TaskTimeout():
@@ -113,16 +122,9 @@ def failed(error: BaseException, function: TaskFunction[Any, Any], config: Confi
     return Failed(text, retriable=not isinstance(error, function.non_retriable), raised=raised)
 
 
-def _text(error: BaseException, config: Config) -> str:
-    """The traceback as the user should see it: from their own function on, without our frames above it."""
-    lines = traceback.format_exception(type(error), error, _from_user_code(error.__traceback__))
-    return storable_text("".join(lines).rstrip(), config.max_error_bytes)
-
-
-def _from_user_code(tb: TracebackType | None) -> TracebackType | None:
-    while tb is not None and tb.tb_frame.f_globals.get("__name__", "").startswith("tasklib."):
-        tb = tb.tb_next
-    return tb
+def _delay(seconds: object) -> float | None:
+    # A subclass may have put anything there.
+    return float(seconds) if isinstance(seconds, int | float) and 0 <= seconds < math.inf else None
 
 
 def refused(error: TaskExecutionError, config: Config) -> Failed:

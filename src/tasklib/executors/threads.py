@@ -66,8 +66,12 @@ class ThreadExecutor:
 
     def _start(self, count: int) -> None:
         for _ in range(count):
+            thread = threading.Thread(target=self._work, name=f"tasklib-task-{self._threads + 1}", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:
+                return  # the system gives no more threads just now; `_grow` asks again
             self._threads += 1
-            threading.Thread(target=self._work, name=f"tasklib-task-{self._threads}", daemon=True).start()
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:

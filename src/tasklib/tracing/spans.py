@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 
@@ -37,7 +38,8 @@ def _harmless(function: Callable[P, T]) -> Callable[P, T | None]:
         try:
             return function(*args, **kwargs)
         except Exception:
-            logging.getLogger("tasklib").exception("a span could not be made or ended")
+            with suppress(Exception):  # nor may a filter or handler of its logging
+                logging.getLogger("tasklib").exception("a span could not be made or ended")
             return None
 
     return guarded
@@ -72,16 +74,19 @@ class Consumer:
         self._context = trace.set_span_in_context(span, submitted)
 
     @property
+    @_harmless
     def trace_id(self) -> str | None:
         """The trace it belongs to."""
         found = self._span.get_span_context()
         return trace.format_trace_id(found.trace_id) if found.is_valid else None
 
     @property
-    def carried(self) -> dict[str, str]:
+    @_harmless
+    def carried(self) -> dict[str, str] | None:
         """What a child process restores, to be part of this span."""
         return _carried(self._context)
 
+    @_harmless
     def enter(self) -> None:
         """Make it the current span of the running asyncio task or thread, to the end of its context of variables."""
         contexts.attach(self._context)
@@ -148,6 +153,7 @@ def current() -> dict[str, str]:
     return _carried(contexts.get_current())
 
 
+@_harmless
 def restore(context: Mapping[str, Any]) -> None:
     contexts.attach(_context_of(context))
 

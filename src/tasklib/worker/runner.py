@@ -98,8 +98,8 @@ class Runner:
             if why is not Interruption.CANCELLED:
                 self._settle_without_it(attempt)
             return
-        assert attempt.runner is not None
-        if attempt.entered:  # a task cancelled before its first step would never get to say how it ended
+        # A task cancelled before its first step would never get to say how it ended.
+        if attempt.entered and attempt.runner is not None:
             attempt.runner.cancel()
         patience = _STUBBORN_SECONDS + self._config.process_kill_grace_seconds
         self._loop.call_later(patience, self._settle_without_it, attempt)
@@ -169,6 +169,10 @@ class Runner:
             outcome = self._interrupted(attempt) if attempt.interruption else await self._outcome(attempt)
         except asyncio.CancelledError as e:
             outcome = self._interrupted(attempt) if attempt.interruption else failed(e, attempt.function, self._config)
+        except BaseException as e:
+            if isinstance(e, GeneratorExit) and not self._loop.is_running():
+                raise  # the loop has ended, and Python closes what is left of its coroutines
+            outcome = failed(e, attempt.function, self._config)  # whatever it is, the attempt has ended
         self._finish(attempt, outcome)
 
     async def _outcome(self, attempt: Attempt) -> Outcome:
@@ -188,9 +192,12 @@ class Runner:
             return self._interrupted(attempt)
         if attempt.span is not None:
             attempt.span.enter()
-        if function.transactional:
-            return call_in_transaction(function, kwargs, attempt.context, attempt.claimed, self._database)
-        return call(function, kwargs, attempt.context, self._config)
+        try:
+            if function.transactional:
+                return call_in_transaction(function, kwargs, attempt.context, attempt.claimed, self._database)
+            return call(function, kwargs, attempt.context, self._config)
+        except BaseException as e:
+            return failed(e, function, self._config)  # whatever it is, the attempt has ended
 
     def _finish(self, attempt: Attempt, outcome: Outcome) -> None:
         """The function has ended, in time or not."""

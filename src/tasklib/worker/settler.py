@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -13,8 +14,10 @@ from tasklib.db.link import backoff
 from tasklib.errors import DatabaseUnavailable, ResultNotStorable
 from tasklib.events import Events, ResultRefused, TaskEnded
 from tasklib.executors.outcomes import Cancelled, Committed, Done, Failed, Kind, Lost, Outcome, Released
+from tasklib.executors.tracebacks import class_name
 from tasklib.store.settle import Completion, Failure
 from tasklib.tally import Tallier
+from tasklib.tasks.options import MAX_DELAY_SECONDS
 from tasklib.tasks.payload import storable_text
 from tasklib.tasks.retry import RetryPolicy
 from tasklib.worker.attempt import Attempt
@@ -55,11 +58,11 @@ class Settler:
     def put(self, attempt: Attempt, outcome: Outcome) -> None:
         """Hand over how an attempt ended."""
         attempt.settled = True
-        if attempt.span is not None:
-            end_span(attempt.span, outcome)
         if not self._waiting:
             self._work.set()
         self._waiting.append((attempt, outcome))
+        if attempt.span is not None:
+            end_span(attempt.span, outcome)
 
     def report_progress(self, attempt: Attempt, text: str) -> None:
         """Hand over an attempt's newest progress. May be called from any thread of the loop's process."""
@@ -218,17 +221,32 @@ class Settler:
                 failures += 1
 
     def _failure(self, attempt: Attempt, outcome: Failed) -> Failure:
-        policy = attempt.function.retry_policy or self._default_policy
-        delay = outcome.delay_seconds
+        asked = outcome.delay_seconds
         return Failure(
             attempt.claimed,
             storable_text(outcome.error, self._config.max_error_bytes),
             outcome.kind.value,
-            policy.delay(attempt.claimed.retry_count) if delay is None else min(delay, 10 * 365 * 86400.0),
+            self._delay(attempt) if asked is None else min(asked, 10 * 365 * 86400.0),
             retriable=outcome.retriable,
             crashed=outcome.kind is Kind.CRASH,
             more_time=outcome.kind in (Kind.TIMEOUT, Kind.CRASH),
         )
+
+    def _delay(self, attempt: Attempt) -> float:
+        """Until the next attempt. A policy may be a subclass, whose code is the program's own."""
+        policy, retries = attempt.function.retry_policy or self._default_policy, attempt.claimed.retry_count
+        try:
+            seconds = float(policy.delay(retries))
+            if 0 <= seconds <= MAX_DELAY_SECONDS:
+                return seconds
+            problem = f"gave {seconds} seconds"
+        except Exception as e:
+            problem = f"raised {class_name(e)}"
+        with suppress(Exception):  # the program's own logging
+            logging.getLogger("tasklib").error(
+                "the retry policy of %s %s; the default one is used", attempt.claimed.name, problem
+            )
+        return self._default_policy.delay(retries)
 
     def _ended(self, attempt: Attempt, state: str, error: str | None = None, retry_in: float | None = None) -> None:
         seconds = time.monotonic() - attempt.started_at
