@@ -13,8 +13,8 @@ import psycopg
 import pytest
 
 from tasklib import Client, Config, task
-from tasklib.server.dashboard.redaction import MASK, Redaction
 from tasklib.server.dashboard.timeline import progress_of, steps, trace_id
+from tasklib.server.redaction import MASK, Redaction
 from tests.dashboard.filling import HOSTILE, attempt, hostile_row, row
 from tests.server.conftest import Running, bearer, running
 

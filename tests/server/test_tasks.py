@@ -9,6 +9,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from tasklib import task
+from tasklib.tasks.ids import new_id
 from tests.server.api import Api, refused
 
 TASKS = "/api/v1/tasks"
@@ -69,6 +70,52 @@ def test_a_start_time_and_both_names_of_a_delay(api: Api) -> None:
     delayed = api.client.get_task(api.submit(delay_seconds=60))
     assert delayed is not None
     assert delayed.scheduled_at - delayed.created_at == timedelta(seconds=60)
+
+
+PAST: dict[str, Any] = {"task_type": "api_past", "scheduled_at": "2001-01-01T00:00:00Z", "priority": -10}
+
+
+@pytest.mark.parametrize("given", ["nothing", "idempotency_key", "task_id"])
+@pytest.mark.parametrize("is_batch", [False, True])
+def test_a_start_time_in_the_past_buys_no_priority(api: Api, is_batch: bool, given: str) -> None:
+    more = {"nothing": {}, "idempotency_key": {given: "k"}, "task_id": {given: str(new_id())}}[given]
+    if is_batch:
+        made = api.ann.post(f"{TASKS}/batch", json={"tasks": [{**PAST, **more}, PAST, PAST]}).json()["tasks"]
+        ids = [item["task_id"] for item in made]
+    else:
+        ids = [api.submit(api.ann, **{**PAST, **more})]
+    for task_id in ids:
+        shown = api.ann.get(f"{TASKS}/{task_id}").json()
+        assert shown["scheduled_at"] >= shown["created_at"]
+        assert (shown["priority"], shown["effective_priority"]) == (-10, -10)
+
+
+def test_an_explanation_tells_a_submitter_nothing_of_workers_and_names_of_others(api: Api) -> None:
+    columns = "id, host, pid, version, capacity, names, queues, capabilities"
+    for number, (names, queues, capabilities) in enumerate(
+        [("{api_secret_plan,api_mine2}", None, "{}"), ("{api_mine}", "{secret_queue}", "{secret_gpu}")]
+    ):
+        api.db.execute(
+            f"INSERT INTO workers ({columns}) VALUES (%s, 'secret-host', 4711, '1', 1, %s, %s, %s)".encode(),
+            [f"secret-worker-{number}", names, queues, capabilities],
+        )
+    hidden = ("secret", "4711", "api_mine2")
+    for body in (
+        {"task_type": "api_mine"},
+        {"task_type": "api_mine", "queue": "nowhere"},
+        {"task_type": "api_secret_plam"},
+        {"task_type": "api_mine2", "required_capabilities": ["gpu"]},
+    ):
+        task_id = api.submit(api.ann, **body)
+        said = api.ann.get(f"{TASKS}/{task_id}/explain").text
+        assert not [word for word in hidden if word in said.replace(body["task_type"], "")], said
+        assert "secret-worker" in api.viewer.get(f"{TASKS}/{task_id}/explain").text
+    task_id = api.submit(api.ann, task_type="api_mine2")
+    assert "secret-worker-0" not in api.ann.get(f"{TASKS}/{task_id}/explain").text
+    api.begin(task_id, "secret-worker-0")
+    said = api.ann.get(f"{TASKS}/{task_id}/explain").text
+    assert "secret-worker-0" in said, "which worker runs it, the task says itself"
+    assert "secret-host" not in said
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from tasklib.config import Retention
 from tasklib.db.database import Database
 from tasklib.sql import statement
 from tasklib.store import audit, fleet, pauses, upkeep
-from tasklib.store.audit import Action
+from tasklib.store.audit import CHANGES_NOTHING, Action
 from tasklib.store.fleet import Term
 
 BY_NO_OPERATOR = {
@@ -59,7 +59,7 @@ def test_every_statement_that_changes_something_is_audited_or_has_a_reason_not_t
     changing = {name for name, text in texts.items() if _CHANGES.search(text)}
     audited = {name for name, text in texts.items() if "INSERT INTO {schema.}audit" in text}
     assert changing - audited == BY_NO_OPERATOR
-    assert len(audited) == len(Action)
+    assert len(audited) - 1 == len(set(Action) - CHANGES_NOTHING)
 
 
 # ---- append-only ----

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 from uuid import UUID
 
@@ -46,6 +46,22 @@ class Explanation:
         return "\n".join(f"{r.sentence} {r.hint}".rstrip() for r in self.reasons)
 
 
+def _discreet(worker: WorkerInfo, task: Situation, number: int) -> WorkerInfo:
+    """A worker as somebody may know it who knows their own tasks only: what it has to do with this task, and no more.
+
+    Its id is told if it runs the task: the task itself says so.
+    """
+    return replace(
+        worker,
+        id=worker.id if worker.id == task.worker_id else f"worker {number}",
+        queues=worker.queues and [queue for queue in worker.queues if queue == task.queue],
+        names=[name for name in worker.names if name == task.name],
+        capabilities=[c for c in worker.capabilities if c in task.required_capabilities],
+        host="",
+        pid=0,
+    )
+
+
 class ExplainingCalls(OnBehalf):
     """Explanations and positions."""
 
@@ -57,6 +73,8 @@ class ExplainingCalls(OnBehalf):
             raise TaskNotFound.with_id(task_id)
         workers: list[WorkerInfo] = yield fleet.workers()
         position: Position | None = yield self._position(task_id)
+        if self.identity.only_own:
+            workers = [_discreet(worker, task, number) for number, worker in enumerate(workers, 1)]
         reasons = reasons_of(task, workers, position, self.config)
         return Explanation(task_id, task.name, task.queue, TaskState(task.state), reasons, position)
 

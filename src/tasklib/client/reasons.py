@@ -125,7 +125,7 @@ class Fleet:
         served = sorted({q for w in self.takers for q in w.queues or ()})
         return Reason(
             "queue_not_served",
-            f"No live worker serves its queue {task.queue!r}; those there are serve {_some(served)}.",
+            f"No live worker serves its queue {task.queue!r}; those there are serve {_some(served) or 'others'}.",
             f"Start one that does: tasklib worker MODULE --queue {task.queue}",
             {"queue": task.queue, "served_queues": served, "workers": _ids(self.takers)},
         )
@@ -134,7 +134,7 @@ class Fleet:
         names = sorted({n for w in serving for n in w.names})
         near = difflib.get_close_matches(task.name, names, n=3)
         elsewhere = [w for w in self.takers if _knows(w, task)]
-        there = [f"{w.id} ({count(len(w.names), 'name')})" for w in serving]
+        there = [f"{w.id} ({count(len(w.names), 'name')})" if w.names else w.id for w in serving]
         sentence = f"No live worker of its queue {task.queue!r} knows the name {task.name!r}. There are {_some(there)}."
         if elsewhere:
             sentence += f" Workers of other queues do: {_some(_ids(elsewhere))}."

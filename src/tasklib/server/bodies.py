@@ -82,7 +82,9 @@ class SubmitBody(Body):
     )
     delay: Seconds | None = Field(None, description="Run it no sooner than in so many seconds.")
     delay_seconds: Seconds | None = Field(None, description="The same as `delay`.")
-    scheduled_at: AwareDatetime | None = Field(None, description="Run it no sooner than then; with a time zone.")
+    scheduled_at: AwareDatetime | None = Field(
+        None, description="Run it no sooner than then; with a time zone. A moment that has passed means now."
+    )
     tags: dict[str, Any] | None = Field(None, description="For finding it again.")
     trace_context: dict[str, str] | None = Field(
         None, description="`traceparent` and `tracestate` of W3C; else those of the request's headers."

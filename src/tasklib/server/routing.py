@@ -26,6 +26,9 @@ Cursor = Annotated[str | None, Query(max_length=2000, description="The `next` of
 Limit = Annotated[
     int | None, Query(ge=1, le=2**31 - 1, description="Entries of a page: 50, and at most 200, unless set otherwise.")
 ]
+Reveal = Annotated[
+    bool, Query(description="Mask nothing. It needs the role operator, and the audit will say that it was shown.")
+]
 DEFAULT_PAGE = 50
 
 

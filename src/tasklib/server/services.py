@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from importlib import metadata
 from typing import TypeVar
+from uuid import UUID
 
 from starlette.requests import HTTPConnection
 
@@ -16,6 +17,7 @@ from tasklib.errors import ConfigError
 from tasklib.migrations.revisions import require_current
 from tasklib.server.keyring import Keyring
 from tasklib.server.news import News
+from tasklib.server.redaction import Redaction
 from tasklib.server.remote.workers import RemoteWorkers
 from tasklib.server.settings import ServerSettings
 from tasklib.server.token_watch import TokenWatch
@@ -36,10 +38,14 @@ class Services:
     news: News
     remote: RemoteWorkers
     version: str
+    revealed: dict[tuple[str, UUID], float] = field(default_factory=dict)
+    """Who was shown the secrets of which task, and when: not every refresh of a page is recorded."""
+    redaction: Redaction = field(init=False)
     watch: Watch = field(init=False)
     token_watch: TokenWatch = field(init=False)
 
     def __post_init__(self) -> None:
+        self.redaction = Redaction(self.settings.redact)
         self.watch = Watch(self.run, lambda: self.news.is_stopped)
         self.token_watch = TokenWatch(self.client, self.tokens.is_open, self._token_ended)
 

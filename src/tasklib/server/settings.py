@@ -60,7 +60,8 @@ class ServerSettings:
         *("password", "passwd", "passphrase", "secret", "token", "api_key", "authorization", "cookie"),
         *("credential", "private_key", "access_key", "session_id", "card_number", "cvv", "iban"),
     )
-    """The dashboard hides the values of keys in which one of these words occurs; none: it hides nothing."""
+    """API and dashboard hide the values of names in which one of these words occurs, unless an operator asks to see
+    them; none: nothing is hidden."""
 
     max_body_bytes: int = 2 * 1024 * 1024
     """A request with a larger body is refused unread."""

@@ -3,7 +3,7 @@ INSERT INTO {schema.}tasks (
     id, name, queue, kwargs, scheduled_at, max_retries, timeout_seconds, priority, tags, required_capabilities,
     trace_context, submitted_by)
 SELECT id, name, queue, kwargs,
-       COALESCE(scheduled_at, now() + make_interval(secs => COALESCE(delay_seconds, 0))),
+       GREATEST(now(), scheduled_at, now() + make_interval(secs => delay_seconds)),
        max_retries, timeout_seconds, priority, tags, required_capabilities, trace_context, submitted_by
 FROM jsonb_to_recordset(CAST(CAST(%(tasks)s AS text) AS jsonb)) AS task (
     id uuid, name text, queue text, kwargs jsonb, scheduled_at timestamptz, delay_seconds float8, max_retries int,

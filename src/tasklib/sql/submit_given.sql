@@ -11,7 +11,7 @@ WITH given AS (
         id, name, queue, kwargs, scheduled_at, max_retries, timeout_seconds, priority, tags, required_capabilities,
         trace_context, submitted_by)
     SELECT id, name, queue, kwargs,
-           COALESCE(scheduled_at, now() + make_interval(secs => COALESCE(delay_seconds, 0))),
+           GREATEST(now(), scheduled_at, now() + make_interval(secs => delay_seconds)),
            max_retries, timeout_seconds, priority, tags, required_capabilities, trace_context, submitted_by
     FROM given
     ON CONFLICT (id) DO NOTHING

@@ -5,8 +5,9 @@ INSERT INTO {schema.}tasks (
 VALUES (
     CAST(CAST(%(id)s AS text) AS uuid), CAST(%(name)s AS text), CAST(%(queue)s AS text),
     CAST(CAST(%(kwargs)s AS text) AS jsonb),
-    COALESCE(CAST(CAST(%(scheduled_at)s AS text) AS timestamptz),
-             now() + make_interval(secs => CAST(COALESCE(CAST(%(delay_seconds)s AS text), '0') AS float8))),
+    -- A moment that has passed means now: a task must not be born with a priority that others have waited for.
+    GREATEST(now(), CAST(CAST(%(scheduled_at)s AS text) AS timestamptz),
+             now() + make_interval(secs => CAST(CAST(%(delay_seconds)s AS text) AS float8))),
     CAST(CAST(%(max_retries)s AS text) AS int), CAST(CAST(%(timeout_seconds)s AS text) AS int),
     CAST(CAST(%(priority)s AS text) AS int), CAST(CAST(%(tags)s AS text) AS jsonb),
     CAST(CAST(%(required_capabilities)s AS text) AS text[]), CAST(CAST(%(trace_context)s AS text) AS jsonb),

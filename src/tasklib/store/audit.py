@@ -9,7 +9,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from tasklib.db.query import Query, Rows
+from tasklib.db.query import Query, Rows, nothing
 
 T = TypeVar("T")
 
@@ -29,6 +29,13 @@ class Action(StrEnum):
     CHANGE_SETTINGS = "settings.change"
     CREATE_TOKEN = "token.create"
     REVOKE_TOKEN = "token.revoke"
+    REVEAL_TASK = "task.reveal"
+    LOG_IN = "login"
+    REFUSE_LOGIN = "login.refused"
+
+
+CHANGES_NOTHING = frozenset({Action.REVEAL_TASK, Action.LOG_IN, Action.REFUSE_LOGIN})
+"""What the server records though it changes nothing, by audit_record.sql."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +68,13 @@ def audited(
     said = {name: value for name, value in (details or {}).items() if value is not None}
     record = {"actor": by, "action": action.value, "target": target, "details": json.dumps(said, default=_text)}
     return Query(statement, {**parameters, **record}, read, prepare=prepare, repeatable=repeatable)
+
+
+def record(
+    *, by: str, action: Action, target: str | None = None, details: Mapping[str, Any] | None = None
+) -> Query[None]:
+    """Record what changes nothing else."""
+    return audited("audit_record", {}, nothing, by=by, action=action, target=target, details=details)
 
 
 def page(

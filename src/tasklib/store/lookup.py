@@ -23,6 +23,7 @@ class Outcome:
     state: str
     result: dict[str, Any] | None
     error: str | None
+    submitted_by: str | None = None
 
 
 def get(task_id: UUID, *, owner: str | None = None) -> Query[Task | None]:

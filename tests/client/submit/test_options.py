@@ -133,9 +133,11 @@ async def test_a_delay_counts_on_the_clock_of_the_database(either: Either, greet
     ],
     ids=["utc", "offset", "offset that PostgreSQL doesn't read", "first", "last"],
 )
-async def test_scheduled_at_is_the_moment_that_was_given(moment: datetime, either: Either, greet: Any, db: Any) -> None:
+async def test_scheduled_at_is_the_moment_that_was_given_or_now_if_it_has_passed(
+    moment: datetime, either: Either, greet: Any, db: Any
+) -> None:
     task_id = await either.submit_task(greet, name="a", scheduled_at=moment)
-    difference = "SELECT scheduled_at = %s::timestamptz FROM tasks WHERE id = %s"
+    difference = "SELECT scheduled_at = greatest(%s::timestamptz, created_at) FROM tasks WHERE id = %s"
     assert db.execute(difference, [moment.astimezone(UTC).isoformat(), task_id]).fetchone() == (True,)
 
 

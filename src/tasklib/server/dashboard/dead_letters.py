@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 from typing import Annotated
 from uuid import UUID
@@ -30,6 +31,7 @@ Fingerprint = Annotated[str, Path(pattern="^[0-9a-f]{6,32}$")]
 @router.get("/dead-letters")
 async def dead_letters(request: Request, principal: Reader, services: Serving) -> Response:
     found = await client_of(principal, services).latest_dead_letter_groups(limit=MOST_GROUPS)
+    found = replace(found, groups=services.redaction.errors(found.groups))
     total = sum(group.count for group in found.groups)
     return page(request, "dead_letters.html", found=found, total=total)
 
@@ -46,8 +48,11 @@ async def group(
     client = client_of(principal, services)
     place = Place(at, str(after)) if at is not None and after is not None else None
     found = await client.dead_letters_alike(fingerprint, after=place, limit=PAGE)
+    found = replace(found, tasks=services.redaction.errors(found.tasks))
     older = {"at": found.after.completed_at.isoformat(), "after": found.after.id} if found.after else None
     sample = await client.get_task(found.tasks[0].id) if found.tasks else None
+    if sample is not None:
+        services.redaction.task(sample)
     return page(
         request, "dead_letter_group.html", fingerprint=fingerprint, found=found, older=older, sample=sample,
         is_first=place is None,

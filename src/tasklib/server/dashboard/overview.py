@@ -74,7 +74,7 @@ async def overview(request: Request, principal: Viewer, services: Serving, range
         slots=sum(w.capacity for w in workers),
         taken=sum(w.current_load for w in workers),
         leader=next((w for w in workers if w.is_leader), None),
-        failures=failures,
+        failures=services.redaction.errors(failures),
         findings=await _findings(request, services),
     )
 

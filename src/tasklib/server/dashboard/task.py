@@ -16,11 +16,12 @@ from tasklib.errors import InvalidOption, TaskExecutionError, TaskNotFound
 from tasklib.models import Task
 from tasklib.priorities import effective_priority
 from tasklib.server.access import Principal, Role, client_of
-from tasklib.server.dashboard.redaction import Redaction
 from tasklib.server.dashboard.screens import Operator, Reader, Serving, screen_router
 from tasklib.server.dashboard.shell import done, page
 from tasklib.server.dashboard.timeline import progress_of, seconds_taken, steps, trace_id
+from tasklib.server.redaction import Redaction
 from tasklib.server.services import Services
+from tasklib.server.showing import may_reveal, redaction_for, shown_explanation
 from tasklib.states import TaskState, is_terminal
 from tasklib.tasks import registry
 
@@ -48,9 +49,12 @@ async def task(
     records = []
     if principal.may(Role.VIEWER):
         records = await client.audit(target=str(task_id), limit=MOST_RECORDS)
-    # Who may change a task may read it.
-    reveal = reveal and principal.may(Role.OPERATOR)
-    redaction = Redaction(() if reveal else services.settings.redact)
+    reveal = reveal and may_reveal(principal)
+    redaction = await redaction_for(principal, services, task_id, reveal)
+    if explanation is not None:
+        explanation = shown_explanation(explanation, found, redaction)
+    stored = _values(found)
+    redaction.task(found)
     arguments = {"args": found.args, "kwargs": found.kwargs} if found.args else found.kwargs
     return page(
         request,
@@ -58,9 +62,9 @@ async def task(
         task=found,
         is_finished=is_terminal(found),
         is_revealed=reveal,
-        is_hiding=redaction.masked([arguments, found.result]) != [arguments, found.result],
-        arguments=_shown(redaction.masked(arguments)),
-        result=_result(found, redaction),
+        is_hiding=_values(found) != stored,
+        arguments=_shown(arguments),
+        result=_result(found),
         progress=None if found.state == TaskState.COMPLETED else progress_of(found.progress),
         trace_id=trace_id(found.trace_context),
         steps=steps(found),
@@ -102,7 +106,7 @@ async def replay(request: Request, principal: Operator, services: Serving, task_
 @router.get("/tasks/{task_id}/edit")
 async def edit(request: Request, principal: Operator, services: Serving, task_id: UUID) -> Response:
     found = await _found(principal, services, task_id)
-    shown = Redaction(services.settings.redact).masked(found.kwargs)
+    shown = services.redaction.masked(found.kwargs, services.redaction.texts_of(found))
     return _form(request, found, _text(shown), found.queue, str(found.priority), None)
 
 
@@ -119,7 +123,7 @@ async def submit_edited(
     """A new task with other arguments; the old one stays as it is."""
     found = await _found(principal, services, task_id)
     try:
-        kwargs = _edited(arguments, found, Redaction(services.settings.redact))
+        kwargs = _edited(arguments, found, services.redaction)
         made = await client_of(principal, services).submit_task(
             found.name,
             kwargs=kwargs,
@@ -157,7 +161,7 @@ def _edited(text: str, task: Task, redaction: Redaction) -> dict[str, Any]:
         raise InvalidOption(f"The arguments are not JSON: {e}.") from None
     if not isinstance(edited, dict):
         raise InvalidOption('The arguments are a JSON object, such as {"to": "ada@example.com"}.')
-    restored: dict[str, Any] = redaction.restored(edited, task.kwargs)
+    restored: dict[str, Any] = redaction.restored(edited, task.kwargs, redaction.texts_of(task))
     return restored
 
 
@@ -168,11 +172,16 @@ def _priority(text: str, otherwise: int) -> int:
         raise InvalidOption(f"The priority is a number from -10 to 100, not {text!r}.") from None
 
 
-def _result(task: Task, redaction: Redaction) -> str | None:
+def _values(task: Task) -> list[Any]:
+    """What may be hidden."""
+    return [task.args, task.kwargs, task.tags, task.progress, task.result, task.error, task.history]
+
+
+def _result(task: Task) -> str | None:
     if task.state != TaskState.COMPLETED or task.result is None:
         return None
     value = task.result.get("value") if isinstance(task.result, dict) and set(task.result) <= {"value"} else task.result
-    return _shown(redaction.masked(value))
+    return _shown(value)
 
 
 def _why(explanation: Explanation | None) -> tuple[Reason, ...]:

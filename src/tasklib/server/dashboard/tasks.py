@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Annotated, Any
 from urllib.parse import urlencode
@@ -57,6 +57,7 @@ async def tasks(
         found = await client.search_tasks(q, limit=PAGE, look=look, older_than=older, newer_than=newer)
     except SearchError as e:
         error = e
+    found = replace(found, tasks=services.redaction.errors(found.tasks))
     # Others' tasks are not counted either.
     counts = {} if principal.only_own else await client.count_states()
     return page(

@@ -54,7 +54,7 @@ async def list_dead_letters(
         limit=size + 1,
     )
     page = found[:size]
-    return TaskPage(tasks=await shown(page, client), next=_following(page[-1]) if len(found) > size else None)
+    return TaskPage(tasks=await shown(page, principal, given), next=_following(page[-1]) if len(found) > size else None)
 
 
 @router.get("/groups", operation_id="list_dead_letter_groups", summary="Group dead letters by cause")
@@ -72,7 +72,7 @@ async def list_dead_letter_groups(
     found = await client_of(principal, given).dead_letter_groups(
         name=name, queue=queue, error=error, since=since, until=until, limit=page_size(limit, given)
     )
-    return GroupsAnswer(groups=[GroupAnswer.model_validate(group) for group in found])
+    return GroupsAnswer(groups=[GroupAnswer.model_validate(group) for group in given.redaction.errors(found)])
 
 
 @router.post("/replay", operation_id="replay_dead_letters", summary="Replay dead letters")

@@ -32,11 +32,12 @@ from tasklib.server.routing import (
     Given,
     Limit,
     Reader,
+    Reveal,
     Submitter,
     page_size,
     tags_of,
 )
-from tasklib.server.showing import shown
+from tasklib.server.showing import redaction_for, shown, shown_explanation
 from tasklib.states import TaskState
 from tasklib.tasks.function import Submission
 from tasklib.tasks.ids import new_id
@@ -150,7 +151,7 @@ async def list_tasks(
     )
     page = found[:size]
     following = cursor("tasks", str(page[-1].id)) if len(found) > size else None
-    return TaskPage(tasks=await shown(page, client), next=following)
+    return TaskPage(tasks=await shown(page, principal, given), next=following)
 
 
 @router.post("/cancel", operation_id="cancel_tasks", summary="Cancel tasks by filter")
@@ -161,13 +162,13 @@ async def cancel_tasks(body: CancelBody, principal: Submitter, given: Given) -> 
 
 
 @router.get("/{task_id}", operation_id="get_task", summary="Look at a task", responses=refusals(404))
-async def get_task(task_id: UUID, principal: Reader, given: Given) -> TaskAnswer:
-    """Everything about one task."""
-    client = client_of(principal, given)
-    task = await client.get_task(task_id)
+async def get_task(task_id: UUID, principal: Reader, given: Given, reveal: Reveal = False) -> TaskAnswer:
+    """Everything about one task. Values that look like secrets are masked."""
+    task = await client_of(principal, given).get_task(task_id)
     if task is None:
         raise TaskNotFound.with_id(task_id)
-    return (await shown([task], client))[0]
+    redaction = await redaction_for(principal, given, task_id, reveal)
+    return (await shown([task], principal, given, redaction))[0]
 
 
 @router.delete(
@@ -204,8 +205,12 @@ async def replay_task(task_id: UUID, principal: Submitter, given: Given) -> Stat
 )
 async def explain_task(task_id: UUID, principal: Reader, given: Given) -> ExplanationAnswer:
     """Every reason that holds, the most decisive first, and what to do about it; and where it stands in line."""
-    explanation = await client_of(principal, given).explain_task(task_id)
-    return ExplanationAnswer.model_validate(explanation.as_dict())
+    client = client_of(principal, given)
+    explanation = await client.explain_task(task_id)
+    task = await client.get_task(task_id)
+    if task is None:
+        raise TaskNotFound.with_id(task_id)
+    return ExplanationAnswer.model_validate(shown_explanation(explanation, task, given.redaction).as_dict())
 
 
 def _submission(body: SubmitBody, trace: Mapping[str, str] | None, index: int | None = None) -> Submission:

@@ -16,9 +16,9 @@ from tasklib.server.access import Principal, client_of
 from tasklib.server.answers import OutcomeAnswer
 from tasklib.server.document import refusals
 from tasklib.server.problems import Problem
-from tasklib.server.routing import Given, Reader
+from tasklib.server.routing import Given, Reader, Reveal
 from tasklib.server.services import Services
-from tasklib.server.showing import shown
+from tasklib.server.showing import redaction_for, shown, shown_outcome
 from tasklib.states import TaskState
 from tasklib.store import lookup
 
@@ -74,11 +74,16 @@ async def get_result(
         float,
         Query(ge=0, le=2**31 - 1, description="How long to wait, at most as long as the server lets anybody (30 s)."),
     ] = 0.0,
+    reveal: Reveal = False,
 ) -> OutcomeAnswer:
-    """The result as soon as there is one: 200 if the task is finished, however it ended, 202 if it goes on."""
+    """The result as soon as there is one: 200 if the task is finished, however it ended, 202 if it goes on.
+
+    Whoever has submitted the task gets it as the function returned it; for others, what looks like a secret is masked.
+    """
     client = client_of(principal, given)
     deadline = time.monotonic() + min(wait_seconds, given.settings.max_wait_seconds)
     outcome = await _outcome(client, given, task_id)
+    redaction = await redaction_for(principal, given, task_id, reveal)
     seen: str | None = None
     with given.token_watch.waiting(principal) as waiting:
         while not TaskState(outcome.state).is_terminal:
@@ -89,7 +94,7 @@ async def get_result(
                 break
             seen = standing.version
             outcome = await _outcome(client, given, task_id)
-    return OutcomeAnswer.of(task_id, outcome)
+    return shown_outcome(task_id, outcome, principal, redaction)
 
 
 @router.get(
@@ -148,7 +153,7 @@ async def _events(task_id: UUID, principal: Principal, given: Services, seen: st
             if task is None:
                 return
             seen = standing.version
-            text = (await shown([task], client))[0].model_dump_json()
+            text = (await shown([task], principal, given))[0].model_dump_json()
             yield f"event: task\nid: {seen}\ndata: {text}\n\n"
             if TaskState(task.state).is_terminal:
                 return

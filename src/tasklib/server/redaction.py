@@ -1,0 +1,145 @@
+"""What is hidden wherever a task is shown, in the API as on the dashboard: values under names that speak of secrets.
+
+shown = services.redaction.task(task)          # the same task, with its secrets masked
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from tasklib.models import Task
+    from tasklib.store.dead_letters import DeadLetterGroup
+    from tasklib.store.search import FoundTask
+    from tasklib.store.seeing import Failure
+
+Row = TypeVar("Row", "DeadLetterGroup", "FoundTask", "Failure")
+
+MASK = "••••••"
+"""What stands for a hidden value. Sent back in an edited text, it stands for the value it hid."""
+
+_SEPARATORS = re.compile(r"[\W_]+")
+_SHORTEST_SECRET = 4
+"""What is shorter than this stands in too many texts by chance."""
+# Each part has a bound: however long the text is, no part of it is looked at twice.
+_BEHIND = (
+    r"[\w-]{0,40}[\"'\]]{0,3}\s{0,3}(?:=>|[:=])\s{0,3})"
+    r"(?:\"(?:[^\"\\\n]|\\.)*+\"?|'(?:[^'\\\n]|\\.)*+'?|(?:Bearer|Basic)\s+\S++|[^\s,;&)\]}\"']++)"
+)
+_PASSWORD_IN_URL = re.compile(r"(\b[a-z][a-z0-9+.-]{0,30}://[^\s/:@]{0,200}:)[^\s/]{1,500}(?=@)", re.IGNORECASE)
+
+
+class Redaction:
+    """Hides what stands under a name in which one of these words occurs, however it is spelled; without words nothing.
+
+    In texts, such as tracebacks, it hides what follows `name=` or `name:`, passwords in URLs, and what it hides
+    elsewhere in the same task.
+    """
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self._words = tuple(filter(None, map(_plain, words)))
+        spelled = "|".join(r"[\W_]?".join(map(re.escape, _parts(word))) for word in words if _plain(word))
+        self._in_text = re.compile(f"((?:{spelled}){_BEHIND}", re.IGNORECASE) if spelled else None
+
+    def hides(self, key: str) -> bool:
+        plain = _plain(key)
+        return any(word in plain for word in self._words)
+
+    def task(self, task: Task) -> Task:
+        """This task as it may be shown. It is changed in place: never store it."""
+        if self._in_text is None:
+            return task
+        texts = self.texts_of(task)
+        for name in ("args", "kwargs", "tags", "progress", "result"):
+            setattr(task, name, self.masked(getattr(task, name), texts))
+        task.error = self.text(task.error, texts)
+        if task.history is not None:  # its names are our own, and its `token` is no secret
+            task.history = [
+                {k: texts(v) if isinstance(v, str) else v for k, v in entry.items()} for entry in task.history
+            ]
+        return task
+
+    def texts_of(self, task: Task) -> Callable[[str], str]:
+        """What to do to a text that speaks of this task, before it is shown."""
+        return self._texts([task.args, task.kwargs, task.tags, task.progress, task.result])
+
+    def errors(self, rows: Iterable[Row]) -> list[Row]:
+        """Rows of a list with their errors as they may be shown. What else is hidden in a task, a list can't know."""
+        return [replace(row, error=self.text(row.error) or "") for row in rows]
+
+    def result(self, result: Any, error: str | None) -> tuple[Any, str | None]:
+        """A result and an error as they may be shown."""
+        texts = self._texts(result)
+        return self.masked(result, texts), self.text(error, texts)
+
+    def masked(self, value: Any, texts: Callable[[str], str] | None = None) -> Any:
+        """The value as it may be shown; `texts` is done to every text in it."""
+        match value:
+            case dict():
+                return {k: MASK if self._is_secret(k, v) else self.masked(v, texts) for k, v in value.items()}
+            case list():
+                return [self.masked(item, texts) for item in value]
+            case str() if texts is not None:
+                return texts(value)
+        return value
+
+    def text(self, text: str | None, texts: Callable[[str], str] | None = None) -> str | None:
+        """A text as it may be shown."""
+        return text if not text or self._in_text is None else (texts or self._masked_text)(text)
+
+    def restored(self, edited: Any, original: Any, texts: Callable[[str], str] | None = None) -> Any:
+        """What was edited while it was hidden, with the values that were; `texts` as `masked` was given it."""
+        match edited, original:
+            case dict(), dict():
+                return {
+                    k: original[k]
+                    if v == MASK and k in original and self.hides(k)
+                    else self.restored(v, original.get(k), texts)
+                    for k, v in edited.items()
+                }
+            case list(), list():
+                # By place: what was added at the end has nothing behind it.
+                pairs = zip(edited, [*original, *[None] * len(edited)], strict=False)
+                return [self.restored(item, was, texts) for item, was in pairs]
+            case str(), str() if texts is not None and edited == texts(original):
+                return original
+        return edited
+
+    def _is_secret(self, key: str, value: Any) -> bool:
+        return value not in (None, "") and self.hides(key)
+
+    def _texts(self, value: Any) -> Callable[[str], str]:
+        """What to do to the texts of a task that has these values: what is hidden among them is hidden there too."""
+        secrets = sorted(set(self._secrets(value)), key=len, reverse=True)
+        if not secrets:
+            return self._masked_text
+        known = re.compile("|".join(map(re.escape, secrets)))
+        return lambda text: self._masked_text(known.sub(MASK, text))
+
+    def _secrets(self, value: Any, is_secret: bool = False) -> Iterator[str]:
+        match value:
+            case dict():
+                for k, v in value.items():
+                    yield from self._secrets(v, is_secret or self.hides(k))
+            case list():
+                for item in value:
+                    yield from self._secrets(item, is_secret)
+            case str() if is_secret and len(value) >= _SHORTEST_SECRET and value != MASK:
+                yield value
+
+    def _masked_text(self, text: str) -> str:
+        if self._in_text is None:
+            return text
+        return _PASSWORD_IN_URL.sub(rf"\g<1>{MASK}", self._in_text.sub(rf"\g<1>{MASK}", text))
+
+
+def _plain(key: str) -> str:
+    return _SEPARATORS.sub("", key).lower()
+
+
+def _parts(word: str) -> list[str]:
+    """The pieces of `api_key`, which may be written with any separator or none."""
+    return [part for part in _SEPARATORS.split(word.lower()) if part]
