@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from typing import Any
 
 import psycopg
 import pytest
 
 from tasklib import AsyncClient, Client, Config
 from tasklib.db.connect import connect
+from tasklib.db.database import AsyncDatabase, Database
+from tasklib.db.link import Link
+from tasklib.db.patience import PatientConnection, within
+from tasklib.db.query import Query
 from tasklib.errors import DatabaseUnavailable
+from tasklib.worker.postgres_door import PostgresPulse
 
 
 @contextmanager
@@ -87,6 +95,70 @@ async def test_asynchronous_clients_are_no_more_patient(config: Config, db: psyc
         with frozen(await the_backend(client)):  # sent again, as ids are made here
             ids = await client.submit_many("away", [{}] * 150, registered_elsewhere=True)
         assert db.execute("SELECT count(*) FROM tasks WHERE id = ANY (%s)", (ids,)).fetchone() == (150,)
+
+
+@pytest.mark.parametrize("all_text", [True, False], ids=["straight to libpq", "by a cursor"])
+@pytest.mark.parametrize("runner", ["Database", "AsyncDatabase", "Link", "heart"])
+async def test_no_longer_limit_follows_when_the_time_of_a_statement_is_up(
+    config: Config, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch, runner: str, all_text: bool
+) -> None:
+    """The server is told to cancel without waiting for its answer: psycopg's own ways would wait for seconds."""
+
+    def waits(*_: object, **__: object) -> None:
+        raise AssertionError("the server is asked to cancel, and its answer waited for")
+
+    for name in ("cancel_safe", "_try_cancel"):
+        monkeypatch.setattr(psycopg.AsyncConnection, name, waits)
+        monkeypatch.setattr(psycopg.Connection, name, waits)
+    hasty = config.with_changes(statement_timeout_seconds=0.3)
+    query = Query("now", {}, lambda rows: rows[0][0], all_text=all_text)
+    run, close = _runner(runner, hasty)
+    try:
+        await run(query)
+        [(pid,)] = db.execute("""SELECT pid FROM pg_stat_activity WHERE datname = current_database()
+                                 AND application_name LIKE 'tasklib %'""").fetchall()
+        require_local(pid)
+        with frozen(pid), pytest.raises(DatabaseUnavailable, match=r"no answer within 0\.3 s"):
+            await run(query)
+        assert await run(query), "on another connection"
+    finally:
+        close()
+
+
+def _runner(kind: str, config: Config) -> tuple[Callable[[Query[Any]], Awaitable[Any]], Callable[[], None]]:
+    """Each way in which TaskLib runs a statement, and how to close it."""
+    match kind:
+        case "Database":
+            database = Database(config)
+            return partial(asyncio.to_thread, database.run), database.close
+        case "AsyncDatabase":
+            asynchronous = AsyncDatabase(config)
+            return asynchronous.run, asynchronous.close
+        case "Link":
+            link = Link(config, "control")
+            return link.run, link.drop
+        case _:
+            pulse = PostgresPulse(config)
+            return partial(asyncio.to_thread, pulse._run), pulse.drop
+
+
+def test_the_time_of_a_statement_is_up_by_the_clock_and_not_by_how_often_it_was_looked_at(config: Config) -> None:
+    now = [100.0]
+
+    def endless() -> Iterator[str]:
+        while True:
+            yield "read"
+
+    with connect(config, patience=5.0) as connection:
+        assert isinstance(connection, PatientConnection)
+        steps = within(connection, endless(), clock=lambda: now[0])  # type: ignore[arg-type]
+        assert next(steps) == "read"
+        now[0] = 105.0
+        assert steps.send(None) == "read"
+        now[0] = 106.0
+        assert steps.send("ready") == "read", "an answer that comes late is still an answer"
+        with pytest.raises(psycopg.OperationalError, match="no answer within 5 s"):
+            steps.send(None)
 
 
 async def test_a_free_connection_is_not_waited_for_without_end(config: Config) -> None:

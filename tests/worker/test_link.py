@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import socket
+import struct
 from collections.abc import Iterator
 
 import psycopg
@@ -19,6 +21,14 @@ from tasklib.errors import DatabaseUnavailable
 from tasklib.store import claim
 from tasklib.store.claim import Claimed, Lane
 from tests.eventually import soon
+from tests.loops import LOOPS
+
+
+@pytest.fixture(scope="module", params=LOOPS)
+def event_loop_policy(request: pytest.FixtureRequest) -> asyncio.AbstractEventLoopPolicy:
+    """Each of these tests runs on asyncio's own loop and on uvloop."""
+    policy: asyncio.AbstractEventLoopPolicy = request.param()
+    return policy
 
 
 def next_task() -> Query[list[Claimed]]:
@@ -100,9 +110,10 @@ async def test_a_lost_socket_is_out_of_the_loop_before_its_number_can_be_another
     loop.set_exception_handler(lambda loop, context: failures.append(context))
     theirs.close()
     with pytest.raises(psycopg.OperationalError):
-        await _Walk(number, lose()).end(seconds=None)
+        await _Walk(number, lose()).end(math.inf)
     assert number in [s.fileno() for s in new], "else this test shows nothing"
     assert failures == []
+    loop.remove_writer(number)  # libuv doesn't bear that a socket is closed which it watches
     for made in new:
         made.close()
 
@@ -119,3 +130,52 @@ async def test_a_connection_lost_in_the_middle_of_an_answer_is_said_and_replaced
         with pytest.raises(DatabaseUnavailable):
             await asking
     assert await link.run(next_task()) == []
+
+
+async def test_what_the_server_said_before_it_hung_up_does_not_hide_that_it_did() -> None:
+    """libuv ends a watch in which it saw an error: what was read then must not be the last that is read."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        ours = socket.create_connection(listening.getsockname())
+        theirs, _ = listening.accept()
+    theirs.sendall(b"FATAL")
+    theirs.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    theirs.close()  # by a reset, not a farewell
+
+    def converse() -> PQGen[bytes]:
+        yield Wait.R
+        said = ours.recv(100)
+        yield Wait.R
+        with pytest.raises(ConnectionResetError):
+            ours.recv(100)
+        return said
+
+    with ours:
+        assert await _Walk(ours.fileno(), converse()).end(math.inf) == b"FATAL"
+
+
+async def test_a_connection_lost_while_idle_is_replaced_before_anything_is_sent(
+    config: Config, db: psycopg.Connection
+) -> None:
+    told: list[str] = []
+    link = Link(config, "claim", on_lost=lambda *_: told.append("lost"), on_back=lambda _: told.append("back"))
+    await link.run(next_task())
+    db.execute("""SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity
+                  WHERE datname = current_database() AND application_name = 'tasklib worker claim'""")
+    assert await link.run(next_task()) == []
+    assert told == ["lost", "back"]
+    link.drop()
+
+
+async def test_transactions_that_keep_meeting_are_tried_again_a_bounded_number_of_times(
+    link: Link, db: psycopg.Connection
+) -> None:
+    db.execute("CREATE SEQUENCE tries")
+    db.execute("""CREATE FUNCTION meet() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                      PERFORM nextval('tries');
+                      RAISE EXCEPTION USING ERRCODE = 'serialization_failure';
+                  END $$""")
+    db.execute("CREATE TRIGGER meet BEFORE UPDATE ON tasks FOR EACH ROW EXECUTE FUNCTION meet()")
+    db.execute("INSERT INTO tasks (name) VALUES ('work')")
+    with pytest.raises(psycopg.errors.SerializationFailure):
+        await link.run(next_task())
+    assert db.execute("SELECT last_value FROM tries").fetchone() == (10,)

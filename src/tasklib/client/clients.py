@@ -18,9 +18,7 @@ from tasklib.client.effects import Apart, Call, Effect, Elsewhere, OnConnection,
 from tasklib.client.identity import Identity
 from tasklib.config import Config
 from tasklib.db.callers import run_on, run_on_async
-from tasklib.db.database import TRIES, AsyncDatabase, Database, execute, execute_async, worth_another_try
-from tasklib.db.failures import lost
-from tasklib.db.patience import Patience
+from tasklib.db.database import AsyncDatabase, Database, Tries, execute, execute_async
 from tasklib.db.query import Query
 from tasklib.sql import statement
 from tasklib.store.submit import copied
@@ -174,7 +172,8 @@ class Client:
                 assert_never(effect)
 
     def _together(self, work: Together) -> Any:
-        for attempt in range(TRIES):
+        tries = Tries(repeatable=True)
+        while True:
             answer = None
             try:
                 with self._database.connection() as connection, connection.transaction():
@@ -186,10 +185,8 @@ class Client:
                         answer = execute(connection, query, self.config.schema)
                 return answer
             except psycopg.Error as e:
-                if not worth_another_try(e, attempt, repeatable=True):
-                    raise lost(e) from e
+                time.sleep(tries.pause_after(e))
                 work = work.again()
-        raise AssertionError("unreachable")
 
 
 class AsyncClient:
@@ -293,28 +290,24 @@ class AsyncClient:
                 assert_never(effect)
 
     async def _together(self, work: Together) -> Any:
-        for attempt in range(TRIES):
+        tries = Tries(repeatable=True)
+        while True:
             try:
                 async with self._database.connection() as connection:
-                    with Patience(connection, self.config.statement_timeout_seconds) as patience:
-                        return await self._in_transaction(connection, work, patience)
+                    return await self._in_transaction(connection, work)
             except psycopg.Error as e:
-                if not worth_another_try(e, attempt, repeatable=True):
-                    raise lost(e) from e
+                await asyncio.sleep(tries.pause_after(e))
                 work = work.again()
-        raise AssertionError("unreachable")
 
-    async def _in_transaction(self, connection: psycopg.AsyncConnection, work: Together, patience: Patience) -> Any:
+    async def _in_transaction(self, connection: psycopg.AsyncConnection, work: Together) -> Any:
         answer = None
         async with connection.transaction():
             if work.copied:
                 async with connection.cursor() as cursor, cursor.copy(copy_statement(self.config)) as copy:
                     for rows in copied(work.copied):
                         await copy.write(rows)
-                        patience.again()
             for query in work.queries:
                 answer = await execute_async(connection, query, self.config.schema)
-                patience.again()
         return answer
 
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
-from typing import Any, TypeVar
+import os
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from tasklib.config import Config
+from tasklib.db.patience import PatientAsyncConnection, PatientConnection
 from tasklib.errors import DatabaseUnavailable
 
-T = TypeVar("T")
+TASK = "task"
+"""The role of a transactional task's connection: but for limits its settings are the user's; its timeout limits it."""
 
 # A peer that vanished is noticed within about half a minute, not after the two hours of the kernel's default.
 _KEEPALIVE = {
@@ -25,16 +24,28 @@ _KEEPALIVE = {
     "tcp_user_timeout": 30_000,
 }
 
+# What our statements rely on, whatever the role or the database has as its default. The time a statement may take is
+# limited here (db/patience.py), and JIT costs more than our statements take. Not set: default_transaction_read_only,
+# which fences a database on purpose.
+_LIMITS = (
+    "-c lock_timeout=0 -c statement_timeout=0 -c idle_in_transaction_session_timeout=0"
+    r" -c default_transaction_isolation=read\ committed"
+)
+# Times come as text, and sort as text while they have the same offset.
+_FORMATS = " -c jit=off -c datestyle=ISO -c intervalstyle=postgres -c timezone=UTC"
 # Cached plans outlive the moment they were made in: one planned on an empty table must not scan a full one, so what
-# may be used is said here, index scans and nested loops. JIT costs more than our statements take. Only set on direct
-# connections, where the session is ours.
-_WORKER_OPTIONS = "-c enable_seqscan=off -c jit=off"
+# may be used is said here, index scans and nested loops.
+_WORKER_OPTIONS = " -c enable_seqscan=off"
 # Planning a claim takes longer than the claim itself; with these the one plan for all parameters is the right one.
 _CLAIM_OPTIONS = (
     " -c plan_cache_mode=force_generic_plan -c enable_bitmapscan=off -c enable_hashjoin=off -c enable_mergejoin=off"
-    # Times come as text, and sort as text while they have the same offset.
-    " -c timezone=UTC"
 )
+# These write many rows at once, and must not wait long for one that another transaction has locked.
+_LOCK_OPTIONS = " -c lock_timeout=200ms"
+_SHORT_OF_TIME = ("worker settle", "heart")
+
+_poolers: set[str] = set()
+"""Addresses that refuse start-up options: connections there do without."""
 
 
 def conninfo(config: Config, url: str | None = None, *, role: str = "client") -> str:
@@ -47,44 +58,36 @@ def conninfo(config: Config, url: str | None = None, *, role: str = "client") ->
         "connect_timeout": max(2, math.ceil(config.connect_timeout_seconds)),
         "application_name": f"tasklib {role}",
     }
-    if role.startswith("worker") and config.prepared_statements:
-        options = _WORKER_OPTIONS + (_CLAIM_OPTIONS if role == "worker claim" else "")
-        given["options"] = f"{given.get('options', '')} {options}".strip()
+    if config.prepared_statements and not _does_without(role, address(url or config.database_url)):
+        theirs = given.get("options") or os.environ.get("PGOPTIONS", "")
+        given["options"] = f"{theirs} {_options(role)}".strip()
     return make_conninfo("", **{**defaults, **given, "client_encoding": "utf-8"})
 
 
-class _PatientConnection(psycopg.Connection):
-    """A connection on which nobody waits for ever: a link may stay open and never answer."""
-
-    patience: float
-
-    def wait(self, gen: Any, *args: Any, **kwargs: Any) -> Any:
-        return super().wait(_within(self.patience, gen), *args, **kwargs)
-
-
-@contextmanager
-def allowed(connection: psycopg.Connection, seconds: float) -> Iterator[None]:
-    """While the block runs, each statement may take this long: those of a task are its own affair."""
-    assert isinstance(connection, _PatientConnection)
-    before, connection.patience = connection.patience, seconds
-    try:
-        yield
-    finally:
-        connection.patience = before
+def _options(role: str) -> str:
+    if role == TASK:
+        return _LIMITS
+    options = _LIMITS + _FORMATS
+    if role.startswith("worker"):
+        options += _WORKER_OPTIONS
+    if role == "worker claim":
+        options += _CLAIM_OPTIONS
+    if role in _SHORT_OF_TIME:
+        options += _LOCK_OPTIONS
+    return options
 
 
-def _within(seconds: float, conversation: Generator[T, Any, Any]) -> Generator[T, Any, Any]:
-    """psycopg's conversation with the server, ended with an error if it takes longer than this."""
-    deadline = time.monotonic() + seconds
-    try:
-        wanted = next(conversation)
-        while True:
-            ready = yield wanted
-            if not ready and time.monotonic() > deadline:
-                raise psycopg.OperationalError(f"no answer within {seconds:g} s")
-            wanted = conversation.send(ready)
-    except StopIteration as end:
-        return end.value
+def _does_without(role: str, place: str) -> bool:
+    # A worker's plans depend on its settings: it would rather hear that it needs prepared_statements=False.
+    return place in _poolers and not role.startswith("worker")
+
+
+def _refuses_options(error: psycopg.Error, role: str, url: str) -> bool:
+    """True if a pooler knows no start-up options, as PgBouncer says it; from now on they are left out there."""
+    if "startup parameter" not in str(error) or _does_without(role, address(url)) or role.startswith("worker"):
+        return False
+    _poolers.add(address(url))
+    return True
 
 
 def connect(
@@ -92,22 +95,47 @@ def connect(
 ) -> psycopg.Connection:
     """Open a synchronous connection. A statement that is unanswered for too long counts as a lost connection."""
     try:
-        connection = _PatientConnection.connect(conninfo(config, role=role), autocommit=autocommit)
+        connection = PatientConnection.connect(conninfo(config, role=role), autocommit=autocommit)
     except psycopg.Error as e:
+        if _refuses_options(e, role, config.database_url):
+            return connect(config, role=role, autocommit=autocommit, patience=patience)
         raise unavailable(config.database_url, e) from e
     connection.patience = config.statement_timeout_seconds if patience is None else patience
     connection.prepare_threshold = 5 if config.prepared_statements else None
+    if role == TASK:
+        connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
+    elif _misreads_times(connection):
+        connection.execute(_READ_TIMES)
+        if not autocommit:
+            connection.commit()
     return connection
 
 
 async def connect_async(config: Config, *, role: str = "client", url: str | None = None) -> psycopg.AsyncConnection:
     """Open an asynchronous connection in autocommit mode."""
+    place = url or config.database_url
     try:
-        connection = await psycopg.AsyncConnection.connect(conninfo(config, url, role=role), autocommit=True)
+        connection = await PatientAsyncConnection.connect(conninfo(config, url, role=role), autocommit=True)
     except psycopg.Error as e:
-        raise unavailable(url or config.database_url, e) from e
+        if _refuses_options(e, role, place):
+            return await connect_async(config, role=role, url=url)
+        raise unavailable(place, e) from e
+    connection.patience = config.statement_timeout_seconds
     connection.prepare_threshold = 5 if config.prepared_statements else None
+    if role == TASK:
+        await connection.set_isolation_level(psycopg.IsolationLevel.READ_COMMITTED)
+    elif _misreads_times(connection):
+        await connection.execute(_READ_TIMES)
     return connection
+
+
+# For poolers: PgBouncer keeps this setting for each of its clients.
+_READ_TIMES = "SET datestyle = 'ISO'"
+
+
+def _misreads_times(connection: psycopg.Connection | psycopg.AsyncConnection) -> bool:
+    """The driver reads times in ISO format only; start-up options may have been left out."""
+    return not (connection.info.parameter_status("DateStyle") or "ISO").startswith("ISO")
 
 
 def unavailable(url: str, error: BaseException) -> DatabaseUnavailable:

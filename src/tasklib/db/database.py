@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Generic, TypeVar
@@ -14,15 +15,15 @@ from psycopg.rows import tuple_row
 
 from tasklib.config import Config
 from tasklib.db.connect import connect, connect_async
-from tasklib.db.failures import TRANSIENT, is_connection_loss, lost
-from tasklib.db.patience import Patience
+from tasklib.db.failures import MOST_CONFLICTS, TRANSIENT, conflict_pause, is_connection_loss, lost
 from tasklib.db.query import Query
 from tasklib.db.wire import exchange, wait
 from tasklib.errors import DatabaseUnavailable
 from tasklib.sql import statement
 
 T = TypeVar("T")
-TRIES = 3
+MOST_LOSSES = 3
+"""Tries of what may be repeated, on a connection that is lost each time."""
 
 
 # After a fork, the parent's sockets are not ours: closing them politely would end the parent's sessions. So they are
@@ -36,8 +37,9 @@ C = TypeVar("C", psycopg.Connection, psycopg.AsyncConnection)
 class _Pool(Generic[C]):
     """The idle connections of either colour."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, role: str = "client") -> None:
         self.config = config
+        self._role = role
         self._idle: list[C] = []
         self._pid = os.getpid()
 
@@ -50,7 +52,7 @@ class _Pool(Generic[C]):
     def _take(self) -> C | None:
         while self._idle:
             connection = self._idle.pop()
-            if _is_alive(connection):
+            if is_alive(connection):
                 return connection
             discard(connection)
         return None
@@ -79,13 +81,14 @@ class _Pool(Generic[C]):
 class Database(_Pool[psycopg.Connection]):
     """A small pool of synchronous connections. Safe between threads and across forks."""
 
-    def __init__(self, config: Config) -> None:
-        super().__init__(config)
+    def __init__(self, config: Config, role: str = "client") -> None:
+        super().__init__(config, role)
         self._slots = threading.Semaphore(config.max_connections)
 
     def run(self, query: Query[T]) -> T:
         """Run one statement in its own transaction and read its rows."""
-        for attempt in range(TRIES):
+        tries = Tries(repeatable=query.repeatable)
+        while True:
             connection = self._borrow()
             try:
                 if query.all_text:
@@ -93,11 +96,10 @@ class Database(_Pool[psycopg.Connection]):
                 return execute(connection, query, self.config.schema)
             except psycopg.Error as e:
                 self._drop_if_useless(connection, e)
-                if not worth_another_try(e, attempt, repeatable=query.repeatable):
-                    raise lost(e) from e
+                pause = tries.pause_after(e)
             finally:
                 self._give_back(connection)
-        raise AssertionError("unreachable")
+            time.sleep(pause)
 
     @contextmanager
     def connection(self) -> Iterator[psycopg.Connection]:
@@ -116,7 +118,7 @@ class Database(_Pool[psycopg.Connection]):
             self._slots = threading.Semaphore(self.config.max_connections)
         self._slots.acquire()
         try:
-            return self._take() or connect(self.config)
+            return self._take() or connect(self.config, role=self._role)
         except BaseException:
             self._slots.release()
             raise
@@ -129,8 +131,8 @@ class Database(_Pool[psycopg.Connection]):
 class AsyncDatabase(_Pool[psycopg.AsyncConnection]):
     """A small pool of asynchronous connections for one event loop."""
 
-    def __init__(self, config: Config) -> None:
-        super().__init__(config)
+    def __init__(self, config: Config, role: str = "client") -> None:
+        super().__init__(config, role)
         self._slots = asyncio.Semaphore(config.max_connections)
 
     def __del__(self) -> None:
@@ -139,21 +141,19 @@ class AsyncDatabase(_Pool[psycopg.AsyncConnection]):
 
     async def run(self, query: Query[T]) -> T:
         """Run one statement in its own transaction and read its rows."""
-        patience = self.config.statement_timeout_seconds
-        for attempt in range(TRIES):
-            connection = await self._borrow(patience)
+        tries = Tries(repeatable=query.repeatable)
+        while True:
+            connection = await self._borrow(self.config.statement_timeout_seconds)
             try:
                 if query.all_text:
-                    return await wait(connection, exchange(connection, query, self.config.schema), patience)
-                with Patience(connection, patience):
-                    return await execute_async(connection, query, self.config.schema)
-            except (psycopg.Error, TimeoutError) as e:
+                    return await wait(connection, exchange(connection, query, self.config.schema))
+                return await execute_async(connection, query, self.config.schema)
+            except psycopg.Error as e:
                 self._drop_if_useless(connection, e)
-                if not worth_another_try(e, attempt, repeatable=query.repeatable):
-                    raise lost(e) from e
+                pause = tries.pause_after(e)
             finally:
                 self._give_back(connection)
-        raise AssertionError("unreachable")
+            await asyncio.sleep(pause)
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[psycopg.AsyncConnection]:
@@ -178,7 +178,7 @@ class AsyncDatabase(_Pool[psycopg.AsyncConnection]):
                 f"none of {self.config.max_connections} connections was free within {patience:g} s (max_connections)."
             ) from e
         try:
-            return self._take() or await connect_async(self.config)
+            return self._take() or await connect_async(self.config, role=self._role)
         except BaseException:
             self._slots.release()
             raise
@@ -205,17 +205,29 @@ async def execute_async(connection: psycopg.AsyncConnection, query: Query[T], sc
         return query.read(await cursor.fetchall() if cursor.description else ())
 
 
-def worth_another_try(error: Exception, attempt: int, *, repeatable: bool) -> bool:
-    """Whether to run again what just failed; the first time is attempt 0."""
-    passes = isinstance(error, TRANSIENT) or (repeatable and is_connection_loss(error))
-    return passes and attempt < TRIES - 1
+class Tries:
+    """How often one piece of work was tried, and whether it is worth another try."""
+
+    def __init__(self, *, repeatable: bool) -> None:
+        self._repeatable = repeatable
+        self._losses = self._conflicts = 0
+
+    def pause_after(self, error: Exception) -> float:
+        """Seconds to wait before the next try after this error. If there is none, raises what the caller is told."""
+        if isinstance(error, TRANSIENT) and self._conflicts < MOST_CONFLICTS - 1:
+            self._conflicts += 1
+            return conflict_pause(self._conflicts)
+        if self._repeatable and is_connection_loss(error) and self._losses < MOST_LOSSES - 1:
+            self._losses += 1
+            return 0.0
+        raise lost(error) from error
 
 
 def _prepare(connection: psycopg.Connection | psycopg.AsyncConnection, query: Query[T]) -> bool | None:
     return False if connection.prepare_threshold is None else query.prepare
 
 
-def _is_alive(connection: psycopg.Connection | psycopg.AsyncConnection) -> bool:
+def is_alive(connection: psycopg.Connection | psycopg.AsyncConnection) -> bool:
     """False if the server has hung up while the connection lay idle: then its socket is readable."""
     try:
         # Twice: the first may only read what the server said before it hung up.

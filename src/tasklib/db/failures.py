@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 
 import psycopg
@@ -9,8 +10,16 @@ from psycopg import errors as pg
 
 from tasklib.errors import DatabaseUnavailable, SchemaError
 
-# Worth the same statement again, at once: two transactions met.
-TRANSIENT = (pg.DeadlockDetected, pg.SerializationFailure)
+# Worth the same statement again, after a moment: two transactions met. None of it took effect.
+TRANSIENT = (pg.DeadlockDetected, pg.SerializationFailure, pg.LockNotAvailable)
+
+MOST_CONFLICTS = 10
+"""Tries of a statement that keeps meeting other transactions."""
+
+
+def conflict_pause(tries: int) -> float:
+    """Seconds to wait before trying again after a conflict: growing, short, and never in step with the others."""
+    return float(min(0.005 * 2.0**tries, 0.5) * random.uniform(0.5, 1.0))
 
 
 # SQLSTATE classes that speak of the server's condition, not of our statement: connection, resources (disk, memory,

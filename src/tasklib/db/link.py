@@ -11,8 +11,8 @@ import psycopg
 
 from tasklib.config import Config
 from tasklib.db.connect import connect_async
-from tasklib.db.database import discard, execute_async
-from tasklib.db.failures import TRANSIENT, explained, is_connection_loss
+from tasklib.db.database import discard, execute_async, is_alive
+from tasklib.db.failures import MOST_CONFLICTS, TRANSIENT, conflict_pause, explained, is_connection_loss
 from tasklib.db.query import Query
 from tasklib.db.wire import exchange, wait
 from tasklib.errors import DatabaseUnavailable
@@ -24,6 +24,10 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0
 def backoff(failures: int) -> float:
     """Seconds to wait before trying the database again: growing, capped, and never in step with other workers."""
     return min(_FIRST_PAUSE * 2.0 ** min(failures, 10), _LONGEST_PAUSE) * random.uniform(0.5, 1.0)
+
+
+class Locked(DatabaseUnavailable):
+    """Another transaction holds a row or table for too long. Nothing was changed; it can be tried again."""
 
 
 class Link:
@@ -50,27 +54,30 @@ class Link:
 
         `then` gets the answer to a query with `all_text` as soon as it is read, before whoever waits is resumed.
         """
-        try:
-            async with self._turn:
-                connection = self._connection or await self._open()
-                patience = self._config.statement_timeout_seconds
-                if query.all_text:
-                    return await wait(connection, exchange(connection, query, self._config.schema, then), patience)
-                async with asyncio.timeout(patience):
+        conflicts = 0
+        while True:
+            try:
+                async with self._turn:
+                    connection = self._usable() or await self._open()
+                    if query.all_text:
+                        return await wait(connection, exchange(connection, query, self._config.schema, then))
                     return await execute_async(connection, query, self._config.schema)
-        except asyncio.CancelledError:
-            if query.all_text:  # it was given up in the middle of an answer
-                self.drop()
-            raise
-        except DatabaseUnavailable as e:
-            raise self._report_lost(e) from e
-        except (psycopg.Error, TimeoutError, OSError) as e:
-            if is_connection_loss(e):
-                self.drop()
+            except asyncio.CancelledError:
+                if query.all_text:  # it was given up in the middle of an answer
+                    self.drop()
+                raise
+            except DatabaseUnavailable as e:
                 raise self._report_lost(e) from e
-            if isinstance(e, TRANSIENT):
-                return await self.run(query, then)
-            raise explained(e) if isinstance(e, psycopg.Error) else e from e
+            except (psycopg.Error, OSError) as e:
+                if is_connection_loss(e):
+                    self.drop()
+                    raise self._report_lost(e) from e
+                if isinstance(e, psycopg.errors.LockNotAvailable):
+                    raise Locked(str(e)) from e
+                conflicts += 1
+                if not isinstance(e, TRANSIENT) or conflicts == MOST_CONFLICTS:
+                    raise explained(e) if isinstance(e, psycopg.Error) else e from e
+            await asyncio.sleep(conflict_pause(conflicts))
 
     async def run_until_answered(self, query: Query[T], give_up: Callable[[], bool] = lambda: False) -> T:
         """Run a query again and again until the database answers; for queries that may safely run twice."""
@@ -90,6 +97,13 @@ class Link:
             discard(self._connection)
             self._connection = None
 
+    def _usable(self) -> psycopg.AsyncConnection | None:
+        """The connection, unless the server has hung up while it lay idle: then nothing need be sent to find out."""
+        if self._connection is not None and not is_alive(self._connection):
+            self.drop()
+            self._report_lost(DatabaseUnavailable("the server closed the connection while it was idle"))
+        return self._connection
+
     async def _open(self) -> psycopg.AsyncConnection:
         self._connection = await connect_async(self._config, role=f"worker {self._purpose}")
         if self._lost:
@@ -98,7 +112,7 @@ class Link:
         return self._connection
 
     def _report_lost(self, error: BaseException) -> DatabaseUnavailable:
-        reason = str(error) or f"no answer within {self._config.statement_timeout_seconds:g} s"
+        reason = str(error) or type(error).__name__
         if not self._lost:
             self._lost = True
             self._on_lost(self._purpose, reason)

@@ -1,46 +1,85 @@
-"""An end to waiting: a server that doesn't answer in time is hung up on.
+"""The time a statement may take: one rule for every connection of ours, sync or async.
 
-Cancelling the coroutine instead would have the driver ask the silent server to cancel, and wait for its answer.
+A statement is a conversation with the server (a generator of psycopg's, or of `db/wire.py`). `within` ends it with an
+error once its time is up; the connection is of no use then. The server is told to stop, but its answer isn't waited
+for: a server that doesn't answer the statement may not answer that either.
 """
 
 from __future__ import annotations
 
-import asyncio
-import os
-import socket
-from contextlib import suppress
-from typing import Self
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, TypeVar
 
 import psycopg
 
+T = TypeVar("T")
+R = TypeVar("R")
 
-class Patience:
-    """While the block runs, the server must answer within so many seconds; else the connection breaks in its hands.
 
-    with Patience(connection, 30) as patience:
-        ...
-        patience.again()        # it has answered; the next answer has as long
+def within(
+    connection: PatientConnection | PatientAsyncConnection,
+    conversation: Generator[T, Any, R],
+    clock: Callable[[], float] = time.monotonic,
+) -> Generator[T, Any, R]:
+    """The same conversation, ended with an error if it takes longer than the connection allows.
+
+    The caller that drives it has to look in from time to time (`send` a false value), as psycopg does every 0.1 s.
     """
+    seconds = connection.patience
+    deadline = clock() + seconds
+    try:
+        wanted = next(conversation)
+        while True:
+            ready = yield wanted
+            if not ready and clock() > deadline:
+                _tell_to_stop(connection.pgconn)
+                raise psycopg.OperationalError(f"no answer within {seconds:g} s")
+            wanted = conversation.send(ready)
+    except StopIteration as end:
+        answer: R = end.value
+        return answer
 
-    def __init__(self, connection: psycopg.AsyncConnection, seconds: float) -> None:
-        self._connection = connection
-        self._seconds = max(0.0, seconds)
-        self._timer: asyncio.TimerHandle | None = None
 
-    def __enter__(self) -> Self:
-        self.again()
-        return self
+def _tell_to_stop(pgconn: psycopg.pq.abc.PGconn) -> None:
+    """In a thread of its own: libpq opens a connection for it, which may take long or never succeed."""
+    with suppress(psycopg.Error):  # it is broken already
+        threading.Thread(target=_cancel, args=[pgconn.get_cancel()], daemon=True).start()
 
-    def __exit__(self, *_: object) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
 
-    def again(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_later(self._seconds, self._hang_up)
+def _cancel(cancel: psycopg.pq.abc.PGcancel) -> None:
+    with suppress(psycopg.Error):  # the server doesn't answer, or there is nothing left to cancel
+        cancel.cancel()
 
-    def _hang_up(self) -> None:
-        """End the connection underneath whoever reads from it: to the driver it looks as if the server had gone."""
-        with suppress(psycopg.Error, OSError), socket.socket(fileno=os.dup(self._connection.pgconn.socket)) as ours:
-            ours.shutdown(socket.SHUT_RDWR)
+
+class PatientConnection(psycopg.Connection):
+    """A connection on which each statement has so much time."""
+
+    patience: float
+
+    def wait(self, gen: Any, *args: Any, **kwargs: Any) -> Any:
+        return super().wait(within(self, gen), *args, **kwargs)
+
+
+class PatientAsyncConnection(psycopg.AsyncConnection):
+    """The same for asynchronous code."""
+
+    patience: float
+
+    async def wait(self, gen: Any, *args: Any, **kwargs: Any) -> Any:
+        # A wait with a limit of its own (for notifications) is no statement.
+        steps = gen if kwargs.get("timeout") is not None else within(self, gen)
+        return await super().wait(steps, *args, **kwargs)
+
+
+@contextmanager
+def allowed(connection: psycopg.Connection | psycopg.AsyncConnection, seconds: float) -> Iterator[None]:
+    """While the block runs, each statement may take this long: those of a task are its own affair."""
+    assert isinstance(connection, PatientConnection | PatientAsyncConnection)
+    before, connection.patience = connection.patience, seconds
+    try:
+        yield
+    finally:
+        connection.patience = before

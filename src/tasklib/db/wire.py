@@ -8,6 +8,7 @@ For our own connections: in autocommit mode, in UTF-8, and nobody else uses them
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -21,11 +22,13 @@ from psycopg.adapt import Transformer
 from psycopg.waiting import Ready, Wait
 
 from tasklib.db.arrays import array
+from tasklib.db.patience import PatientAsyncConnection, within
 from tasklib.db.query import Query
 from tasklib.sql import numbered
 
 T = TypeVar("T")
 _CANCEL_SECONDS = 5.0
+_LOOK_SECONDS = 0.1
 AnyConnection = psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
 
 
@@ -106,15 +109,16 @@ def in_text(value: object) -> bytes | None:
             return str(value).encode()
 
 
-async def wait(connection: psycopg.AsyncConnection[Any], steps: PQGen[T], seconds: float | None = None) -> T:
+async def wait(connection: psycopg.AsyncConnection[Any], steps: PQGen[T]) -> T:
     """Like `await connection.wait(steps)`, but without its timer: a tenth of what a submission costs here.
 
-    TimeoutError if the answer isn't there after so many seconds; the connection is of no use then.
+    After an error or a cancellation in the middle of an answer the connection is of no use.
     """
+    assert isinstance(connection, PatientAsyncConnection)
     try:
-        return await _Walk(connection.pgconn.socket, steps).end(seconds)
-    except (asyncio.CancelledError, TimeoutError):
-        # The server is told to stop; its answer isn't waited for.
+        return await _Walk(connection.pgconn.socket, within(connection, steps)).end(connection.patience)
+    except asyncio.CancelledError:
+        # The server is told to stop before anything else is asked of it.
         with suppress(psycopg.Error):
             await connection.cancel_safe(timeout=_CANCEL_SECONDS)
         connection.pgconn.finish()
@@ -130,16 +134,18 @@ class _Walk(Generic[T]):
         self._steps = steps
         self._reads = self._writes = False
         self._end: asyncio.Future[T] = self._loop.create_future()
+        self._timer: asyncio.TimerHandle | None = None
 
-    async def end(self, seconds: float | None) -> T:
-        """What the steps return."""
-        timer = None if seconds is None else self._loop.call_later(seconds, self._give_up)
+    async def end(self, look_after: float) -> T:
+        """What the steps return. If the socket isn't ready by then, they are told so, again and again."""
+        if look_after < math.inf:
+            self._timer = self._loop.call_later(look_after, self._look)
         try:
             self._go_on(None)
             return await self._end
         finally:
-            if timer is not None:
-                timer.cancel()
+            if self._timer is not None:
+                self._timer.cancel()
             self._watch(reads=False, writes=False)
 
     def _go_on(self, ready: Ready | None) -> None:
@@ -157,16 +163,17 @@ class _Walk(Generic[T]):
             self._end.set_exception(e)
 
     def _watch(self, *, reads: bool, writes: bool) -> None:
-        if reads and not self._reads:
-            self._loop.add_reader(self._socket, self._go_on, Ready.R)
-        elif self._reads and not reads:
+        # A watch that goes on is begun anew: libuv ends one in which it saw an error, though there may be more to read.
+        if self._reads:
             self._loop.remove_reader(self._socket)
-        if writes and not self._writes:
-            self._loop.add_writer(self._socket, self._go_on, Ready.W)
-        elif self._writes and not writes:
+        if self._writes:
             self._loop.remove_writer(self._socket)
+        if reads:
+            self._loop.add_reader(self._socket, self._go_on, Ready.R)
+        if writes:
+            self._loop.add_writer(self._socket, self._go_on, Ready.W)
         self._reads, self._writes = reads, writes
 
-    def _give_up(self) -> None:
-        if not self._end.done():
-            self._end.set_exception(TimeoutError())
+    def _look(self) -> None:
+        self._timer = self._loop.call_later(_LOOK_SECONDS, self._look)
+        self._go_on(Ready.NONE)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from contextlib import AsyncExitStack, ExitStack
+from contextlib import AsyncExitStack
 from typing import Any
 
 import psycopg
 
 from tasklib.config import Config
-from tasklib.db.connect import allowed
 from tasklib.db.database import AsyncDatabase, Database, execute, execute_async
-from tasklib.db.patience import Patience
+from tasklib.db.patience import allowed
 from tasklib.errors import TaskLibError
 from tasklib.executors.functions import call, call_async
 from tasklib.executors.outcomes import Committed, Done, Failed, Lost, failed
@@ -39,11 +38,10 @@ async def call_in_transaction_async(
     try:
         async with AsyncExitStack() as stack:
             connection = await stack.enter_async_context(database.connection())
-            ours_to_say = stack.enter_context(ExitStack())
             await stack.enter_async_context(connection.transaction())
-            outcome = await call_async(function, kwargs, context, config, **{CONNECTION: connection})
             # The task's own statements take the task's own time; the completion and the commit are ours.
-            ours_to_say.enter_context(Patience(connection, config.statement_timeout_seconds))
+            with allowed(connection, math.inf):
+                outcome = await call_async(function, kwargs, context, config, **{CONNECTION: connection})
             if isinstance(outcome, Done):
                 completion = complete([Completion(lease, outcome.result)], context().worker_id)
                 ours = await execute_async(connection, completion, config.schema)

@@ -113,8 +113,7 @@ class News:
             async for notification in connection.notifies(timeout=_WATCHDOG_SECONDS):
                 self.ring(notification.payload)
             # Silence may be peace or a half-open socket: ask.
-            async with asyncio.timeout(_WATCHDOG_SECONDS):
-                await connection.execute("SELECT 1")
+            await connection.execute("SELECT 1")
             self.ring()  # what came meanwhile may be lost on older drivers
 
 

@@ -13,6 +13,7 @@ from typing import assert_never
 
 from tasklib import tracing
 from tasklib.config import Config
+from tasklib.db.connect import TASK
 from tasklib.db.database import AsyncDatabase, Database
 from tasklib.errors import TaskTimeout
 from tasklib.events import Events, LeaseLost, SlotStuck, TaskNotBegun, TaskStarted
@@ -58,7 +59,7 @@ class Runner:
         self._threads = ThreadExecutor(slots.size)
         self._processes = ProcessExecutor(config, modules)
         shared = transaction_config(config, slots.size)
-        self._async_database, self._database = AsyncDatabase(shared), Database(shared)
+        self._async_database, self._database = AsyncDatabase(shared, TASK), Database(shared, TASK)
         self.running: dict[Attempt, None] = {}
         """What this worker holds: attempts that run, and those that wait for a slot."""
         self._waiting: deque[Attempt] = deque()

@@ -150,6 +150,10 @@ async def _ring_on_notifications(connection: psycopg.AsyncConnection, wakeup: Wa
             loop.remove_reader(socket)  # libpq has closed it, and its number may soon be another one's
             if not lost.done():
                 lost.set_exception(e)
+            return
+        # Begun anew: libuv ends a watch in which it saw an error, though there may be more to read.
+        loop.remove_reader(socket)
+        loop.add_reader(socket, read)
 
     connection.add_notify_handler(lambda notification: wakeup.hear(notification.payload))  # while we ask
     while True:
@@ -162,5 +166,4 @@ async def _ring_on_notifications(connection: psycopg.AsyncConnection, wakeup: Wa
         finally:
             loop.remove_reader(socket)
         # Silence may be peace or a half-open socket: ask.
-        async with asyncio.timeout(_WATCHDOG_SECONDS):
-            await connection.execute("SELECT 1")
+        await connection.execute("SELECT 1")
