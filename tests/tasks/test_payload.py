@@ -219,7 +219,7 @@ def test_depth_is_counted_in_levels_not_in_brackets() -> None:
 @pytest.mark.parametrize(("text", "size"), [("abc", 3), ("é", 2), ("😀a", 5)])
 def test_a_limit_counts_bytes(text: str, size: int) -> None:
     assert limited(text, size, "the result") == text
-    with pytest.raises(Unstorable, match=rf"the result take {size} bytes as JSON; the limit is {size - 1} \("):
+    with pytest.raises(Unstorable, match=rf"the result takes {size} bytes as JSON; the limit is {size - 1} \("):
         limited(text, size - 1, "the result")
 
 

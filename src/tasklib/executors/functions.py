@@ -26,7 +26,7 @@ async def call_async(
         arguments = arguments_of(function, kwargs, config)
         if isinstance(arguments, Failed):
             return arguments
-        return done(await function.function(**arguments, **injected), config)
+        return done(await function.function(**arguments, **injected), function, config)
     except (asyncio.CancelledError, GeneratorExit):
         raise
     except BaseException as e:
@@ -42,7 +42,7 @@ def call(
         arguments = arguments_of(function, kwargs, config)
         if isinstance(arguments, Failed):
             return arguments
-        return done(function.function(**arguments, **injected), config)
+        return done(function.function(**arguments, **injected), function, config)
     except BaseException as e:
         return failed(e, function, config)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeAlias
@@ -77,25 +78,25 @@ _NONE = '{"value":null}'
 _LONGEST_NAME = 500
 
 
-def done(value: Any, config: Config) -> Done | Failed:
+def done(value: Any, function: TaskFunction[Any, Any], config: Config) -> Done | Failed:
     """The outcome of a function that returned `value`."""
     try:
-        return Done(result_text(value, config))
+        return Done(result_text(value, config, function.results.to_json))
     except ResultNotStorable as e:
         return Failed(error_text(e, config.max_error_bytes))
 
 
-def result_text(value: Any, config: Config) -> str:
-    """A return value as the JSON text to store, or ResultNotStorable."""
+def result_text(value: Any, config: Config, write: Callable[[Any], str] = dump) -> str:
+    """A return value as the JSON text to store, or ResultNotStorable. `write` knows what the function declares."""
     if value is None:
         return _NONE
     try:
-        return limited(f'{{"value":{dump(value)}}}', config.max_payload_bytes, "the result")
+        return limited(f'{{"value":{write(value)}}}', config.max_payload_bytes, "the result")
     except Unstorable as e:
         place = f" at {e.path}" if e.path else ""
         raise ResultNotStorable(
             f"the return value ({type(value).__name__}) can't be stored{place}: {e.reason}. "
-            "Return what Pydantic can turn into JSON, or nothing."
+            "Return what Pydantic can turn into JSON and, if the function declares a type, read back as that."
         ) from None
 
 

@@ -3,30 +3,33 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
-from typing import Any, NotRequired, get_type_hints
+from collections.abc import Callable, Iterable, Mapping
+from typing import Annotated, Any, NotRequired, cast, get_type_hints
 
 from pydantic import (
     ConfigDict,
+    GetCoreSchemaHandler,
     PydanticSchemaGenerationError,
     PydanticUndefinedAnnotation,
     PydanticUserError,
     TypeAdapter,
     ValidationError,
 )
-from pydantic_core import CoreConfig, PydanticSerializationError, SchemaSerializer
+from pydantic_core import CoreConfig, CoreSchema, PydanticSerializationError, SchemaSerializer
 from typing_extensions import TypedDict  # pydantic asks for this one before Python 3.12
 
 from tasklib.errors import InvalidTaskFunction, TaskExecutionError
+from tasklib.tasks import secrets
 from tasklib.tasks.options import OPTION_NAMES, RESERVED_NAMES
 from tasklib.tasks.payload import Unstorable, checked, reason_of
+from tasklib.tasks.round_trip import Difference, Fidelity, as_stored, difference, fidelity, is_json, with_whole_floats
 
 CONNECTION = "connection"
 """The parameter through which a transactional task receives its connection."""
 
 _EMPTY = "{}"
 # A TypedDict's own configuration doesn't reach the values in it when they are written.
-_WRITTEN = CoreConfig(ser_json_inf_nan="constants", ser_json_bytes="base64")
+WRITTEN = CoreConfig(ser_json_inf_nan="constants", ser_json_bytes="base64")
 
 
 class Arguments:
@@ -37,12 +40,14 @@ class Arguments:
         self.signature = inspect.signature(function)
         injected = {CONNECTION} if with_connection else set()
         self.parameters = _parameters(self.signature, task_name, injected)
-        self.open = any(p.kind is p.VAR_KEYWORD for p in self.signature.parameters.values())
-        self._adapter = _adapter(function, self.parameters, task_name, self.open)
-        self._writer = SchemaSerializer(self._adapter.core_schema, _WRITTEN)
+        hints = _hints(function, task_name)
+        others = next((hints.get(p.name, Any) for p in self.signature.parameters.values() if _is_open(p)), None)
+        self._fidelity = min(map(fidelity, [*(hints.get(name, Any) for name in self.parameters), others]))
+        self._adapter = _adapter(hints, self.parameters, task_name, others)
+        self._writer = SchemaSerializer(self._adapter.core_schema, WRITTEN)
 
     def to_json(self, kwargs: Mapping[str, Any]) -> str:
-        """Check the arguments of a submission and write them as JSON."""
+        """Check the arguments of a submission and write them as JSON, such that the function receives them equal."""
         if not kwargs and not self.parameters:
             return _EMPTY
         try:
@@ -51,20 +56,50 @@ class Arguments:
         except ValidationError as e:
             raise self._refusal(e) from None
         try:
-            return checked(self._writer.to_json(values), lambda: self._writer.to_python(values))
+            text = checked(self._written(values), lambda: self._writer.to_python(values, warnings=False))
         except Unstorable as e:
             raise self._unstorable(e.path, e.reason) from e
         except (PydanticSerializationError, ValueError, TypeError, RecursionError) as e:
             raise self._unserialisable(values, e) from e
+        if self._fidelity is Fidelity.ALWAYS or (self._fidelity is Fidelity.IF_JSON and is_json(values)):
+            return text
+        return self._tried(text, values)
 
     def from_json(self, text: str) -> dict[str, Any]:
         """The typed arguments of a stored task."""
         if text == _EMPTY and not self.parameters:
             return {}
+        if self._fidelity is Fidelity.MUST_BE_TRIED:
+            text = secrets.without_marks(text)
         try:
-            return self._adapter.validate_json(text)
+            # By name: models are written by the names of their fields, whatever aliases they have.
+            return cast("dict[str, Any]", self._adapter.validator.validate_json(text, by_name=True))
         except ValidationError as e:
             raise self._refusal(e) from None
+
+    def _written(self, values: Mapping[str, Any]) -> bytes:
+        # Without what is computed from the rest, which a model may refuse to read. What Pydantic would warn of, such
+        # as the lost fields of a subclass, is found by trying.
+        return self._writer.to_json(values, round_trip=True, warnings=False)
+
+    def _tried(self, text: str, values: Mapping[str, Any]) -> str:
+        """The text by which the arguments arrive equal; refused if there is none."""
+        texts: Iterable[str] = (text,)
+        if secrets.may_be_in(text):
+            texts = secrets.with_values(text, self._writer.to_python(values, round_trip=True, warnings=False))
+        found = Difference("", "can't be read back from JSON")
+        for text in map(with_whole_floats, texts):
+            another = self._difference(text, values)
+            if another is None:
+                return text
+            found = another
+        raise self._unstorable(found.path, found.reason)
+
+    def _difference(self, text: str, values: Mapping[str, Any]) -> Difference | None:
+        try:
+            return difference(values, self.from_json(as_stored(text)))
+        except TaskExecutionError as e:
+            return Difference(e.field or "", f"can't be read back from JSON ({e})")
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Positional arguments by their names."""
@@ -75,7 +110,7 @@ class Arguments:
         except TypeError as e:
             raise TaskExecutionError(f"{self.task_name}: {e}.", task=self.task_name) from None
         for p in self.signature.parameters.values():
-            if p.kind is p.VAR_KEYWORD:
+            if _is_open(p):
                 bound.update(bound.pop(p.name, {}))
         return dict(bound)
 
@@ -108,7 +143,7 @@ class Arguments:
         # Pydantic doesn't say which argument it stumbled over: find it.
         for name, value in values.items():
             try:
-                self._writer.to_json({name: value}, warnings=False)
+                self._written({name: value})
             except (PydanticSerializationError, ValueError, TypeError, RecursionError) as e:
                 return self._unstorable(name, reason_of(e))
         return self._unstorable("", reason_of(error))
@@ -131,16 +166,24 @@ def _parameters(signature: inspect.Signature, task_name: str, injected: set[str]
     return parameters
 
 
-def _adapter(
-    function: Callable[..., Any], parameters: Mapping[str, inspect.Parameter], task_name: str, open_: bool
-) -> TypeAdapter[dict[str, Any]]:
+def _is_open(parameter: inspect.Parameter) -> bool:
+    return parameter.kind is parameter.VAR_KEYWORD
+
+
+def _hints(function: Callable[..., Any], task_name: str) -> dict[str, Any]:
     try:
-        hints = get_type_hints(function, include_extras=True)
+        return get_type_hints(function, include_extras=True)
     except (NameError, TypeError, AttributeError, SyntaxError) as e:
         raise InvalidTaskFunction(
             f"the type hints of {task_name} can't be resolved: {e}. Task functions need hints that exist at run time, "
             "not only under TYPE_CHECKING."
         ) from e
+
+
+def _adapter(
+    hints: Mapping[str, Any], parameters: Mapping[str, inspect.Parameter], task_name: str, others: Any
+) -> TypeAdapter[dict[str, Any]]:
+    """Reads the arguments; those beyond the parameters by the type `others`, or not if that is None."""
     # A parameter with a default stays out of the row when it isn't given: the default of the day it runs applies.
     fields = {
         name: hints.get(name, Any) if p.default is p.empty else NotRequired[hints.get(name, Any)]
@@ -148,10 +191,23 @@ def _adapter(
     }
     make: Any = TypedDict  # with fields that only exist at run time, a type checker can't follow
     shape = make(f"{task_name}_arguments", fields)
-    shape.__pydantic_config__ = ConfigDict(extra="allow" if open_ else "forbid", val_json_bytes="base64")
+    shape.__pydantic_config__ = ConfigDict(extra="forbid" if others is None else "allow", val_json_bytes="base64")
     try:
-        return TypeAdapter(shape)
+        return TypeAdapter(shape if others is None else Annotated[shape, _Others(others)])
     except (PydanticSchemaGenerationError, PydanticUserError, PydanticUndefinedAnnotation) as e:
         raise InvalidTaskFunction(
             f"a parameter of {task_name} has a type that can't travel as JSON: {str(e).splitlines()[0]}"
         ) from e
+
+
+class _Others:
+    """The type of the values of `**others`, for a TypedDict."""
+
+    def __init__(self, hint: Any) -> None:
+        self._hint = hint
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        schema = handler(source)
+        fields: Any = handler.resolve_ref_schema(schema)
+        fields["extras_schema"] = handler.generate_schema(self._hint)
+        return schema

@@ -14,6 +14,7 @@ from tasklib.errors import InvalidTaskFunction
 from tasklib.tasks import registry
 from tasklib.tasks.arguments import Arguments
 from tasklib.tasks.options import MAX_NAME_BYTES, NOTHING_SAID, Options, is_name, options_of
+from tasklib.tasks.results import Results
 from tasklib.tasks.retry import RetryPolicy
 
 P = ParamSpec("P")
@@ -81,6 +82,7 @@ class TaskFunction(Generic[P, R]):
         self.non_retriable = _checked_exceptions(non_retriable, self.name)
         self.defaults = defaults
         self.arguments = Arguments(function, self.name, with_connection=transactional)
+        self.results = Results(function)
         functools.update_wrapper(self, function)
 
     @property

@@ -10,6 +10,9 @@ from typing import Any
 
 from pydantic_core import PydanticSerializationError, SchemaSerializer, core_schema, to_json
 
+from tasklib.tasks import secrets
+from tasklib.tasks.round_trip import is_json, with_whole_floats
+
 MAX_DEPTH = 100
 """Levels of lists and mappings in one value. Pydantic writes 255 of them, but reads only 200."""
 MAX_DIGITS = 4300
@@ -31,7 +34,10 @@ def dump(value: Any) -> str:
         text = to_json(value, inf_nan_mode="constants", bytes_mode="base64")
     except (PydanticSerializationError, ValueError, TypeError, RecursionError) as e:
         raise Unstorable(reason_of(e)) from e
-    return checked(text, lambda: _ANYTHING.to_python(value))
+    written = in_full(text, lambda: _ANYTHING.to_python(value))
+    if not is_json(value):
+        json.loads(written, object_pairs_hook=_without_repeats)
+    return written
 
 
 def checked(json_text: bytes, values: Callable[[], Any]) -> str:
@@ -56,11 +62,23 @@ def checked(json_text: bytes, values: Callable[[], Any]) -> str:
     return text
 
 
-def limited(text: str, limit: int, what: str) -> str:
-    """The text, if it is no longer than `limit` bytes."""
-    if len(text) > limit or (not text.isascii() and len(text.encode()) > limit):
+def in_full(json_text: bytes, values: Callable[[], Any]) -> str:
+    """`checked` for what no task function reads: secrets are refused, and large floats stay floats."""
+    text = checked(json_text, values)
+    if secrets.holds_one(text, values):
         raise Unstorable(
-            f"{what} take {len(text.encode()):,} bytes as JSON; the limit is {limit:,} (max_payload_bytes). "
+            "holds a secret, which is stored only as an argument that the task function declares as one: "
+            "elsewhere it would be shown. Pass a reference to it, or its get_secret_value()"
+        )
+    return with_whole_floats(text)
+
+
+def limited(text: str, limit: int, what: str) -> str:
+    """The text, if it is no longer than `limit` bytes. `what` is the subject of the sentence, such as "the result"."""
+    if len(text) > limit or (not text.isascii() and len(text.encode()) > limit):
+        verb = "take" if what.endswith("s") else "takes"
+        raise Unstorable(
+            f"{what} {verb} {len(text.encode()):,} bytes as JSON; the limit is {limit:,} (max_payload_bytes). "
             "Store large data elsewhere and pass a reference to it"
         )
     return text
@@ -89,6 +107,11 @@ def reason_of(error: BaseException) -> str:
 
 _LONG_NUMBER = re.compile(rf"[0-9]{{{MAX_DIGITS + 1}}}")
 _ANYTHING = SchemaSerializer(core_schema.any_schema())
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> None:
+    if len({key for key, _ in pairs}) < len(pairs):
+        raise Unstorable("has two keys that are the same text in JSON, of which one would be lost")
 
 
 class _TooLong:

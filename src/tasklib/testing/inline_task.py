@@ -57,7 +57,7 @@ class InlineTask:
         enter(lambda: context)
         try:
             arguments = self.function.arguments.from_json(self.new.kwargs)
-            return result_text(self.function.function(**arguments, **injected), config)
+            return result_text(self.function.function(**arguments, **injected), config, self.function.results.to_json)
         except BaseException as e:
             return e
 
@@ -68,7 +68,9 @@ class InlineTask:
         enter(lambda: context)
         try:
             arguments = self.function.arguments.from_json(self.new.kwargs)
-            return result_text(await self.function.function(**arguments, **injected), config)
+            return result_text(
+                await self.function.function(**arguments, **injected), config, self.function.results.to_json
+            )
         except (Exception, SystemExit) as e:
             return e
 

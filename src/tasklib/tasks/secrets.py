@@ -1,0 +1,84 @@
+"""Secrets among arguments: stored with their values, and with a mark by which everything that shows tasks hides them.
+
+`SecretStr("hunter2")` is stored as {"$secret": "hunter2"}. The mark is in the row, so it needs nobody who knows the
+function.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from pydantic import Secret, SecretBytes, SecretStr
+from pydantic_core import to_jsonable_python
+
+SECRET_MARK = "$secret"
+"""The only key of a stored secret."""
+
+_MASKED = "**********"
+"""What Pydantic writes for a secret."""
+_KINDS = (SecretStr, SecretBytes, Secret)
+_IN_TEXT = f'"{SECRET_MARK}"'
+
+
+def may_be_in(text: str) -> bool:
+    """False if certainly no secret was written in this JSON text."""
+    return _MASKED in text
+
+
+def with_values(text: str, values: Any) -> Iterator[str]:
+    """The JSON text with the values of the secrets in it, each under its mark; one text for each form bytes may have.
+
+    `values` is what was written, as Pydantic gives it in its Python form: the same structure, the secrets still whole.
+    """
+    written = json.loads(text)
+    for form in (_in_base64, _in_utf8):
+        try:
+            yield json.dumps(_revealed(written, values, form), ensure_ascii=False)
+        except UnicodeDecodeError:
+            continue
+
+
+def without_marks(text: str) -> str:
+    """The JSON text as its types expect it."""
+    return json.dumps(json.loads(text, object_hook=_unmarked), ensure_ascii=False) if _IN_TEXT in text else text
+
+
+def holds_one(text: str, values: Callable[[], Any]) -> bool:
+    """True if a secret was written in this JSON text. `values` gives what was written in Pydantic's Python form."""
+    return may_be_in(text) and _is_in(values())
+
+
+def _is_in(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return any(map(_is_in, value.values()))
+    if isinstance(value, list | tuple | set | frozenset):
+        return any(map(_is_in, value))
+    return isinstance(value, _KINDS)
+
+
+def _in_base64(value: bytes) -> str:
+    """As bytes are written among the arguments themselves."""
+    return urlsafe_b64encode(value).decode()
+
+
+def _in_utf8(value: bytes) -> str:
+    """As a Pydantic model reads bytes, unless it is configured otherwise."""
+    return value.decode()
+
+
+def _revealed(written: Any, value: Any, form: Callable[[bytes], str]) -> Any:
+    if isinstance(value, _KINDS):
+        plain = value.get_secret_value()
+        return {SECRET_MARK: form(plain) if isinstance(plain, bytes) else to_jsonable_python(plain)}
+    if isinstance(written, dict):
+        return {k: _revealed(w, v, form) for (k, w), v in zip(written.items(), value.values(), strict=False)}
+    if isinstance(written, list):
+        return [_revealed(w, v, form) for w, v in zip(written, value, strict=False)]
+    return written
+
+
+def _unmarked(found: dict[str, Any]) -> Any:
+    return found[SECRET_MARK] if found.keys() == {SECRET_MARK} else found
