@@ -8,21 +8,42 @@ import subprocess
 import sys
 
 import tasklib
-from tasklib import errors
+from tasklib import errors, exceptions
 from tasklib.columns import TASK_COLUMNS
 
 PUBLIC = [
+    "AccessDenied",
     "AsyncClient",
     "Client",
     "Config",
+    "ConfigError",
+    "DatabaseUnavailable",
+    "IdempotencyKeyTaken",
+    "InvalidOption",
+    "InvalidTaskFunction",
+    "NotInitialized",
     "Reject",
+    "ResultNotStorable",
     "Retry",
     "RetryPolicy",
+    "SchemaError",
+    "ServerUnavailable",
     "Task",
+    "TaskCancelled",
     "TaskContext",
+    "TaskExecutionError",
+    "TaskFailed",
     "TaskFunction",
+    "TaskLibError",
+    "TaskNotFound",
     "TaskState",
+    "TaskTimeout",
+    "TokenNotFound",
+    "UnexpectedAnswer",
+    "WaitTimeout",
     "Worker",
+    "WorkerLost",
+    "WorkerNotFound",
     "cancel_task",
     "cancel_task_sync",
     "close",
@@ -65,6 +86,12 @@ def test_nothing_else_is_imported_under_a_public_name() -> None:
         name for name, value in vars(tasklib).items() if not name.startswith("_") and not inspect.ismodule(value)
     }
     assert imported | {"Task"} == set(tasklib.__all__)  # Task comes when it is asked for
+
+
+def test_the_errors_are_public_here_and_in_exceptions() -> None:
+    defined = {name for name, value in vars(errors).items() if inspect.isclass(value) and issubclass(value, Exception)}
+    assert defined == set(errors.__all__) == set(exceptions.__all__) <= set(tasklib.__all__)
+    assert all(getattr(exceptions, name) is getattr(tasklib, name) for name in defined)
 
 
 def test_the_tree_of_errors_is_the_one_in_the_docstring() -> None:

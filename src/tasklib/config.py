@@ -90,6 +90,9 @@ class Config:
     default_task_timeout_seconds: int | None = None
     """The timeout of tasks that name none; None means no timeout."""
 
+    transactional: bool = False
+    """True: functions that take a psycopg connection as `connection` are transactional, unless they say otherwise."""
+
     lock_timeout_seconds: float = 600.0
     """How long a lease lasts without being extended: the time after which a dead worker's tasks run elsewhere."""
 

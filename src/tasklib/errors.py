@@ -29,6 +29,30 @@ import difflib
 from collections.abc import Iterable
 from uuid import UUID
 
+__all__ = [
+    "AccessDenied",
+    "ConfigError",
+    "DatabaseUnavailable",
+    "IdempotencyKeyTaken",
+    "InvalidOption",
+    "InvalidTaskFunction",
+    "NotInitialized",
+    "ResultNotStorable",
+    "SchemaError",
+    "ServerUnavailable",
+    "TaskCancelled",
+    "TaskExecutionError",
+    "TaskFailed",
+    "TaskLibError",
+    "TaskNotFound",
+    "TaskTimeout",
+    "TokenNotFound",
+    "UnexpectedAnswer",
+    "WaitTimeout",
+    "WorkerLost",
+    "WorkerNotFound",
+]
+
 
 class TaskLibError(Exception):
     """Base of all errors raised by TaskLib."""

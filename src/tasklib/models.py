@@ -1,7 +1,8 @@
-"""The `tasks` table as an SQLModel class, for reading tasks and for `select()` statements of your own.
+"""The `tasks` table as an SQLModel class, for reading tasks, and for statements of your own.
 
 with Session(engine) as session:
     waiting = session.exec(select(Task).where(Task.state == "pending")).all()
+    session.add(Task(name="send_email", kwargs={"to": "a@example.com"}))
 """
 
 from __future__ import annotations
@@ -10,17 +11,22 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ARRAY, BigInteger, Column, DateTime, Integer, Text, func, text
+from sqlalchemy import ARRAY, BigInteger, Column, DateTime, FetchedValue, Integer, Text, Uuid, func, text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import registry
 from sqlmodel import Field, SQLModel
 
 from tasklib.states import TaskState
-from tasklib.tracing import trace_id_of
+from tasklib.tracing import trace_id_for
 
 
 def _time(**options: Any) -> Any:
     return Column(DateTime(timezone=True), **options)
+
+
+def _json_or_null() -> Any:
+    """SQLAlchemy would store None as JSON's null, which is something."""
+    return Column(JSONB(none_as_null=True))
 
 
 class _Base(SQLModel, registry=registry()):
@@ -32,13 +38,14 @@ class Task(_Base, table=True):  # type: ignore[no-redef]  # the plugin takes the
 
     __tablename__ = "tasks"
 
-    id: UUID = Field(primary_key=True)
+    # Without an id the database makes one, ordered by time like all of them.
+    id: UUID = Field(default=None, sa_column=Column(Uuid, primary_key=True, server_default=FetchedValue()))
     name: str = Field(sa_column=Column(Text(collation="C"), nullable=False))
     queue: str = Field(default="default", sa_column=Column(Text(collation="C"), nullable=False))
     state: str = Field(default=TaskState.PENDING.value, sa_column=Column(Text, nullable=False))
     args: dict[str, Any] = Field(default_factory=dict, sa_column=Column(JSONB, nullable=False))
     kwargs: dict[str, Any] = Field(default_factory=dict, sa_column=Column(JSONB, nullable=False))
-    result: dict[str, Any] | None = Field(default=None, sa_column=Column(JSONB))
+    result: dict[str, Any] | None = Field(default=None, sa_column=_json_or_null())
     error: str | None = Field(default=None, sa_column=Column(Text))
     retry_count: int = Field(default=0, sa_column=Column(Integer, nullable=False))
     max_retries: int = Field(default=3, sa_column=Column(Integer, nullable=False))
@@ -57,15 +64,20 @@ class Task(_Base, table=True):  # type: ignore[no-redef]  # the plugin takes the
     )
     idempotency_key: str | None = Field(default=None, sa_column=Column(Text))
     idempotency_expires_at: datetime | None = Field(default=None, sa_column=_time())
-    trace_context: dict[str, Any] | None = Field(default=None, sa_column=Column(JSONB))
+    trace_context: dict[str, Any] | None = Field(default=None, sa_column=_json_or_null())
     lease_token: int = Field(default=0, sa_column=Column(BigInteger, nullable=False, server_default=text("0")))
     crash_count: int = Field(default=0, sa_column=Column(Integer, nullable=False))
     cancel_requested_at: datetime | None = Field(default=None, sa_column=_time())
-    progress: Any | None = Field(default=None, sa_column=Column(JSONB))
-    history: list[dict[str, Any]] | None = Field(default=None, sa_column=Column(JSONB))
+    progress: Any | None = Field(default=None, sa_column=_json_or_null())
+    history: list[dict[str, Any]] | None = Field(default=None, sa_column=_json_or_null())
     submitted_by: str | None = Field(default=None, sa_column=Column(Text))
 
     @property
-    def trace_id(self) -> str | None:
-        """The trace it was submitted in, as 32 hexadecimal digits, if `trace_context` is W3C's."""
-        return trace_id_of(self.trace_context)
+    def trace_id(self) -> str:
+        """The trace it belongs to, as 32 hexadecimal digits: the one it was submitted in, else its own id."""
+        return trace_id_for(self.id, self.trace_context)
+
+    def __repr_args__(self) -> list[tuple[str | None, Any]]:
+        # Arguments and results may hold what is not for a log.
+        names = ("id", "name", "queue", "state", "retry_count", "created_at")
+        return [(name, getattr(self, name, None)) for name in names]

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from tasklib import Client, Config, task
-from tasklib.server.dashboard.timeline import progress_of, steps, trace_id
+from tasklib.server.dashboard.timeline import progress_of, steps
 from tasklib.server.redaction import MASK, Redaction
 from tests.dashboard.filling import HOSTILE, attempt, hostile_row, row
 from tests.server.conftest import Running, bearer, running
@@ -248,12 +248,6 @@ def test_progress_is_a_share_where_it_says_one() -> None:
         {"done": 5, "total": 4},
     ):
         assert share_of(odd) is None
-
-
-def test_the_trace_is_found_in_the_context() -> None:
-    assert trace_id({"traceparent": f"00-{'a' * 32}-{'b' * 16}-01"}) == "a" * 32
-    for odd in (None, {}, {"traceparent": 1}, {"traceparent": "x-y"}, [], "x"):
-        assert trace_id(odd) is None
 
 
 def test_the_timeline_says_an_error_once(client: Client, db: psycopg.Connection) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from pydantic import SecretStr
 
 from tasklib import task
 from tasklib.tasks.ids import new_id
@@ -177,6 +179,22 @@ def test_a_malformed_trace_is_as_if_it_were_not_there_and_the_body_goes_first(ap
     body = {"task_type": "api_any", "trace_context": {"traceparent": TRACE}}
     task_id = api.ann.post(TASKS, json=body, headers={"traceparent": TRACE.replace("4b", "5b")}).json()["task_id"]
     assert api.ann.get(f"{TASKS}/{task_id}").json()["trace_id"] == "4bf92f3577b34da6a3ce929d0e0e4736"
+
+
+def test_a_trace_is_made_when_none_came(api: Api) -> None:
+    task_id = api.submit(api.ann, task_type="api_any")
+    assert api.ann.get(f"{TASKS}/{task_id}").json()["trace_id"] == task_id.replace("-", "")
+
+
+def test_arguments_of_a_known_function_are_read_as_json(api: Api) -> None:
+    @task(name="api_typed")
+    def typed(raw: bytes, password: SecretStr) -> None: ...
+
+    given = {"raw": "aGk=", "password": {"$secret": "hunter2"}}
+    stored = api.client.get_task(api.submit(task_type="api_typed", parameters=given))
+    assert stored is not None
+    assert stored.kwargs == given
+    assert typed.arguments.from_json(json.dumps(given)) == {"raw": b"hi", "password": SecretStr("hunter2")}
 
 
 # ---- once ----

@@ -262,7 +262,7 @@ REFUSED: list[tuple[Any, Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("annotation", "value"), ARRIVES, ids=repr)
+@pytest.mark.parametrize(("annotation", "value"), ARRIVES)
 def test_what_is_accepted_arrives_equal(annotation: Any, value: Any) -> None:
     function = function_of(annotation)
     received = arrived(function, value)
@@ -270,14 +270,14 @@ def test_what_is_accepted_arrives_equal(annotation: Any, value: Any) -> None:
     assert received == value or isinstance(value, datetime | Plain)
 
 
-@pytest.mark.parametrize(("annotation", "value", "reason"), REFUSED, ids=repr)
+@pytest.mark.parametrize(("annotation", "value", "reason"), REFUSED)
 def test_what_would_arrive_different_is_refused_by_name_and_reason(annotation: Any, value: Any, reason: str) -> None:
     with pytest.raises(TaskExecutionError, match=rf"the arguments of keep can't be stored: {reason}") as caught:
         function_of(annotation).arguments.to_json({"x": value})
     assert caught.value.field == "x"
 
 
-@pytest.mark.parametrize(("annotation", "value"), ARRIVES, ids=repr)
+@pytest.mark.parametrize(("annotation", "value"), ARRIVES)
 def test_a_result_of_the_declared_type_comes_back_equal(annotation: Any, value: Any) -> None:
     function = function_of(annotation)
     text = json.dumps(json.loads(as_stored(result_text(value, CONFIG, function.results.to_json)))["value"])
@@ -286,10 +286,10 @@ def test_a_result_of_the_declared_type_comes_back_equal(annotation: Any, value: 
         assert difference(value, back, exact=False) is None
 
 
-RESULTS_REFUSED = [r for r in REFUSED if r[0] not in (Any, object) and r[0] is not Counted]
+RESULTS_REFUSED = [r for r in REFUSED if r[0] not in (Any, object, list) and r[0] is not Counted]
 
 
-@pytest.mark.parametrize(("annotation", "value", "reason"), RESULTS_REFUSED, ids=repr)
+@pytest.mark.parametrize(("annotation", "value", "reason"), RESULTS_REFUSED)
 def test_a_result_that_would_come_back_different_fails_the_attempt(annotation: Any, value: Any, reason: str) -> None:
     with pytest.raises(ResultNotStorable, match=r"the return value .* can't be stored"):
         result_text(value, CONFIG, function_of(annotation).results.to_json)
@@ -298,7 +298,6 @@ def test_a_result_that_would_come_back_different_fails_the_attempt(annotation: A
 @pytest.mark.parametrize(
     ("annotation", "value"),
     [(int, "5"), (list[int], ["a"]), (Animal, {"name": 1}), (str, 5), (int, 5.5), (SecretStr, SecretStr("x"))],
-    ids=repr,
 )
 def test_a_result_that_is_not_what_the_function_declares_fails_the_attempt(annotation: Any, value: Any) -> None:
     with pytest.raises(ResultNotStorable, match=r"the return value .* can't be stored"):
@@ -308,7 +307,6 @@ def test_a_result_that_is_not_what_the_function_declares_fails_the_attempt(annot
 @pytest.mark.parametrize(
     ("annotation", "value", "text"),
     [(float, 5, "5"), (int, True, "1"), (int, Size.SMALL, "1"), (dict[str, float], {"a": 1}, '{"a":1}')],
-    ids=repr,
 )
 def test_a_result_may_equal_what_is_declared_without_being_it(annotation: Any, value: Any, text: str) -> None:
     assert function_of(annotation).results.to_json(value) == text
@@ -318,7 +316,10 @@ def test_a_result_may_equal_what_is_declared_without_being_it(annotation: Any, v
 def test_a_result_without_a_declared_type_is_stored_in_the_form_that_json_has(value: Any) -> None:
     def undeclared() -> Any: ...
 
+    def declared() -> dict[str, Any]: ...
+
     text = task(undeclared).results.to_json(value)
+    assert task(declared).results.to_json({"a": value}) == f'{{"a":{text}}}'
     assert json.loads(text) == TypeAdapter(Any).dump_python(value, mode="json")
 
 
@@ -346,7 +347,7 @@ SECRETS: list[tuple[Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("annotation", "value"), SECRETS, ids=repr)
+@pytest.mark.parametrize(("annotation", "value"), SECRETS)
 def test_a_secret_arrives_with_its_value(annotation: Any, value: Any) -> None:
     assert arrived(function_of(annotation), value) == value
 

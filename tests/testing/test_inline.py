@@ -118,7 +118,7 @@ def test_arguments_travel_through_json(ran: Inline) -> None:
         seen.extend([order, pair, extra])
 
     order = Order(number=1, placed=datetime(2030, 1, 1, tzinfo=UTC))
-    note.submit_sync(order, (1, 2), extra=(3, 4))
+    note.submit_sync(order, (1, 2), extra=[3, 4])
     assert seen == [order, (1, 2), [3, 4]]
     assert seen[0] is not order
     assert ran.tasks[0].kwargs == {

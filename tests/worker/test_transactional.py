@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from tasklib import AsyncClient, Config, Worker, current_task, task
+from tasklib.errors import ConfigError, InvalidTaskFunction
 from tasklib.events import ResultRefused, TaskStarted
 from tests.worker.watching import burst, working
 
@@ -195,3 +196,55 @@ async def test_a_completion_that_is_never_answered_fails_the_attempt(config: Con
         finally:
             for pid in frozen:
                 os.kill(pid, signal.SIGCONT)
+
+
+@pytest.mark.parametrize("kind", ["async", "sync"])
+async def test_a_configuration_makes_every_function_with_a_connection_transactional(
+    config: Config, paid: psycopg.Connection, kind: str
+) -> None:
+    if kind == "async":
+
+        @task(max_retries=0)
+        async def pay(connection: psycopg.AsyncConnection, number: int) -> None:
+            await connection.execute("INSERT INTO paid VALUES (%s)", (number,))
+            if number > 1:
+                raise ValueError("declined")
+    else:
+
+        @task(max_retries=0)
+        def pay(connection: psycopg.Connection, number: int) -> None:
+            connection.execute("INSERT INTO paid VALUES (%s)", (number,))
+            if number > 1:
+                raise ValueError("declined")
+
+    @task
+    async def plain(number: int) -> int:
+        return number
+
+    transactional = config.with_changes(transactional=True)
+    client = AsyncClient(transactional)
+    ids = await client.submit_many(pay, [{"number": 1}, {"number": 2}])
+    other = await client.submit_task(plain, number=3)
+    await burst(transactional)
+    assert [(await client.get_task(i)).state for i in ids] == ["completed", "dead_letter"]  # type: ignore[union-attr]
+    assert paid.execute("SELECT number FROM paid").fetchall() == [(1,)]
+    assert await client.wait_for(other) == 3
+
+
+async def test_without_it_a_worker_says_what_a_function_with_a_connection_needs(config: Config) -> None:
+    @task
+    async def pay(connection: psycopg.AsyncConnection) -> None: ...
+
+    with pytest.raises(ConfigError, match=r"pay takes a connection\. Write @task\(transactional=True\)"):
+        await burst(config)
+
+
+def test_a_connection_of_another_type_is_an_argument_like_any(config: Config) -> None:
+    @task
+    def call(connection: str) -> None: ...
+
+    assert call.arguments.to_json({"connection": "by phone"}) == '{"connection":"by phone"}'
+    with pytest.raises(InvalidTaskFunction, match="a parameter of pay has a type that can't travel as JSON"):
+
+        @task(transactional=False)
+        def pay(connection: psycopg.Connection) -> None: ...

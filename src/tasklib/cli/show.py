@@ -110,7 +110,7 @@ def _lines(task: Task, standing: Standing) -> list[tuple[str, str]]:
         ("lease", f"token {task.lease_token}, until {at(task.locked_until)}" if task.locked_until else ""),
         ("once per key", key),
         ("submitted by", task.submitted_by or ""),
-        ("trace", task.trace_id or (json.dumps(task.trace_context) if task.trace_context else "")),
+        ("trace", task.trace_id),
     ]
     return [(name, value) for name, value in lines if value]
 

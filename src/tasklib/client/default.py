@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
+from tasklib.client.awaiting import Awaited
 from tasklib.client.calls import Calls
 from tasklib.client.clients import AsyncClient, Client, signature_of
 from tasklib.client.effects import Call
@@ -126,11 +127,16 @@ def _blocking(call: Callable[Concatenate[Calls, P], Call[T]]) -> Callable[P, T]:
 def _awaitable(call: Callable[Concatenate[Calls, P], Call[T]]) -> Callable[P, Coroutine[Any, Any, T]]:
     name = call.__name__
 
-    @functools.wraps(call)
-    async def function(*args: P.args, **kwargs: P.kwargs) -> T:
+    async def perform(*args: P.args, **kwargs: P.kwargs) -> T:
         client = default_async_client()
         made: Call[T] = getattr(client.calls, name)(*args, **kwargs)
         return await client.perform(made)
+
+    perform.__name__ = perform.__qualname__ = name  # for the warning of one that is never awaited
+
+    @functools.wraps(call)
+    def function(*args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
+        return Awaited(perform(*args, **kwargs), f"tasklib.{name}", f"tasklib.{name}_sync")
 
     function.__signature__ = signature_of(call, of_function=True)  # type: ignore[attr-defined]
     return function

@@ -139,6 +139,12 @@ def submission(
     return Submission(found, arguments, options)
 
 
+def typed(name: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Arguments that came as JSON, as the function of this name declares them, if this program has it."""
+    function = registry.get(name)
+    return arguments if function is None else function.arguments.from_json(json.dumps(arguments))
+
+
 def submissions_of(
     target: object, arguments: Iterable[Mapping[str, Any]] | None, options: Options, *, registered_elsewhere: bool
 ) -> Alike | list[Submission]:
@@ -260,7 +266,8 @@ def span_of(tasks: NewTasks) -> Producer | None:
 def tell(tasks: NewTasks, ids: Sequence[UUID], by: str) -> None:
     """Tell whoever listens to this program's clients what was submitted."""
     for (made, _, terms), id_ in zip(tasks, ids, strict=True):
-        trace_id = tracing.trace_id_of(json.loads(terms.trace_context)) if terms.trace_context else None
+        context = json.loads(terms.trace_context) if terms.trace_context else None
+        trace_id = tracing.trace_id_for(id_, context)
         event = TaskSubmitted(str(id_), terms.name, terms.queue, by, is_new=id_ == made, trace_id=trace_id)
         client_events.emit_routine(event)
 

@@ -163,5 +163,5 @@ def _tags(tags: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _tell(tasks: Sequence[NewTask], stored: Sequence[Submitted], by: str, trace: Mapping[str, str] | None) -> None:
     for task, (id_, is_new) in zip(tasks, stored, strict=True):
-        trace_id = tracing.trace_id_of(task.options.trace_context or trace)
+        trace_id = tracing.trace_id_for(id_, task.options.trace_context or trace)
         client_events.emit_routine(TaskSubmitted(str(id_), task.name, task.queue, by, is_new, trace_id))

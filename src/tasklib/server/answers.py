@@ -133,7 +133,7 @@ class TaskAnswer(BaseModel):
     error: ErrorAnswer | None
     idempotency_key: str | None
     idempotency_expires_at: datetime | None
-    trace_id: str | None
+    trace_id: str
     trace_context: dict[str, Any] | None
     history: list[dict[str, Any]] | None = Field(description="The attempts that failed, as far as they are kept.")
     submitted_by: str | None = Field(description="The id of the token it was submitted with.")

@@ -82,7 +82,13 @@ def tasks_of(rows: Rows) -> list[Task]:
     """Tasks from rows of all their columns."""
     from tasklib.models import Task  # SQLModel takes half a second to import, and workers never need it
 
-    return [Task(**dict(zip(TASK_COLUMNS, row, strict=True))) for row in rows]
+    tasks = [Task(**dict(zip(TASK_COLUMNS, row, strict=True))) for row in rows]
+    for task in tasks:
+        if task.history is not None:
+            # A row that was inserted with JSON's null for a history has it as an entry after its first failure.
+            entries = task.history if isinstance(task.history, list) else []
+            task.history = [entry for entry in entries if isinstance(entry, dict)]
+    return tasks
 
 
 def _standings(rows: Rows) -> dict[UUID, Standing]:

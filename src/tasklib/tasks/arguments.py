@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from typing import Annotated, Any, NotRequired, cast, get_type_hints
+from typing import Annotated, Any, NotRequired, cast, get_origin, get_type_hints
 
+import psycopg
 from pydantic import (
     ConfigDict,
     GetCoreSchemaHandler,
@@ -147,6 +148,18 @@ class Arguments:
             except (PydanticSerializationError, ValueError, TypeError, RecursionError) as e:
                 return self._unstorable(name, reason_of(e))
         return self._unstorable("", reason_of(error))
+
+
+def asks_for_connection(function: Callable[..., Any]) -> bool:
+    """True for a function whose parameter `connection` is declared as one of psycopg's connections."""
+    if CONNECTION not in getattr(function, "__annotations__", ()):
+        return False
+    try:
+        hint = get_type_hints(function).get(CONNECTION)
+    except (NameError, TypeError, AttributeError, SyntaxError):  # said where the arguments are read
+        return False
+    kind = get_origin(hint) or hint
+    return isinstance(kind, type) and issubclass(kind, psycopg.Connection | psycopg.AsyncConnection)
 
 
 def _parameters(signature: inspect.Signature, task_name: str, injected: set[str]) -> dict[str, inspect.Parameter]:

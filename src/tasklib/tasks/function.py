@@ -12,7 +12,7 @@ from uuid import UUID
 
 from tasklib.errors import InvalidTaskFunction
 from tasklib.tasks import registry
-from tasklib.tasks.arguments import Arguments
+from tasklib.tasks.arguments import Arguments, asks_for_connection
 from tasklib.tasks.options import MAX_NAME_BYTES, NOTHING_SAID, Options, is_name, options_of
 from tasklib.tasks.results import Results
 from tasklib.tasks.retry import RetryPolicy
@@ -68,7 +68,7 @@ class TaskFunction(Generic[P, R]):
         *,
         name: str | None = None,
         executor: str | None = None,
-        transactional: bool = False,
+        transactional: bool | None = None,
         retry_policy: RetryPolicy | None = None,
         non_retriable: tuple[type[BaseException], ...] = (),
         defaults: Options = NOTHING_SAID,
@@ -77,18 +77,20 @@ class TaskFunction(Generic[P, R]):
         self.name = _checked_name(name, function)
         self.is_async = inspect.iscoroutinefunction(function)
         self.transactional = transactional
-        self.executor = _checked_executor(executor, self.name, self.is_async, transactional)
+        """None: as the configuration says."""
+        self.takes_connection = transactional or (transactional is None and asks_for_connection(function))
+        self.executor = _checked_executor(executor, self.name, self.is_async, self.takes_connection)
         self.retry_policy = _checked_policy(retry_policy, self.name)
         self.non_retriable = _checked_exceptions(non_retriable, self.name)
         self.defaults = defaults
-        self.arguments = Arguments(function, self.name, with_connection=transactional)
+        self.arguments = Arguments(function, self.name, with_connection=self.takes_connection)
         self.results = Results(function)
         functools.update_wrapper(self, function)
 
     @property
     def can_run_in_a_process(self) -> bool:
         """True if a child process can import it, and it needs nothing that lives in the worker."""
-        return not self.transactional and "<locals>" not in self.function.__qualname__
+        return not self.takes_connection and "<locals>" not in self.function.__qualname__
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)
@@ -149,7 +151,7 @@ def task(
     queue: str | None = None,
     required_capabilities: Iterable[str] | None = None,
     executor: str | None = None,
-    transactional: bool = False,
+    transactional: bool | None = None,
     retry_policy: RetryPolicy | None = None,
     non_retriable: tuple[type[BaseException], ...] = (),
     tags: Mapping[str, Any] | None = None,
@@ -165,7 +167,7 @@ def task(
     queue: str | None = None,
     required_capabilities: Iterable[str] | None = None,
     executor: str | None = None,
-    transactional: bool = False,
+    transactional: bool | None = None,
     retry_policy: RetryPolicy | None = None,
     non_retriable: tuple[type[BaseException], ...] = (),
     tags: Mapping[str, Any] | None = None,

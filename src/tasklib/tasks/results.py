@@ -17,7 +17,7 @@ from pydantic_core import PydanticSerializationError, SchemaSerializer
 
 from tasklib.tasks.arguments import WRITTEN
 from tasklib.tasks.payload import Unstorable, dump, in_full, reason_of
-from tasklib.tasks.round_trip import Fidelity, as_stored, difference, fidelity, is_json
+from tasklib.tasks.round_trip import Fidelity, as_stored, difference, fidelity
 
 _UNDECLARED = (Any, object)
 
@@ -25,7 +25,8 @@ _UNDECLARED = (Any, object)
 class Results:
     """Writes the return values of one function as JSON.
 
-    Without a declared type, or with one that Pydantic doesn't know, a value is stored in the form that JSON has for it.
+    Without a declared type, with one that Pydantic doesn't know, and where it says `Any`, a value is stored in the form
+    that JSON has for it: an attempt that has done its work doesn't fail because of that.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -41,9 +42,9 @@ class Results:
             return "null"
         if self._adapter is None or self._writer is None:
             return dump(value)
-        if self._fidelity is Fidelity.ALWAYS and self._adapter.validator.isinstance_python(value, strict=True):
-            return dump(value)
-        if self._fidelity is Fidelity.IF_JSON and is_json(value):
+        # Where a type such as dict[str, Any] leaves it open, anything goes that would without a type.
+        is_known = self._fidelity is not Fidelity.MUST_BE_TRIED
+        if is_known and self._adapter.validator.isinstance_python(value, strict=True):
             return dump(value)
         return self._tried(value, self._adapter, self._writer)
 

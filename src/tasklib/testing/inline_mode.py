@@ -122,7 +122,7 @@ class Inline:
 
     def injected(self, function: TaskFunction[Any, Any]) -> dict[str, Any]:
         """What a task function receives besides its arguments."""
-        if not function.transactional:
+        if not function.takes_connection:
             return {}
         if self._connection is None:
             raise TaskLibError(

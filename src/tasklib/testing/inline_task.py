@@ -17,7 +17,7 @@ from tasklib.states import TaskState
 from tasklib.store.submit import NewTask
 from tasklib.tasks.context import TaskContext, enter
 from tasklib.tasks.function import Submission, TaskFunction
-from tasklib.tracing import trace_id_of
+from tasklib.tracing import trace_id_for
 
 
 @dataclass(eq=False)
@@ -131,7 +131,7 @@ class InlineTask:
             worker_id="inline",
             deadline=None if timeout is None else time.monotonic() + timeout,
             trace_context=trace_context,
-            trace_id=trace_id_of(trace_context),
+            trace_id=trace_id_for(self.id, trace_context),
             _report=self._report,
         )
 

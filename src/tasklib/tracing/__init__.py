@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from types import ModuleType
+    from uuid import UUID
 
     from tasklib.tracing.spans import Consumer, Producer
 
@@ -28,6 +29,11 @@ def trace_id_of(context: object) -> str | None:
     parent = context.get("traceparent") if isinstance(context, Mapping) else None
     match = _TRACEPARENT.fullmatch(parent) if isinstance(parent, str) else None
     return match[1] if match else None
+
+
+def trace_id_for(task_id: UUID | str, context: object) -> str:
+    """The trace a task belongs to: the one it was submitted in, else one of its own, which has the task's id."""
+    return trace_id_of(context) or str(task_id).replace("-", "")
 
 
 def from_headers(headers: Mapping[str, str]) -> dict[str, str] | None:

@@ -14,7 +14,7 @@ from uuid import UUID
 from tasklib.store.claim import Claimed
 from tasklib.tasks.context import TaskContext
 from tasklib.tasks.function import TaskFunction
-from tasklib.tracing import trace_id_of
+from tasklib.tracing import trace_id_for
 
 if TYPE_CHECKING:
     from tasklib.tracing.spans import Consumer
@@ -96,7 +96,9 @@ class Attempt:
     @property
     def trace_id(self) -> str | None:
         """The trace this attempt is part of."""
-        return self.span.trace_id if self.span is not None else trace_id_of(self.trace_context)
+        if self.span is not None:
+            return self.span.trace_id
+        return trace_id_for(self.claimed.id, self.trace_context)
 
     def begin(self, now: float) -> None:
         """The function starts now, and its time runs."""

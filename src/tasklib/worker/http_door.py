@@ -66,7 +66,7 @@ class HttpDoor:
 
     def serves(self, function: TaskFunction[Any, Any]) -> bool:
         """Not if it wants a connection to the database."""
-        return not function.transactional
+        return not function.takes_connection
 
     def claimer(
         self,

@@ -13,7 +13,7 @@ from tasklib.db.database import execute
 from tasklib.db.failures import is_bad_data
 from tasklib.db.link import Link
 from tasklib.db.query import Query
-from tasklib.errors import DatabaseUnavailable
+from tasklib.errors import ConfigError, DatabaseUnavailable
 from tasklib.events import DatabaseBack, DatabaseLost, Events
 from tasklib.maintenance.service import Maintenance
 from tasklib.store import fleet, schema, settle
@@ -57,6 +57,11 @@ class PostgresDoor:
         return self._config
 
     def serves(self, function: TaskFunction[Any, Any]) -> bool:
+        if function.takes_connection and not (function.transactional or self._config.transactional):
+            raise ConfigError(
+                f"{function.name} takes a connection. Write @task(transactional=True) above it, or set transactional "
+                "in the configuration for all such functions (TASKLIB_TRANSACTIONAL=true)."
+            )
         return True
 
     def claimer(

@@ -181,7 +181,7 @@ class Runner:
         if attempt.executor is Executor.PROCESS:
             trace = attempt.span.carried if attempt.span is not None else None
             return await self._processes.run(function, kwargs, attempt.context(), trace)
-        if function.transactional:
+        if function.takes_connection:
             return await call_in_transaction_async(
                 function, kwargs, attempt.context, attempt.claimed, self._async_database
             )
@@ -194,7 +194,7 @@ class Runner:
         if attempt.span is not None:
             attempt.span.enter()
         try:
-            if function.transactional:
+            if function.takes_connection:
                 return call_in_transaction(function, kwargs, attempt.context, attempt.claimed, self._database)
             return call(function, kwargs, attempt.context, self._config)
         except BaseException as e:

@@ -78,7 +78,7 @@ class Worker:
         self.capabilities = tuple(sorted(_names("capabilities", capabilities) or ()))
         self.names = _names("names", names)
         for name in self.names or ():
-            if registry.find(name).transactional and server:
+            if registry.find(name).takes_connection and server:
                 raise ConfigError(f"{name} is transactional: it needs a worker with a database, not one over HTTP.")
         self.modules = tuple(modules)
         self.burst = burst

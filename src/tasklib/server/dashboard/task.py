@@ -18,7 +18,7 @@ from tasklib.priorities import effective_priority
 from tasklib.server.access import Principal, Role, client_of
 from tasklib.server.dashboard.screens import Operator, Reader, Serving, screen_router
 from tasklib.server.dashboard.shell import done, page
-from tasklib.server.dashboard.timeline import progress_of, seconds_taken, steps, trace_id
+from tasklib.server.dashboard.timeline import progress_of, seconds_taken, steps
 from tasklib.server.redaction import Redaction
 from tasklib.server.services import Services
 from tasklib.server.showing import may_reveal, redaction_for, shown_explanation
@@ -66,7 +66,7 @@ async def task(
         arguments=_shown(arguments),
         result=_result(found),
         progress=None if found.state == TaskState.COMPLETED else progress_of(found.progress),
-        trace_id=trace_id(found.trace_context),
+        trace_id=found.trace_id,
         steps=steps(found),
         error=_cut(found.error),
         before_error=_before_last_line(_cut(found.error)),

@@ -104,13 +104,6 @@ def _short(value: Any) -> str:
     return text[:_MOST_PROGRESS]
 
 
-def trace_id(context: Any) -> str | None:
-    """The trace's id out of the W3C `traceparent`."""
-    parent = context.get("traceparent") if isinstance(context, dict) else None
-    parts = str(parent or "").split("-")
-    return parts[1] if len(parts) >= 4 and len(parts[1]) == 32 else None
-
-
 def seconds_taken(task: Task) -> float | None:
     """How long its last attempt took."""
     if task.started_at is None or task.completed_at is None:

@@ -95,6 +95,7 @@ class ClaimedTask(BaseModel):
     priority: int
     effective_priority: int
     queue: str
+    trace_id: str = Field(description="The trace it was submitted in, else one of its own.")
     trace_context: dict[str, Any] | None
 
 

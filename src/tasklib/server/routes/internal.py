@@ -38,6 +38,7 @@ from tasklib.server.token_watch import Waiting, token_ended
 from tasklib.store.claim import Claimed
 from tasklib.store.settle import Lease
 from tasklib.tasks.payload import Unstorable
+from tasklib.tracing import trace_id_for
 
 router = APIRouter(prefix="/internal/workers", tags=["worker protocol"])
 Given = Annotated[Services, Depends(services)]
@@ -213,8 +214,13 @@ def _task_text(task: Claimed) -> str:
         f'"parameters":{task.kwargs},"attempt":{task.retry_count + 1},"max_attempts":{task.max_retries + 1},'
         f'"timeout_seconds":{json.dumps(task.timeout_seconds)},"crash_count":{task.crash_count},'
         f'"priority":{task.priority},"effective_priority":{task.effective_priority},'
-        f'"queue":{json.dumps(task.queue)},"trace_context":{task.trace_context or "null"}}}'
+        f'"queue":{json.dumps(task.queue)},"trace_id":"{_trace_id(task)}",'
+        f'"trace_context":{task.trace_context or "null"}}}'
     )
+
+
+def _trace_id(task: Claimed) -> str:
+    return trace_id_for(task.id, json.loads(task.trace_context) if task.trace_context else None)
 
 
 def _lease_answers(leases: Sequence[Lease]) -> list[LeaseAnswer]:

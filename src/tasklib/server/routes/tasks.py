@@ -11,7 +11,7 @@ from pydantic import AwareDatetime
 
 from tasklib import tracing
 from tasklib.client.cursors import cursor, place_of
-from tasklib.client.submissions import submission
+from tasklib.client.submissions import submission, typed
 from tasklib.errors import InvalidOption, TaskExecutionError, TaskLibError, TaskNotFound
 from tasklib.server.access import client_of
 from tasklib.server.answers import (
@@ -216,7 +216,8 @@ async def explain_task(task_id: UUID, principal: Reader, given: Given) -> Explan
 def _submission(body: SubmitBody, trace: Mapping[str, str] | None, index: int | None = None) -> Submission:
     try:
         options = options_of(body.options(trace))
-        return submission(body.task_type, (), options, body.parameters, {}, registered_elsewhere=True)
+        arguments = typed(body.task_type, body.parameters)
+        return submission(body.task_type, (), options, arguments, {}, registered_elsewhere=True)
     except TaskLibError as e:
         if index is not None:
             e.add_note(f"This was item {index}; none of them was submitted.")

@@ -1,0 +1,62 @@
+"""A call that was not awaited says what to write."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import warnings
+from typing import Any
+
+import pytest
+
+import tasklib
+from tasklib import Config
+
+ADVICE = r"tasklib\.get_task\(\.\.\.\) was not awaited\..* Write `await tasklib\.get_task\(\.\.\.\)`, or "
+IN_SYNC_CODE = r"`tasklib\.get_task_sync\(\.\.\.\)` in synchronous code\."
+
+
+@pytest.fixture
+def forgotten() -> Any:
+    call: Any = tasklib.get_task("00000000-0000-0000-0000-000000000000")
+    yield call
+    call.close()
+
+
+def test_the_attribute_of_a_call_that_was_not_awaited_says_what_to_write(forgotten: Any) -> None:
+    with pytest.raises(AttributeError, match=ADVICE + IN_SYNC_CODE):
+        _ = forgotten.state
+    with pytest.raises(AttributeError, match=ADVICE):
+        tasklib.is_completed(forgotten)
+
+
+@pytest.mark.parametrize("use", [list, len, lambda call: call[0]])
+def test_so_does_taking_it_for_a_list(use: Any, forgotten: Any) -> None:
+    with pytest.raises(TypeError, match=ADVICE):
+        use(forgotten)
+
+
+def test_python_still_warns_of_it() -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        tasklib.list_tasks()
+        gc.collect()
+    assert [str(w.message) for w in caught] == ["coroutine 'list_tasks' was never awaited"]
+
+
+def test_the_call_is_a_coroutine_to_everything_that_takes_one(config: Config) -> None:
+    tasklib.init(config)
+    try:
+        assert asyncio.run(tasklib.list_tasks()) == []
+
+        async def several_ways() -> None:
+            assert await asyncio.create_task(tasklib.list_tasks()) == []
+            assert await asyncio.wait_for(tasklib.list_tasks(), 60) == []
+            assert await asyncio.gather(tasklib.list_tasks(), tasklib.list_tasks()) == [[], []]
+            async with asyncio.TaskGroup() as group:
+                listed = group.create_task(tasklib.list_tasks())
+            assert listed.result() == []
+
+        asyncio.run(several_ways())
+    finally:
+        tasklib.close()
