@@ -9,7 +9,8 @@ import pytest
 
 from tasklib import AsyncClient, Config, current_task, task
 from tasklib.errors import InvalidOption, TaskCancelled, TaskNotFound
-from tasklib.events import TaskStarted
+from tasklib.events import SlotStuck, TaskStarted
+from tests.eventually import soon
 from tests.worker.watching import working
 
 
@@ -90,6 +91,53 @@ async def test_thread_is_asked_and_ends_as_it_ends(config: Config) -> None:
         await watched.until(TaskStarted, count=2)
         await client.cancel_task(second)
         assert (await watched.ended(second)).state == "completed", "what was done is told as done"
+
+
+async def test_cancelled_thread_keeps_its_timeout(config: Config) -> None:
+    release = threading.Event()
+
+    @task(timeout_seconds=1)
+    def deaf() -> None:
+        release.wait(60)
+
+    client = AsyncClient(config)
+    async with working(config) as watched:
+        await watched.worker._wakeup.listening.wait()
+        task_id = await client.submit_task(deaf)
+        await watched.until(TaskStarted)
+        await client.cancel_task(task_id)
+        ended = await watched.ended(task_id)
+        assert not release.is_set(), "it is settled though its thread goes on"
+        await watched.until(SlotStuck)
+        release.set()
+    assert (ended.state, "longer than its timeout of 1 s" in str(ended.error)) == ("cancelled", True)
+
+
+async def test_cancelled_thread_is_settled_when_its_worker_stops(config: Config) -> None:
+    release = threading.Event()
+
+    @task
+    def deaf() -> None:
+        release.wait(60)
+
+    client = AsyncClient(config)
+    try:
+        async with working(config.with_changes(shutdown_grace_seconds=0.1)) as watched:
+            await watched.worker._wakeup.listening.wait()
+            task_id = await client.submit_task(deaf)
+            await watched.until(TaskStarted)
+            await client.cancel_task(task_id)
+            [attempt] = watched.worker._runner.running
+            await soon(lambda: attempt.context().cancelled)
+            watched.worker.stop()
+            assert watched.finished is not None
+            await watched.finished
+        assert not release.is_set(), "the worker has ended though the thread goes on"
+    finally:
+        release.set()
+    row = await client.get_task(task_id)
+    assert row is not None
+    assert row.state == "cancelled"
 
 
 async def test_finished_task_is_not_cancelled_and_can_be_replayed(config: Config) -> None:

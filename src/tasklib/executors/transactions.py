@@ -11,11 +11,13 @@ import psycopg
 
 from tasklib.config import Config
 from tasklib.db.database import AsyncDatabase, Database, execute, execute_async
+from tasklib.db.failures import is_bad_data
 from tasklib.db.patience import allowed
+from tasklib.db.query import Query
 from tasklib.errors import TaskLibError
 from tasklib.executors.functions import call, call_async
 from tasklib.executors.outcomes import Committed, Done, Failed, Lost, failed
-from tasklib.store.settle import Completion, Leased, complete
+from tasklib.store.settle import Completion, Leased, complete, progress
 from tasklib.tasks.arguments import CONNECTION
 from tasklib.tasks.context import TaskContext
 from tasklib.tasks.function import TaskFunction
@@ -31,6 +33,7 @@ async def call_in_transaction_async(
     context: Callable[[], TaskContext],
     lease: Leased,
     database: AsyncDatabase,
+    newest_progress: Callable[[], str | None],
 ) -> Committed | Failed | Lost:
     """Call an async function with a connection inside a transaction that ends with the task's completion."""
     config = database.config
@@ -43,6 +46,8 @@ async def call_in_transaction_async(
             with allowed(connection, math.inf):
                 outcome = await call_async(function, kwargs, context, config, **{CONNECTION: connection})
             if isinstance(outcome, Done):
+                if (report := newest_progress()) is not None:
+                    await _store_progress_async(connection, progress([(lease, report)], context().worker_id), config)
                 completion = complete([Completion(lease, outcome.result)], context().worker_id)
                 ours = await execute_async(connection, completion, config.schema)
                 outcome = Committed() if ours else Lost()
@@ -57,7 +62,12 @@ async def call_in_transaction_async(
 
 
 def call_in_transaction(
-    function: TaskFunction[Any, Any], kwargs: str, context: Callable[[], TaskContext], lease: Leased, database: Database
+    function: TaskFunction[Any, Any],
+    kwargs: str,
+    context: Callable[[], TaskContext],
+    lease: Leased,
+    database: Database,
+    newest_progress: Callable[[], str | None],
 ) -> Committed | Failed | Lost:
     """The same for a sync function, in its thread."""
     config = database.config
@@ -67,6 +77,8 @@ def call_in_transaction(
             with allowed(connection, context().seconds_left or math.inf):
                 outcome = call(function, kwargs, context, config, **{CONNECTION: connection})
             if isinstance(outcome, Done):
+                if (report := newest_progress()) is not None:
+                    _store_progress(connection, progress([(lease, report)], context().worker_id), config)
                 completion = complete([Completion(lease, outcome.result)], context().worker_id)
                 ours = execute(connection, completion, config.schema)
                 outcome = Committed() if ours else Lost()
@@ -77,6 +89,24 @@ def call_in_transaction(
     except (psycopg.Error, TaskLibError, OSError) as e:
         return failed(e, function, config)
     return _without_done(outcome)
+
+
+async def _store_progress_async(connection: psycopg.AsyncConnection, report: Query[set[str]], config: Config) -> None:
+    try:
+        async with connection.transaction():  # one that can't be stored must not cost the task its transaction
+            await execute_async(connection, report, config.schema)
+    except psycopg.Error as e:
+        if not is_bad_data(e):
+            raise
+
+
+def _store_progress(connection: psycopg.Connection, report: Query[set[str]], config: Config) -> None:
+    try:
+        with connection.transaction():
+            execute(connection, report, config.schema)
+    except psycopg.Error as e:
+        if not is_bad_data(e):
+            raise
 
 
 def _without_done(outcome: Committed | Done | Failed | Lost) -> Committed | Failed | Lost:

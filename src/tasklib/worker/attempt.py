@@ -13,7 +13,7 @@ from uuid import UUID
 
 from tasklib.store.claim import Claimed
 from tasklib.tasks.context import TaskContext
-from tasklib.tasks.function import TaskFunction
+from tasklib.tasks.function import Executor, TaskFunction
 from tasklib.tracing import trace_id_for
 
 if TYPE_CHECKING:
@@ -99,6 +99,12 @@ class Attempt:
         if self.span is not None:
             return self.span.trace_id
         return trace_id_for(self.claimed.id, self.trace_context)
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether it was interrupted for good. A thread that was cancelled is only asked to stop: its time runs on."""
+        asked = self.interruption is Interruption.CANCELLED and self.executor is Executor.THREAD
+        return self.interruption is not None and not asked
 
     def begin(self, now: float) -> None:
         """The function starts now, and its time runs."""

@@ -7,7 +7,7 @@ import contextvars
 import math
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import assert_never
 
@@ -83,8 +83,8 @@ class Runner:
             self.interrupt(self._waiting.popleft(), Interruption.SHUTDOWN)
 
     def interrupt(self, attempt: Attempt, why: Interruption) -> None:
-        """Stop an attempt: cancel the coroutine, kill the child, ask the thread. The first reason counts."""
-        if attempt.settled or attempt.interruption is not None:
+        """Stop an attempt: cancel the coroutine, kill the child, ask the thread. The first to end it counts."""
+        if attempt.settled or attempt.is_ending or attempt.interruption is why:
             return
         attempt.interrupt(why)
         if why is Interruption.LEASE_LOST:
@@ -95,7 +95,8 @@ class Runner:
             self._settler.put(attempt, self._interrupted(attempt))
             return
         if attempt.executor is Executor.THREAD:
-            # A thread can only be asked. A cancelled one ends as it ends; the others are settled without it.
+            # A thread can only be asked. A cancelled one ends as it ends, within its time; the others are settled
+            # without it.
             if why is not Interruption.CANCELLED:
                 self._settle_without_it(attempt)
             return
@@ -144,7 +145,7 @@ class Runner:
     def _begin(self, attempt: Attempt, now: float) -> None:
         if attempt.claimed.crash_count and self._is_suspect(attempt):
             attempt.executor = Executor.PROCESS
-        attempt.report = self._settler.report_progress
+        attempt.report = self._settler.progress.report
         attempt.begin(now)
         if self._traces:
             begin_span(attempt)
@@ -183,7 +184,7 @@ class Runner:
             return await self._processes.run(function, kwargs, attempt.context(), trace)
         if function.takes_connection:
             return await call_in_transaction_async(
-                function, kwargs, attempt.context, attempt.claimed, self._async_database
+                function, kwargs, attempt.context, attempt.claimed, self._async_database, self._progress_of(attempt)
             )
         return await call_async(function, kwargs, attempt.context, self._config)
 
@@ -195,10 +196,15 @@ class Runner:
             attempt.span.enter()
         try:
             if function.takes_connection:
-                return call_in_transaction(function, kwargs, attempt.context, attempt.claimed, self._database)
+                return call_in_transaction(
+                    function, kwargs, attempt.context, attempt.claimed, self._database, self._progress_of(attempt)
+                )
             return call(function, kwargs, attempt.context, self._config)
         except BaseException as e:
             return failed(e, function, self._config)  # whatever it is, the attempt has ended
+
+    def _progress_of(self, attempt: Attempt) -> Callable[[], str | None]:
+        return partial(self._settler.progress.newest, attempt)
 
     def _finish(self, attempt: Attempt, outcome: Outcome) -> None:
         """The function has ended, in time or not."""
@@ -243,7 +249,7 @@ class Runner:
         now = time.monotonic()
         left = math.inf
         for attempt in list(self.running):
-            if attempt.deadline is None or attempt.interruption is not None:
+            if attempt.deadline is None or attempt.settled or attempt.is_ending:
                 continue
             if attempt.deadline <= now:
                 self.interrupt(attempt, Interruption.TIMEOUT)

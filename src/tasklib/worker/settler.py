@@ -22,6 +22,7 @@ from tasklib.tasks.payload import storable_text
 from tasklib.tasks.retry import RetryPolicy
 from tasklib.worker.attempt import Attempt
 from tasklib.worker.door import Settlements, Unstorable
+from tasklib.worker.progress import ProgressReports
 from tasklib.worker.slots import Slots
 from tasklib.worker.spans import end_span
 from tasklib.worker.wakeup import Wakeup
@@ -29,7 +30,6 @@ from tasklib.worker.wakeup import Wakeup
 Item = TypeVar("Item", contravariant=True)
 Settled = TypeVar("Settled", covariant=True)
 _MOST_PER_FLUSH = 2000
-_PROGRESS_SECONDS = 0.5
 
 
 class _Write(Protocol[Item, Settled]):
@@ -51,7 +51,7 @@ class Settler:
         self._default_policy = RetryPolicy.of(config)
         self._waiting: list[tuple[Attempt, Outcome]] = []
         self._writing: list[tuple[Attempt, Outcome]] = []
-        self._progress: dict[Attempt, str] = {}
+        self.progress = ProgressReports(door)
         self._work = asyncio.Event()
         self.stale_results = 0
 
@@ -63,10 +63,6 @@ class Settler:
         self._waiting.append((attempt, outcome))
         if attempt.span is not None:
             end_span(attempt.span, outcome)
-
-    def report_progress(self, attempt: Attempt, text: str) -> None:
-        """Hand over an attempt's newest progress. May be called from any thread of the loop's process."""
-        self._progress[attempt] = text
 
     @property
     def is_idle(self) -> bool:
@@ -87,23 +83,19 @@ class Settler:
                 del self._waiting[:_MOST_PER_FLUSH]
                 self._slots.flushing = True
                 await self._flush(batch)
+                self.progress.forget(attempt for attempt, _ in batch)
                 self._tallier.settled(len(batch))
                 self._writing, self._slots.flushing = [], False
                 self._slots.give_back(len(batch))
 
     async def write_progress(self) -> None:
         """Write the newest progress of each attempt, now and then, for ever."""
-        while True:
-            await asyncio.sleep(_PROGRESS_SECONDS)
-            reports, self._progress = self._progress, {}
-            current = sorted((a.claimed, text, a.worker_id) for a, text in reports.items() if not a.settled)
-            for worker_id in {worker_id for _, _, worker_id in current}:
-                ours = [(claimed, text) for claimed, text, holder in current if holder == worker_id]
-                with suppress(DatabaseUnavailable):  # newer progress will come
-                    await self._door.progress(worker_id, ours)
+        await self.progress.write_for_ever(lambda: self.unwritten)
 
     async def _flush(self, batch: Sequence[tuple[Attempt, Outcome]]) -> None:
         """Store these. They may be of two workers: this one before and after it was declared dead."""
+        # A transaction that is committed has stored its own; where the lease is lost, nothing may be written.
+        await self.progress.write_last(a for a, outcome in batch if not isinstance(outcome, Committed | Lost))
         workers = {attempt.worker_id for attempt, _ in batch}
         for worker_id in workers:
             ours = batch if len(workers) == 1 else [item for item in batch if item[0].worker_id == worker_id]
