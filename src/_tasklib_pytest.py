@@ -11,7 +11,7 @@ import takes most of a second, and imports TaskLib only where a test asks for it
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,8 +19,10 @@ import pytest
 if TYPE_CHECKING:
     from tasklib import Client, Config
     from tasklib.testing import Inline
+    from tasklib.testing.reused_databases import ReusedDatabases
 
 __all__ = [
+    "_tasklib_databases",
     "_tasklib_template",
     "pytest_configure",
     "pytest_itemcollected",
@@ -76,12 +78,18 @@ def _tasklib_template(tasklib_server_url: str, tasklib_settings: dict[str, Any])
         yield name
 
 
-@pytest.fixture
-def tasklib_database(tasklib_server_url: str, _tasklib_template: str) -> Iterator[str]:
-    """The URL of a fresh, migrated database of this test's own."""
-    from tasklib.testing import databases
+@pytest.fixture(scope="session")
+def _tasklib_databases(tasklib_server_url: str, _tasklib_template: str) -> Iterator[ReusedDatabases]:
+    from tasklib.testing.reused_databases import ReusedDatabases
 
-    with databases.database(tasklib_server_url, _tasklib_template) as url:
+    with closing(ReusedDatabases(tasklib_server_url, _tasklib_template)) as reused:
+        yield reused
+
+
+@pytest.fixture
+def tasklib_database(_tasklib_databases: ReusedDatabases) -> Iterator[str]:
+    """The URL of a migrated database of this test's own, with nothing in it."""
+    with _tasklib_databases.lend() as url:
         yield url
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from typing import Any
 
 import psycopg
@@ -14,6 +14,7 @@ import tasklib
 from tasklib import Config
 from tasklib.tasks import registry
 from tasklib.testing import databases
+from tasklib.testing.reused_databases import ReusedDatabases
 
 pytest_plugins = ["pytester"]
 
@@ -53,10 +54,16 @@ def template_database(server_url: str) -> Iterator[str]:
         yield name
 
 
+@pytest.fixture(scope="session")
+def _reused_databases(server_url: str, template_database: str) -> Iterator[ReusedDatabases]:
+    with closing(ReusedDatabases(server_url, template_database)) as reused:
+        yield reused
+
+
 @pytest.fixture
-def database_url(server_url: str, template_database: str) -> Iterator[str]:
-    """A fresh, migrated database of this test's own."""
-    with databases.database(server_url, template_database) as url:
+def database_url(_reused_databases: ReusedDatabases) -> Iterator[str]:
+    """A migrated database of this test's own, with nothing in it."""
+    with _reused_databases.lend() as url:
         yield url
 
 

@@ -49,7 +49,7 @@ def template(server_url: str, **settings: Any) -> Iterator[str]:
     """The name of a migrated database to copy. `settings` are fields of Config that matter to it: `schema`."""
     from tasklib.migrations import migrate
 
-    name = _new_name("template")
+    name = new_name("template")
     with _existing(server_url, name):
         migrate(Config(with_database(server_url, name), **settings))
         yield name
@@ -58,7 +58,7 @@ def template(server_url: str, **settings: Any) -> Iterator[str]:
 @contextmanager
 def database(server_url: str, copied_from: str | None = None) -> Iterator[str]:
     """The URL of a database of one's own: a copy of a template, or empty. It is dropped afterwards."""
-    name = _new_name("test")
+    name = new_name("test")
     with _existing(server_url, name, copied_from):
         yield with_database(server_url, name)
 
@@ -74,6 +74,16 @@ def with_database(url: str, name: str) -> str:
 
 @contextmanager
 def _existing(server_url: str, name: str, copied_from: str | None = None) -> Iterator[None]:
+    create(server_url, name, copied_from)
+    try:
+        yield
+    finally:
+        # By force: a test may leave connections behind, and the next one must not pay for it.
+        _execute(server_url, sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+def create(server_url: str, name: str, copied_from: str | None = None) -> None:
+    """Create a database: a copy of a template, or empty."""
     create = sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name))
     if copied_from is not None:
         create += sql.SQL(" TEMPLATE {}").format(sql.Identifier(copied_from))
@@ -87,11 +97,6 @@ def _existing(server_url: str, name: str, copied_from: str | None = None) -> Ite
             f"{address(server_url)} is not allowed to create databases, and each test gets its own. "
             f"Use another user in {SERVER_VARIABLE}, or let this one: ALTER ROLE ... CREATEDB."
         ) from e
-    try:
-        yield
-    finally:
-        # By force: a test may leave connections behind, and the next one must not pay for it.
-        _execute(server_url, sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
 
 
 def _execute(server_url: str, statement: sql.Composed) -> None:
@@ -105,5 +110,6 @@ def _version(server_url: str) -> int:
         return connection.info.server_version
 
 
-def _new_name(purpose: str) -> str:
+def new_name(purpose: str) -> str:
+    """A name that no database has."""
     return f"tasklib_{purpose}_{uuid.uuid4().hex[:10]}"
