@@ -14,6 +14,7 @@ import pytest
 
 from tasklib import Client, Config
 from tasklib.db.database import Database
+from tasklib.server.remote import workers
 from tasklib.store import fleet, upkeep
 from tests.server.conftest import PATIENCE, Running, bearer, running
 
@@ -147,10 +148,8 @@ def test_late_duplicate_reordered_and_foreign_results_leave_one_terminal_state(
         refused(stranger.say("result", {**lease(task), "status": ending}, second.id), 404, "worker_not_found")
     refused(first.say("progress", {**lease(late), "progress": 1}), 409, "stale_attempt")
     refused(second.say("result", completed({"task_id": str(uuid4()), "lease_token": 1})), 409, "stale_attempt")
-    mixed = second.say("result", {"results": [completed(late, "reordered"), completed(task, "late twin")]}).json()
-    assert [r["code"] for r in mixed["results"]] == ["stale_attempt", "stale_attempt"], "one result for each task"
-
-    assert second.say("result", completed(task, "right")).json()["status"] == "completed"
+    mixed = second.say("result", {"results": [completed(late, "reordered"), completed(task, "right")]}).json()
+    assert [r["code"] for r in mixed["results"]] == ["stale_attempt", None], "each as if it had come alone"
     before = db.execute("SELECT * FROM tasks").fetchall()
     refused(second.say("result", completed(task, "again")), 409, "already_settled")
     refused(second.say("result", {**lease(task), "status": "failed", "error": "no"}), 409, "already_settled")
@@ -160,14 +159,83 @@ def test_late_duplicate_reordered_and_foreign_results_leave_one_terminal_state(
     ]
 
 
-def test_of_two_results_for_one_task_in_a_batch_the_first_counts(http: httpx.Client, db: psycopg.Connection) -> None:
+def test_two_results_for_one_task_are_judged_alike_in_one_batch_and_one_by_one(
+    http: httpx.Client, db: psycopg.Connection
+) -> None:
     worker = Remote(http)
-    submit(db)
-    [task] = worker.poll()
-    body = {"results": [completed(task, 1), {**lease(task), "status": "failed", "error": "no"}, completed(task, 2)]}
-    answer = worker.say("result", body).json()["results"]
-    assert [r["accepted"] for r in answer] == [True, False, False]
-    assert db.execute("SELECT state, result FROM tasks").fetchone() == ("completed", {"value": 1})
+    submit(db, 2)
+    for task, together in zip(worker.poll(2), (True, False), strict=True):
+        reports = [
+            completed(task, "\x00"),
+            {**lease(task), "lease_token": 7, "status": "completed", "result": "of another attempt"},
+            {**lease(task), "status": "failed", "error": "could not be stored", "retriable": False},
+            completed(task, 2),
+            {**lease(task), "status": "released"},
+        ]
+        if together:
+            codes = [r["code"] for r in worker.say("result", {"results": reports}).json()["results"]]
+        else:
+            codes = [worker.say("result", report).json()["code"] for report in reports]
+        assert codes == ["result_not_storable", "stale_attempt", None, "already_settled", "already_settled"]
+    assert states(db) == ["dead_letter", "dead_letter"]
+    assert db.execute("SELECT DISTINCT error FROM tasks").fetchall() == [("could not be stored",)]
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        pytest.param(b"[" * 100 + b"]" * 100, "nested deeper", id="too deep"),
+        pytest.param(b"[" * 100_000 + b"]" * 100_000, "nested deeper", id="far too deep"),
+        pytest.param(b"9" * 5000, "too many digits", id="too many digits"),
+        pytest.param(b'"\xff\xfe"', "not UTF-8", id="not UTF-8"),
+        pytest.param(b"tru", "not JSON", id="not JSON"),
+    ],
+)
+def test_a_result_that_cannot_be_read_is_named_and_the_others_of_its_batch_are_stored(
+    http: httpx.Client, db: psycopg.Connection, bad: bytes, reason: str
+) -> None:
+    worker = Remote(http)
+    submit(db, 3)
+    first, second, third = worker.poll(3)
+
+    def text(task: dict[str, Any], result: bytes) -> bytes:
+        head = f'{{"task_id": "{task["task_id"]}", "lease_token": {task["lease_token"]}, "status": "completed", '
+        return head.encode() + b'"result": ' + result + b"}"
+
+    batch = [text(first, b'{"a": ["},{", 1]}'), text(second, bad), text(third, b'"]}"')]
+    answer = http.post(
+        f"/internal/workers/{worker.id}/result",
+        content=b'{"results": [' + b", ".join(batch) + b"]}",
+        headers={"Content-Type": "application/json"},
+    )
+    assert answer.status_code == 200, answer.text
+    good, refused, other = answer.json()["results"]
+    assert (good["accepted"], other["accepted"]) == (True, True)
+    assert (refused["task_id"], refused["code"]) == (second["task_id"], "result_not_storable")
+    assert "results[1]" in refused["detail"]
+    assert reason in refused["detail"]
+    assert sorted(states(db)) == ["completed", "completed", "running"]
+    values = [row[0]["value"] for row in db.execute("SELECT result FROM tasks WHERE state = 'completed' ORDER BY id")]
+    assert values == [{"a": ["},{", 1]}, "]}"]
+    alone = http.post(
+        f"/internal/workers/{worker.id}/result",
+        content=batch[1],
+        headers={"Content-Type": "application/json"},
+    )
+    assert (alone.status_code, alone.json()["code"]) in ((422, "too_deep"), (400, "invalid_json"))
+
+
+def test_a_result_of_the_wrong_form_does_not_refuse_the_others_of_its_batch(
+    http: httpx.Client, db: psycopg.Connection
+) -> None:
+    worker = Remote(http)
+    submit(db, 2)
+    good, bad = worker.poll(2)
+    batch = [{**lease(bad), "status": "finished"}, 7, completed(good)]
+    answers = worker.say("result", {"results": batch}).json()["results"]
+    assert [r["accepted"] for r in answers] == [False, False, True]
+    assert [r["task_id"] for r in answers] == [bad["task_id"], None, good["task_id"]]
+    assert "status" in answers[0]["detail"]
 
 
 def test_result_that_cannot_be_stored_is_refused_alone(http: httpx.Client, db: psycopg.Connection) -> None:
@@ -316,8 +384,89 @@ def test_drain_is_heard_and_a_draining_worker_gets_nothing(
     assert worker.say("heartbeat", {"status": "draining"}).json()["drain"] is True
     assert polling.result(PATIENCE) == [], "its poll ends"
     submit(db)
-    assert worker.poll(1, wait_seconds=5.0) == []
+    assert worker.poll(1, wait_seconds=0.01) == []
     assert db.execute("SELECT status FROM workers").fetchone() == ("draining",)
+
+
+def test_a_worker_that_was_draining_and_is_active_again_gets_tasks(
+    http: httpx.Client, db: psycopg.Connection, side: ThreadPoolExecutor
+) -> None:
+    worker = Remote(http)
+    worker.say("heartbeat", {"status": "draining"})
+    submit(db)
+    waiting = side.submit(worker.poll, 1, wait_seconds=PATIENCE)
+    assert not waiting.done(), "a poll while it drains waits: it doesn't come back empty again and again"
+    assert worker.say("heartbeat", {"status": "active"}).status_code == 200
+    assert len(waiting.result(PATIENCE)) == 1
+    assert db.execute("SELECT status FROM workers").fetchone() == ("active",)
+
+
+def test_a_heartbeat_that_waits_leaves_the_status_that_a_later_one_has_set(
+    server: Callable[..., Running], db: psycopg.Connection, side: ThreadPoolExecutor, config: Config
+) -> None:
+    url = server(config)
+    worker = Remote(url.http)
+    waiting = side.submit(worker.say, "heartbeat", {"wait_seconds": PATIENCE})
+    until(lambda: bool(url.app.state.services.news._waiting_for_orders))
+    worker.say("heartbeat", {"status": "draining"})
+    with Client(config) as client:
+        client.drain_worker(worker.id)
+    assert waiting.result(PATIENCE).json()["drain"] is True
+    assert db.execute("SELECT status FROM workers").fetchone() == ("draining",)
+
+
+@pytest.mark.parametrize("news", ["lost", "cancel", "drain"])
+def test_a_heartbeat_that_names_the_same_again_is_not_answered_at_once(
+    server: Callable[..., Running],
+    db: psycopg.Connection,
+    config: Config,
+    news: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A worker that has not yet done what it was told would otherwise ask hundreds of times a second."""
+    url = server(config)
+    worker = Remote(url.http)
+    submit(db)
+    [task] = worker.poll()
+    body = {"running": [lease(task)], "wait_seconds": 30.0}
+    with Client(config) as client:
+        match news:
+            case "lost":
+                db.execute("UPDATE tasks SET lease_token = 9")
+            case "cancel":
+                client.cancel_task(task["task_id"])
+            case "drain":
+                client.drain_worker(worker.id)
+    first = worker.say("heartbeat", body).json()
+    assert first[news]
+    listening: Any = url.app.state.services.news
+    waits: list[float] = []
+    wait = listening.wait
+
+    def noted(seconds: float, **more: Any) -> Any:
+        waits.append(seconds)
+        return wait(seconds, **more)
+
+    monkeypatch.setattr(listening, "wait", noted)
+    monkeypatch.setattr(workers, "_SAME_AGAIN_SECONDS", 0.05)
+    assert worker.say("heartbeat", body).json()[news] == first[news], "it is said again, but later"
+    assert waits
+    assert waits[0] <= 0.05
+
+
+def test_a_worker_declared_dead_while_its_poll_waits_gets_no_task_but_is_told_to_register_again(
+    http: httpx.Client, db: psycopg.Connection, side: ThreadPoolExecutor, config: Config
+) -> None:
+    worker = Remote(http)
+    waiting = side.submit(worker.say, "poll", {"available_capacity": 1, "wait_seconds": PATIENCE})
+    until(lambda: db.execute("SELECT asleep FROM workers").fetchone() == (True,))
+    db.execute("UPDATE workers SET status = 'dead'")
+    with Client(config) as client:
+        client.submit_task(NAME, registered_elsewhere=True)
+    answer = waiting.result(PATIENCE)
+    assert (answer.status_code, answer.json()["code"]) == (404, "worker_not_found")
+    row = db.execute("SELECT state, retry_count, crash_count, worker_id FROM tasks").fetchone()
+    assert row == ("pending", 0, 0, None)
 
 
 def test_worker_declared_dead_is_told_so(http: httpx.Client, db: psycopg.Connection) -> None:

@@ -92,8 +92,13 @@ def may_take(id_: str) -> Query[bool]:
     return Query("worker_may_take", {"id": id_}, lambda rows: bool(rows[0][0]), repeatable=True)
 
 
-def heartbeat(id_: str, *, load: int | None, draining: bool, names: Sequence[str] | None = None) -> Query[bool | None]:
-    """Say that a worker lives; reads whether it was asked to drain, or None if it was declared dead."""
+def heartbeat(
+    id_: str, *, load: int | None, draining: bool | None, names: Sequence[str] | None = None
+) -> Query[bool | None]:
+    """Say that a worker lives; reads whether it was asked to drain, or None if it was declared dead.
+
+    None leaves the load, the status or the names as they are.
+    """
     parameters = {"id": id_, "load": load, "draining": draining, "names": list(names) if names is not None else None}
     return Query("worker_heartbeat", parameters, lambda rows: bool(rows[0][0]) if rows else None)
 

@@ -6,9 +6,19 @@ from enum import StrEnum
 from typing import Annotated, Any
 from uuid import UUID
 
-from pydantic import AfterValidator, BaseModel, Field, StrictBool, StrictInt
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    Field,
+    StrictBool,
+    StrictInt,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
 
 from tasklib.server.bodies import Body, Name, Seconds
+from tasklib.server.remote.reading import Unreadable
 from tasklib.tasks.options import is_storable
 
 PROTOCOL = 1
@@ -173,20 +183,39 @@ class ResultBody(LeaseBody):
     retry_in_seconds: Seconds | None = Field(None, description="failed: the wait before the retry; null: the usual.")
 
 
+def _or_unreadable(value: Any, read: ValidatorFunctionWrapHandler) -> Any:
+    """One result of the wrong form must not refuse the others."""
+    if isinstance(value, Unreadable):
+        return value
+    try:
+        return read(value)
+    except ValidationError as e:
+        first = e.errors(include_input=False, include_url=False)[0]
+        field = ".".join(map(str, first["loc"]))
+        return Unreadable(_task_id(value), f"{field}: {first['msg']}" if field else first["msg"])
+
+
+def _task_id(value: Any) -> UUID | None:
+    try:
+        return UUID(value["task_id"])
+    except (TypeError, KeyError, ValueError, AttributeError):
+        return None
+
+
 class ResultsBody(Body):
     """How many attempts ended. Each is judged by itself."""
 
-    results: Annotated[list[ResultBody], Field(min_length=1)]
+    results: Annotated[list[Annotated[ResultBody, WrapValidator(_or_unreadable)]], Field(min_length=1)]
 
 
 class ResultAnswer(BaseModel):
     """What became of one result."""
 
-    task_id: UUID
+    task_id: UUID | None = Field(description="null for one in a batch of which not even this could be read.")
     accepted: bool
     status: str | None = Field(description="The task's state after it, if it was accepted.")
     code: str | None = Field(None, description="stale_attempt, already_settled or result_not_storable, if not.")
-    detail: str | None = None
+    detail: str | None = Field(None, description="Why not; in a batch, of one that can't be read, with its place.")
 
 
 class ResultsAnswer(BaseModel):

@@ -19,7 +19,9 @@ if TYPE_CHECKING:  # which knows the services, which know the members
     from tasklib.server.access import Principal
 
 _FRESH_SECONDS = 10.0
-"""How long a look at the table holds: a worker that was declared dead gets tasks for this long at most."""
+"""How long a look at the table holds."""
+_SURE_SECONDS = 1.0
+"""Before tasks are handed out, a look at the table, or a heartbeat, holds only for this long."""
 _MOST_REMEMBERED = 10_000
 _NOBODY = UUID(int=0)
 """Stands in `workers.token_id` for whoever came without a token: null is for workers with a database of their own."""
@@ -31,7 +33,6 @@ class Member:
     def __init__(self, id_: str, token_id: UUID, row: Registered) -> None:
         self.id = id_
         self.token_id = token_id
-        self.is_draining = False
         self.newest_poll = 0
         """Grows with each poll, and when it leaves: a poll that isn't the newest has nobody who would read it."""
         self.is_announced = row.asleep
@@ -40,12 +41,22 @@ class Member:
         self.unaware_before: int | None = None
         """Writers before this one may not know that it sleeps; None until they were told, and once they are over."""
         self.awake_since = time.monotonic()
+        self.sure_until = 0.0
+        self.told: frozenset[object] = frozenset()
+        """What the last heartbeat was told: to hear the same again is no news."""
         self.update(row)
 
     def update(self, row: Registered) -> None:
         self.status = row.status
+        self.is_draining = row.status == "draining"
         self.served = Served(row.names, row.queues, row.capabilities)
         self.fresh_until = time.monotonic() + _FRESH_SECONDS
+        if row.status != "dead":
+            self.is_known_to_live()
+
+    def is_known_to_live(self) -> None:
+        """The table has just said so: for a moment it need not be asked before tasks are handed out."""
+        self.sure_until = time.monotonic() + _SURE_SECONDS
 
 
 class Members:
@@ -94,6 +105,14 @@ class Members:
         if member.status == "dead" and not dead_too:
             raise not_found(id_)
         return member
+
+    async def lives(self, member: Member) -> bool:
+        """False if it was declared dead since it was last looked at."""
+        found = await self._look(member.id, member)
+        if found is None or found.status == "dead":
+            self.forget(member)
+            return False
+        return True
 
     def forget(self, member: Member) -> None:
         """It has left, or was declared dead."""

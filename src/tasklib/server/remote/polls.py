@@ -16,7 +16,7 @@ from tasklib.config import Config
 from tasklib.errors import DatabaseUnavailable
 from tasklib.server.news import News
 from tasklib.server.remote.links import Links
-from tasklib.server.remote.members import Member, not_found
+from tasklib.server.remote.members import Member, Members, not_found
 from tasklib.store import claim, fleet, settle, tallies
 from tasklib.store.claim import Claimed, Served
 from tasklib.store.settle import Lease
@@ -52,9 +52,12 @@ class Found:
 class Polls:
     """Answers them."""
 
-    def __init__(self, config: Config, news: News, claiming: Links, settling: Links, control: Links) -> None:
+    def __init__(
+        self, config: Config, news: News, members: Members, claiming: Links, settling: Links, control: Links
+    ) -> None:
         self._config = config
         self._news = news
+        self._members = members
         self._claiming = claiming
         self._settling = settling
         self._control = control
@@ -66,30 +69,36 @@ class Polls:
         }
 
     async def answer(self, member: Member, poll: Poll, gone: Gone) -> Found:
-        """Tasks as soon as there are some; none when the time is up, a newer poll has come, or the worker drains."""
-        began = time.monotonic()
+        """Tasks as soon as there are some; none when the time is up, a newer poll has come, or the worker drains.
+
+        A poll that comes while the worker drains waits too: a worker that polls on must not do so in a hot loop.
+        """
+        began, came_draining = time.monotonic(), member.is_draining
         member.newest_poll += 1
         turn = member.newest_poll
         served = Served(member.served.names, member.served.queues, poll.capabilities or member.served.capabilities)
-        pause, has_waited = _FIRST_LOOK_SECONDS, False
+        pause = _FIRST_LOOK_SECONDS
         await self._stay_awake(member)
         if poll.holding is not None:
             waited = time.monotonic() - began
             if tasks := await self._undelivered(member, poll.holding):
-                return Found(tasks, waited)
-        while not member.is_draining and not self._news.is_stopped:
+                return await self._if_it_may_take(member, Found(tasks, waited))
+        while not self._news.is_stopped and (came_draining or not member.is_draining):
             mark, waited = self._news.mark(), time.monotonic() - began
+            if member.is_draining:
+                await self._news.wait(began + poll.wait_seconds - time.monotonic(), since=mark)
+                if turn != member.newest_poll or waited >= poll.wait_seconds or await gone():
+                    break
+                continue
             tasks = await self._claiming.run(claim.claim(served, poll.limit, member.id, **self._terms))
             if tasks:
                 await self._count_promoted(tasks)
-                if has_waited and not await self._control.run(fleet.may_take(member.id)):
-                    await self.release(member, tasks)
-                    break
                 return await self._handed_out(member, turn, Found(tasks, waited), gone)
             left = began + poll.wait_seconds - time.monotonic()
             if left <= 0:
                 break
-            pause, has_waited = await self._rest(member, served, mark, left, pause), True
+            pause = await self._rest(member, served, mark, left, pause)
+            member.sure_until = 0.0
             if turn != member.newest_poll or await gone():
                 break
         return Found([], time.monotonic() - began)
@@ -128,7 +137,19 @@ class Polls:
             return Found([], found.waited_seconds)
         if member.is_announced:
             asyncio.get_running_loop().call_later(_AWAY_SECONDS, self._if_away, member, turn)
-        return found
+        return await self._if_it_may_take(member, found)
+
+    async def _if_it_may_take(self, member: Member, found: Found) -> Found:
+        """Not if its token has ended, or it was declared dead: what it ran would be taken from it again."""
+        if member.sure_until > time.monotonic():
+            return found
+        if await self._control.run(fleet.may_take(member.id)):
+            member.is_known_to_live()
+            return found
+        await self.release(member, found.tasks)
+        if not await self._members.lives(member):
+            raise not_found(member.id)
+        return Found([], found.waited_seconds)
 
     async def _rest(self, member: Member, served: Served, mark: int, left: float, pause: float) -> float:
         """Nothing was found: sleep, or return at once if it is worth another look. The pause before the look after."""

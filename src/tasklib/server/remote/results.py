@@ -47,10 +47,24 @@ class Results:
         self._policy = RetryPolicy.of(config)
 
     async def store(self, worker_id: str, results: Sequence[ResultBody]) -> list[Verdict]:
-        """A verdict for each, in the same order. Of two results for one task in a batch the first counts."""
-        first: dict[str, ResultBody] = {}
-        for result in results:
-            first.setdefault(str(result.task_id), result)
+        """A verdict for each, in the same order, as if each had come alone, one after the other."""
+        verdicts: dict[int, Verdict] = {}
+        waiting = dict(enumerate(results))
+        while waiting:
+            first: dict[str, int] = {}
+            for place, result in waiting.items():
+                first.setdefault(str(result.task_id), place)
+            found = await self._store(worker_id, {id_: waiting.pop(place) for id_, place in first.items()})
+            verdicts |= {place: found[id_] for id_, place in first.items()}
+            # What repeats an attempt that is over need not be asked for.
+            over = {_lease(results[place]) for place in first.values() if verdicts[place].code != NOT_STORABLE}
+            for place in [place for place, result in waiting.items() if _lease(result) in over]:
+                before = verdicts[first[str(waiting.pop(place).task_id)]]
+                verdicts[place] = _refusal(SETTLED) if before.code is None else before
+        return [verdicts[place] for place in range(len(results))]
+
+    async def _store(self, worker_id: str, first: Mapping[str, ResultBody]) -> dict[str, Verdict]:
+        """A verdict for each of these results of different tasks."""
         by_status: dict[ResultStatus, list[ResultBody]] = {}
         for id_ in sorted(first):  # one lock order for all who write many rows
             by_status.setdefault(first[id_].status, []).append(first[id_])
@@ -69,10 +83,7 @@ class Results:
                     verdicts |= _accepted(dict.fromkeys(ours, "cancelled"))
         verdicts |= await self._refusals([result for id_, result in first.items() if id_ not in verdicts])
         await self._count(first, verdicts)
-        return [
-            verdicts[str(result.task_id)] if first[str(result.task_id)] is result else _refusal(STALE)
-            for result in results
-        ]
+        return verdicts
 
     async def _count(self, results: Mapping[str, ResultBody], verdicts: Mapping[str, Verdict]) -> None:
         """For metrics: what these workers did, which nobody else counts."""

@@ -18,6 +18,8 @@ from tasklib.tasks.payload import dump
 
 _CLAIM_LINKS, _SETTLE_LINKS = 2, 2
 _LOOK_EVERY_SECONDS = 10.0
+_SAME_AGAIN_SECONDS = 1.0
+"""A waiting heartbeat is answered after this long if all there is to say was said in the last answer."""
 
 
 class RemoteWorkers:
@@ -30,7 +32,7 @@ class RemoteWorkers:
         self._settling = Links(config, "settle", _SETTLE_LINKS)
         self._control = Links(config, "control", 1)
         self.members = Members(self._control)
-        self._polls = Polls(config, news, self._claiming, self._settling, self._control)
+        self._polls = Polls(config, news, self.members, self._claiming, self._settling, self._control)
         self._results = Results(config, self._settling)
 
     async def poll(self, member: Member, poll: Poll, gone: Gone) -> Found:
@@ -47,23 +49,26 @@ class RemoteWorkers:
 
     async def heartbeat(self, member: Member, body: HeartbeatBody, gone: Gone) -> tuple[bool, list[Lease], list[Lease]]:
         """Whether to drain, what to cancel and what is lost: at once, or when there is something of it in time."""
-        deadline = time.monotonic() + body.wait_seconds
+        began = time.monotonic()
         drains = body.status is WorkerStatus.DRAINING
-        if drains and not member.is_draining:
-            member.is_draining = True
-            self._news.ring()  # its poll has nothing to wait for
-        drain = await self._beat(member, body)
+        drain = await self._beat(member, load=body.current_load, draining=drains, names=body.task_types)
+        if member.is_draining is not drains:
+            member.is_draining = drains
+            self._news.ring()  # its poll has nothing to wait for, or may take tasks again
         lost = await self._extend(member, body.running)
-        told = {str(id_) for id_ in body.cancelling}
+        known = {str(id_) for id_ in body.cancelling}
         while True:
             mark = self._news.mark(orders=True)
-            cancel = [c for c in await self._control.run(control.cancel_requests_of(member.id)) if c.id not in told]
-            left = deadline - time.monotonic()
-            if left <= 0 or lost or cancel or (drain and not drains) or self._news.is_stopped or await gone():
+            cancel = [c for c in await self._control.run(control.cancel_requests_of(member.id)) if c.id not in known]
+            news = frozenset({*lost, *cancel, *(("drain",) if drain and not drains else ())})
+            wait = min(body.wait_seconds, _SAME_AGAIN_SECONDS) if news else body.wait_seconds
+            left = began + wait - time.monotonic()
+            if left <= 0 or news - member.told or self._news.is_stopped or await gone():
+                member.told = news
                 return drain, cancel, lost
             # Now and then without being told: a notification may get lost.
             await self._news.wait(min(left, _LOOK_EVERY_SECONDS), since=mark, orders=True)
-            drain = await self._beat(member, HeartbeatBody())
+            drain = await self._beat(member)
 
     async def leave(self, member: Member) -> None:
         """The worker goes, and holds nothing: what it was given and never got goes back."""
@@ -78,15 +83,21 @@ class RemoteWorkers:
         for links in (self._claiming, self._settling, self._control):
             links.close()
 
-    async def _beat(self, member: Member, body: HeartbeatBody) -> bool:
-        drains = body.status is WorkerStatus.DRAINING
-        drain = await self._control.run(
-            fleet.heartbeat(member.id, load=body.current_load, draining=drains, names=body.task_types)
-        )
+    async def _beat(
+        self,
+        member: Member,
+        *,
+        load: int | None = None,
+        draining: bool | None = None,
+        names: Sequence[str] | None = None,
+    ) -> bool:
+        """Keep it alive; None leaves what an earlier heartbeat said. Whether it was asked to drain."""
+        drain = await self._control.run(fleet.heartbeat(member.id, load=load, draining=draining, names=names))
         if drain is None:
             self.members.forget(member)
             raise not_found(member.id)
-        if body.task_types is not None:
+        member.is_known_to_live()
+        if names is not None:
             member.fresh_until = 0.0  # it serves others from now on
         return drain
 

@@ -31,6 +31,7 @@ from tasklib.server.remote.bodies import (
     Terms,
 )
 from tasklib.server.remote.polls import MOST_TASKS, Found, Gone, Poll
+from tasklib.server.remote.reading import LenientRoute, Unreadable
 from tasklib.server.remote.results import NOT_STORABLE, Verdict
 from tasklib.server.remote.workers import leases_of
 from tasklib.server.services import Services, services
@@ -113,12 +114,6 @@ async def heartbeat(
     return HeartbeatAnswer(drain=drain, cancel=_lease_answers(cancel), lost=_lease_answers(lost))
 
 
-@router.post(
-    "/{worker_id}/result",
-    operation_id="report_results",
-    responses=refusals(404, 409),
-    summary="Report how attempts ended",
-)
 async def result(
     worker_id: WorkerId, body: ResultBody | ResultsBody, principal: WorkerPrincipal, given: Given
 ) -> ResultAnswer | ResultsAnswer:
@@ -126,14 +121,29 @@ async def result(
 
     One that is stale answers 409 and changes nothing; of many each is answered by itself, with 200.
     """
-    results = body.results if isinstance(body, ResultsBody) else [body]
+    results: list[ResultBody | Unreadable] = [*body.results] if isinstance(body, ResultsBody) else [body]
     _check_batch(results, given)
     member = await given.remote.members.find(principal, worker_id, dead_too=True)
-    verdicts = await given.remote.store(member, results)
-    if isinstance(body, ResultsBody):
-        pairs = zip(results, verdicts, strict=True)
-        return ResultsAnswer(results=[_result_answer(result, verdict) for result, verdict in pairs])
-    return _answer_or_problem(body, verdicts[0])
+    verdicts = iter(await given.remote.store(member, [r for r in results if isinstance(r, ResultBody)]))
+    if isinstance(body, ResultBody):
+        return _answer_or_problem(body, next(verdicts))
+    return ResultsAnswer(
+        results=[
+            _unreadable(place, result) if isinstance(result, Unreadable) else _result_answer(result, next(verdicts))
+            for place, result in enumerate(results)
+        ]
+    )
+
+
+router.add_api_route(
+    "/{worker_id}/result",
+    result,
+    methods=["POST"],
+    operation_id="report_results",
+    responses=refusals(404, 409),
+    summary="Report how attempts ended",
+    route_class_override=LenientRoute,
+)
 
 
 @router.post(
@@ -235,6 +245,11 @@ def _result_answer(result: ResultBody, verdict: Verdict) -> ResultAnswer:
         code=verdict.code,
         detail=verdict.detail,
     )
+
+
+def _unreadable(place: int, result: Unreadable) -> ResultAnswer:
+    detail = f"results[{place}] can't be read: {result.reason}. Report this attempt as failed."
+    return ResultAnswer(task_id=result.task_id, accepted=False, status=None, code=NOT_STORABLE, detail=detail)
 
 
 def _answer_or_problem(result: ResultBody, verdict: Verdict) -> ResultAnswer:
