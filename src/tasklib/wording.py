@@ -1,7 +1,10 @@
-"""How times, ids, counts and errors are said to a person, in one place."""
+"""How times, ids, counts and errors are said to a person, in one place; and how text from elsewhere is shown."""
 
 from __future__ import annotations
 
+import json
+import shlex
+from typing import Any
 from uuid import UUID
 
 _SHORT_ID = 8
@@ -37,11 +40,51 @@ def last_line(error: str | None, limit: int = 200) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
-def printable(text: str) -> str:
-    """Text from elsewhere, made harmless to a terminal: control characters are shown, not obeyed."""
+def printable(text: str, *, lines: bool = False) -> str:
+    """Text from elsewhere, made harmless: what a terminal would obey, or a reader not see, is shown as an escape.
+
+    That is every control character (C1 and line breaks too), every mark of direction, every separator but the space,
+    and half surrogate pairs. `lines`: text of several lines, such as a traceback, keeps its line breaks and tabs.
+    """
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)
+    kept = "\n\t" if lines else ""
+    return "".join(c if c.isprintable() or c in kept else c.encode("unicode_escape").decode() for c in text)
+
+
+def json_text(value: Any, *, indent: int | None = None) -> str:
+    """JSON for a terminal, a file or a program: what `printable` escapes is escaped as JSON does it."""
+    return printable_json(json.dumps(value, indent=indent, ensure_ascii=False, default=str))
+
+
+def printable_json(text: str) -> str:
+    """JSON whose strings have nothing in them that is not printable. What it means stays the same."""
+    if text.isprintable():
+        return text
+    # Line breaks are between its parts: JSON has them escaped in strings.
+    return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
+
+
+def shell_word(text: str) -> str:
+    """Text as one word of a command that somebody may copy into a shell."""
+    if text.isprintable():
+        return shlex.quote(text)
+    escaped = (c if c.isprintable() and c not in "\\'" else _shell_escape(c) for c in text)
+    return f"$'{''.join(escaped)}'"
+
+
+def shell_option(option: str, value: str) -> str:
+    """`--queue mail`, or `--queue=-x`: a value must not be taken for another option."""
+    return f"{option}{'=' if value.startswith('-') else ' '}{shell_word(value)}"
+
+
+def shell_argument(text: str) -> str:
+    """The same for what is no option's value: `web-1`, or `-- -x`."""
+    return f"-- {shell_word(text)}" if text.startswith("-") else shell_word(text)
+
+
+def _shell_escape(character: str) -> str:
+    return "".join(f"\\x{byte:02x}" for byte in character.encode("utf-8", "surrogatepass"))
 
 
 def count(number: int, one: str, many: str | None = None) -> str:

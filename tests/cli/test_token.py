@@ -176,7 +176,7 @@ def test_audit_refuses_an_action_that_there_is_not(run: Run) -> None:
 def test_an_actor_cannot_write_to_the_terminal_what_it_likes(run: Run, db: psycopg.Connection) -> None:
     db.execute("INSERT INTO audit (actor, action) VALUES (E'\\x1b[31mred\\tann', 'pause')")
     [row] = lines(run("audit"))
-    assert row[2] == "\\x1b[31mred ann"
+    assert row[2] == "\\x1b[31mred\\tann"
 
 
 def test_show_says_who_submitted_a_task(run: Run, db: psycopg.Connection) -> None:

@@ -36,7 +36,8 @@ def test_last_line_of_a_traceback_is_the_error_itself() -> None:
 
 def test_control_characters_are_shown_and_not_obeyed() -> None:
     assert printable("red \x1b[31m\x07 é ✓") == r"red \x1b[31m\x07 é ✓"
-    assert printable("two\n\tlines") == "two\n\tlines"
+    assert printable("two\n\tlines") == r"two\n\tlines"
+    assert printable("two\n\tlines\r", lines=True) == "two\n\tlines\\r"
 
 
 def test_counts_and_short_ids() -> None:

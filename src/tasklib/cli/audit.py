@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +11,7 @@ import typer
 from tasklib.cli.options import DatabaseUrl, Debug, Schema, configured
 from tasklib.cli.tables import print_rows
 from tasklib.store.audit import Action
+from tasklib.wording import json_text
 
 if TYPE_CHECKING:
     from tasklib.store.audit import AuditRecord
@@ -39,7 +39,7 @@ def audit(
         found = client.audit(action=action, actor=actor, target=target, before=before, limit=limit)
     if json_:
         for record in found:
-            typer.echo(json.dumps({**asdict(record), "at": record.at.isoformat()}, ensure_ascii=False))
+            typer.echo(json_text({**asdict(record), "at": record.at.isoformat()}))
         return
     print_rows(("number", "at", "actor", "action", "target", "details"), map(row, found), none="nothing was recorded")
     if len(found) == limit and sys.stdout.isatty():
@@ -54,4 +54,4 @@ def row(record: AuditRecord) -> tuple[str, ...]:
 
 
 def _plain(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return value if isinstance(value, str) else json_text(value)

@@ -17,6 +17,7 @@ from tasklib.cli.options import DatabaseUrl, Debug, Schema, configured
 from tasklib.cli.show import show
 from tasklib.cli.tables import print_rows
 from tasklib.observe.wording import count, last_line, short_id
+from tasklib.wording import json_text
 
 if TYPE_CHECKING:
     from tasklib.client.clients import Client
@@ -78,7 +79,7 @@ def list_(
         tasks = client.dead_letters(**filters, fingerprint=fingerprint, after=place, limit=limit)
     if json_:
         for task in tasks:
-            typer.echo(task.model_dump_json())
+            typer.echo(json_text(task.model_dump(mode="json")))
         return
     _print_tasks(tasks)
     if len(tasks) == limit and sys.stdout.isatty():

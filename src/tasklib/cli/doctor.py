@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
@@ -34,13 +33,14 @@ def doctor(
     from tasklib.client.clients import Client
     from tasklib.doctor.findings import worst
     from tasklib.doctor.visit import examine
+    from tasklib.wording import json_text
 
     with Client(configured(database_url, schema)) as client:
         findings = examine(client)
     verdict = worst(findings)
     if json_:
         report = {"severity": verdict.value, "findings": [f.as_dict() for f in findings]}
-        typer.echo(json.dumps(report, indent=2, ensure_ascii=False, default=str))
+        typer.echo(json_text(report, indent=2))
     else:
         from rich.console import Console
 

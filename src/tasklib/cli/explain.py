@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tasklib.cli.listing import STATE_STYLES
 from tasklib.cli.options import DatabaseUrl, Debug, Schema, configured
-from tasklib.wording import count, duration, printable
+from tasklib.wording import count, duration, json_text, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,7 +30,7 @@ def explain(
     with Client(configured(database_url, schema)) as client:
         explanation = client.explain_task(full_id(client, task_id))
     if json_:
-        typer.echo(json.dumps(explanation.as_dict(), indent=2, ensure_ascii=False))
+        typer.echo(json_text(explanation.as_dict(), indent=2))
         return
     from rich.console import Console
 

@@ -15,6 +15,7 @@ from tasklib.cli.options import DatabaseUrl, Debug, Schema, configured
 from tasklib.cli.pairs import pairs
 from tasklib.observe.wording import last_line, printable, short_id
 from tasklib.states import CLAIMABLE, TaskState
+from tasklib.wording import json_text
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -61,14 +62,12 @@ class Standing:
 
     def json(self, task: Task, indent: int | None = None) -> str:
         """The row and what follows from it."""
-        import json
-
         row = {
             **task.model_dump(mode="json"),
             "effective_priority": self.effective_priority(task),
             "paused": self.is_paused(task),
         }
-        return json.dumps(row, indent=indent, ensure_ascii=False)
+        return json_text(row, indent=indent)
 
 
 def list_tasks(
@@ -138,7 +137,7 @@ def plain_row(task: Task, standing: Standing) -> tuple[str, ...]:
         str(standing.effective_priority(task)),
         "paused" if standing.is_paused(task) else "",
     )
-    return tuple(printable(f).replace("\t", " ").replace("\n", " ") for f in fields)
+    return tuple(map(printable, fields))
 
 
 def print_table(tasks: Iterable[Task], standing: Standing) -> None:

@@ -34,7 +34,7 @@ def stderr() -> Console:
 
 def note(text: str, style: str = "") -> None:
     """Say something that is not the command's result."""
-    stderr().print(Text(text, style))
+    stderr().print(Text(printable(text), style))
 
 
 def without_secrets(text: str) -> str:
@@ -51,7 +51,7 @@ def show_error(error: BaseException) -> bool:
         return False
     line, detail = known
     if detail:
-        sys.stderr.write(printable(without_secrets(detail)).rstrip() + "\n\n")
+        sys.stderr.write(printable(without_secrets(detail), lines=True).rstrip() + "\n\n")
     stderr().print(Text("error: ", "bold red").append(printable(without_secrets(line)), "red"))
     return True
 

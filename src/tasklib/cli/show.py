@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,6 +13,7 @@ from tasklib.cli.moments import local, relative
 from tasklib.cli.options import DatabaseUrl, Debug, Schema, configured
 from tasklib.observe.wording import count, duration, last_line, printable
 from tasklib.states import TaskState
+from tasklib.wording import json_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -68,7 +68,7 @@ def print_task(console: Console, task: Task, standing: Standing) -> None:
         console.print(_attempts(task.history, whole_width=console.is_terminal))
     if task.error:
         console.print(Text("\nerror", "bold"))
-        console.print(Text(printable(task.error), "red"))
+        console.print(Text(printable(task.error, lines=True), "red"))
 
 
 def _facts(task: Task, standing: Standing) -> Table:
@@ -145,11 +145,11 @@ def _print_json(console: Console, heading: str, value: Any) -> None:
     from rich.text import Text
 
     console.print(Text(f"\n{heading}", "bold"))
-    text = json.dumps(value, indent=2, ensure_ascii=False)
+    text = json_text(value, indent=2)
     if console.is_terminal:
-        console.print(Syntax(printable(text), "json", theme="ansi_dark", background_color="default", word_wrap=True))
+        console.print(Syntax(text, "json", theme="ansi_dark", background_color="default", word_wrap=True))
     else:
-        console.print(Text(printable(text)))
+        console.print(Text(text))
 
 
 def _text(value: str) -> Text:

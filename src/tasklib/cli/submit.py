@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,6 +9,7 @@ import typer
 from tasklib.cli.moments import future_moment
 from tasklib.cli.options import DatabaseUrl, Debug, Schema, configured
 from tasklib.cli.pairs import mapping, pairs
+from tasklib.wording import json_text
 
 if TYPE_CHECKING:
     from tasklib.client.clients import Client
@@ -153,4 +153,4 @@ def _priority(text: str | None) -> int | str | None:
 
 
 def _print_result(value: Any) -> None:
-    typer.echo(json.dumps(value, ensure_ascii=False))
+    typer.echo(json_text(value))

@@ -15,7 +15,7 @@ def print_rows(titles: Sequence[str], rows: Iterable[Sequence[str]], *, none: st
     rows = [[printable(cell) for cell in row] for row in rows]
     if not sys.stdout.isatty():
         for row in rows:
-            typer.echo("\t".join(cell.replace("\t", " ").replace("\n", " ") for cell in row))
+            typer.echo("\t".join(row))
     elif rows:
         _print_table(titles, rows, frozenset(numbers))
     else:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -13,7 +12,7 @@ from tasklib.config import Config
 from tasklib.states import TaskState
 from tasklib.store.explain import Position, Situation
 from tasklib.store.fleet import WorkerInfo
-from tasklib.wording import count, duration, last_line
+from tasklib.wording import count, duration, json_text, last_line, shell_option
 
 _NAMED = 5
 """How many of many are named in a sentence."""
@@ -81,7 +80,7 @@ def _pauses(task: Situation) -> Iterator[Reason]:
             yield Reason(
                 f"{kind}_paused",
                 f"{what} paused since {_at(since, task.now)}.",
-                f"Resume it: tasklib resume --{kind} {value}",
+                f"Resume it: tasklib resume {shell_option(f'--{kind}', value)}",
                 {kind: value, "since": since.isoformat()},
             )
 
@@ -126,7 +125,7 @@ class Fleet:
         return Reason(
             "queue_not_served",
             f"No live worker serves its queue {task.queue!r}; those there are serve {_some(served) or 'others'}.",
-            f"Start one that does: tasklib worker MODULE --queue {task.queue}",
+            f"Start one that does: tasklib worker MODULE {shell_option('--queue', task.queue)}",
             {"queue": task.queue, "served_queues": served, "workers": _ids(self.takers)},
         )
 
@@ -150,7 +149,7 @@ class Fleet:
     def _nobody_has(self, task: Situation, knowing: Sequence[WorkerInfo]) -> Reason:
         nearest = min(knowing, key=lambda w: len(_missing(w, task)))
         missing = _missing(nearest, task)
-        options = " ".join(f"--capability {c}" for c in task.required_capabilities)
+        options = " ".join(shell_option("--capability", c) for c in task.required_capabilities)
         return Reason(
             "capabilities_missing",
             f"No live worker has all it requires ({', '.join(task.required_capabilities)}). "
@@ -200,7 +199,7 @@ def _running(task: Situation, workers: Sequence[WorkerInfo], config: Config) -> 
     assert task.locked_until is not None
     worker = next((w for w in workers if w.id == task.worker_id), None)
     where = f" ({worker.host}, process {worker.pid})" if worker and worker.host else ""
-    progress = f" Progress: {json.dumps(task.progress, ensure_ascii=False)}." if task.progress is not None else ""
+    progress = f" Progress: {json_text(task.progress)}." if task.progress is not None else ""
     yield Reason(
         "running",
         f"It is running, attempt {task.retry_count + 1}, since {_at(task.started_at, task.now)} "

@@ -10,7 +10,7 @@ from tasklib.doctor.findings import Finding, Severity, ok, warning
 from tasklib.store import doctor, fleet
 from tasklib.store.doctor import Waiting
 from tasklib.store.fleet import WorkerInfo
-from tasklib.wording import count, duration
+from tasklib.wording import count, duration, shell_argument
 
 
 def live(workers: list[WorkerInfo], config: Config) -> list[WorkerInfo]:
@@ -47,7 +47,8 @@ def _versions(workers: list[WorkerInfo]) -> Iterator[Finding]:
             "mixed_versions",
             f"Workers run different versions: {', '.join(f'{v} ({len(ids)})' for v, ids in each.items())}.",
             "That is fine while a deployment rolls. If it stays so, one was forgotten.",
-            f"Drain those of {versions[0]} and start them anew: tasklib workers drain {each[versions[0]][0]}",
+            f"Drain those of {versions[0]} and start them anew: tasklib workers drain "
+            f"{shell_argument(each[versions[0]][0])}",
             versions=each,
         )
 

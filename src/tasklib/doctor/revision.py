@@ -8,12 +8,13 @@ from tasklib.doctor.findings import Finding, critical, ok
 from tasklib.errors import SchemaError
 from tasklib.migrations.revisions import head, known, require_current
 from tasklib.store import schema
+from tasklib.wording import shell_option
 
 CODE = "schema_revision"
 
 
 def look(config: Config) -> Call[list[Finding]]:
-    option = f" --schema {config.schema}" if config.schema else ""
+    option = f" {shell_option('--schema', config.schema)}" if config.schema else ""
     where: str | None = yield schema.where_is_tasks(config.schema)
     if where is None:
         named = f"the schema {config.schema!r}" if config.schema else "the search_path"

@@ -10,7 +10,7 @@ from tasklib.store import doctor, fleet, pauses
 from tasklib.store.doctor import Waiting
 from tasklib.store.fleet import WorkerInfo
 from tasklib.store.pauses import Paused
-from tasklib.wording import count, duration
+from tasklib.wording import count, duration, shell_option
 
 MOST_LANES = 500
 """A claim that begins anew costs about 20 µs for each."""
@@ -45,7 +45,8 @@ def unserved(config: Config) -> Call[list[Finding]]:
             f"{_at_least(number)}{count(number, 'due task')} fit no live worker, the oldest for "
             f"{duration(max(lane.waited_seconds for lane in alone))}: {', '.join(names)}{more}.",
             "They wait until a worker with that name, queue and capabilities starts.",
-            f"Start one, or cancel them; for details: tasklib list --name {alone[0].name} --queue {alone[0].queue}",
+            "Start one, or cancel them; for details: tasklib list "
+            f"{shell_option('--name', alone[0].name)} {shell_option('--queue', alone[0].queue)}",
             count=number,
             lanes=[lane._asdict() for lane in alone[:50]],
         )
@@ -63,7 +64,7 @@ def paused(config: Config) -> Call[list[Finding]]:
         behind = [lane for lane in lanes if lane.waited_seconds >= 0 and pause.holds(lane.queue, lane.name)]
         number: int = (yield doctor.backlog(behind, _COUNT_UP_TO)) if behind else 0
         what = f"The {pause.kind} {pause.value!r} is paused since {pause.paused_at:%Y-%m-%d %H:%M %Z}"
-        action = f"If that is over: tasklib resume --{pause.kind} {pause.value}"
+        action = f"If that is over: tasklib resume {shell_option(f'--{pause.kind}', pause.value)}"
         details = {"kind": pause.kind, "value": pause.value, "count": number}
         if number:
             seen = f"{what}, and holds back {_at_least(number)}{count(number, 'due task')}."

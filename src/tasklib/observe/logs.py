@@ -6,6 +6,7 @@ The keys are those of `current_task().logger`, so that one search finds what the
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import logging
 import sys
@@ -36,7 +37,7 @@ from tasklib.events import (
     WorkerStarted,
     WorkerStopped,
 )
-from tasklib.observe.wording import last_line, short_id, was_given_back
+from tasklib.observe.wording import last_line, printable, printable_json, short_id, was_given_back
 
 _LEVELS = {"failed": "warning", "dead_letter": "error"}
 _LEVEL_NAMES = {"warn": "warning", "exception": "error", "fatal": "critical"}
@@ -177,8 +178,10 @@ def configure_task_logging(*, as_json: bool | None, level: int = logging.INFO) -
     processors: list[Any] = [structlog.contextvars.merge_contextvars]
     if as_json is None:
         stamp = structlog.processors.TimeStamper(fmt="%H:%M:%S", utc=False)
-        renderer = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), pad_event_to=0)
-        processors += [structlog.processors.add_log_level, stamp, _brief, renderer]
+        renderer = structlog.dev.ConsoleRenderer(
+            colors=sys.stderr.isatty(), pad_event_to=0, exception_formatter=_traceback
+        )
+        processors += [structlog.processors.add_log_level, stamp, _brief, _harmless, renderer]
     else:
         processors += [structlog.processors.format_exc_info, _stamped, _renderer(as_json)]
     structlog.configure(
@@ -209,13 +212,34 @@ def _brief(_: Any, __: str, line: _Line) -> _Line:
     return line
 
 
+def _harmless(_: Any, __: str, line: _Line) -> _Line:
+    """For a terminal: no text in it can do more than be read, or look like another line."""
+    for key, value in line.items():
+        if isinstance(value, str):
+            line[key] = printable(value, lines=key in ("exception", "stack"))
+    return line
+
+
+def _traceback(stream: TextIO, exc_info: Any) -> None:
+    text = io.StringIO()
+    structlog.dev.plain_traceback(text, exc_info)
+    stream.write(printable(text.getvalue(), lines=True))
+
+
 def _renderer(as_json: bool) -> Any:
-    return _json if as_json else structlog.processors.LogfmtRenderer()
+    return _json if as_json else _logfmt
+
+
+_as_logfmt = structlog.processors.LogfmtRenderer()
+
+
+def _logfmt(logger: Any, method: str, line: _Line) -> str:
+    return printable(_as_logfmt(logger, method, line))
 
 
 def _json(_: Any, __: str, line: _Line) -> str:
     try:
-        return to_json(line, fallback=repr).decode()
+        return printable_json(to_json(line, fallback=repr).decode())
     except ValueError:  # a lone surrogate, which the standard library writes as an escape
         return json.dumps(line, default=repr)
 

@@ -205,8 +205,8 @@ class TerminalView:
 
     def _worker_started(self, event: WorkerStarted) -> None:
         self._name_width = min(max(map(len, event.names), default=0), _WIDEST_NAME)
-        queues = "all queues" if event.queues is None else f"queue {', '.join(event.queues)}"
-        line = self._stamp().append("worker ").append(event.worker_id, "bold")
+        queues = "all queues" if event.queues is None else f"queue {', '.join(map(printable, event.queues))}"
+        line = self._stamp().append("worker ").append(printable(event.worker_id), "bold")
         line.append(f"  {count(len(event.names), 'task function')}, {queues}, {event.concurrency} at a time")
         self._write(line)
         if self._verbose:

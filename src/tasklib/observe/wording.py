@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tasklib.events import TaskEnded
 from tasklib.states import CLAIMABLE
-from tasklib.wording import count, duration, last_line, printable, short_id
+from tasklib.wording import count, duration, last_line, printable, printable_json, short_id
 
-__all__ = ["count", "duration", "last_line", "printable", "short_id", "was_given_back"]
+__all__ = ["count", "duration", "last_line", "printable", "printable_json", "short_id", "was_given_back"]
 
 
 def was_given_back(event: TaskEnded) -> bool:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from tasklib.wording import duration, last_line, printable
+from tasklib.wording import duration, json_text, last_line, printable
 
 NONE = "\N{EN DASH}"
 """What stands where there is nothing to say."""
@@ -57,7 +56,7 @@ def seconds(value: float | None) -> str:
 
 def shortened(text: object, most: int = 200) -> str:
     """Text from elsewhere: control characters shown, not obeyed, and never a page long."""
-    said = printable(str(text))
+    said = printable(str(text), lines=True)
     return said if len(said) <= most else said[: most - 1] + "…"
 
 
@@ -69,7 +68,7 @@ def sentence(text: object) -> str:
 
 def pretty(value: Any) -> str:
     """JSON for reading."""
-    return json.dumps(value, indent=2, ensure_ascii=False, default=str)
+    return json_text(value, indent=2)
 
 
 FILTERS: dict[str, Callable[..., str]] = {
