@@ -24,6 +24,7 @@ ENV_PREFIX = "TASKLIB_"
 # The channel is named after the schema, and PostgreSQL cuts channel names at 63 bytes.
 MAX_SCHEMA_BYTES = 55
 PRIORITY_MIN, PRIORITY_MAX = -10, 100
+PROCESS_STARTS = ("template", "spawn")
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +160,12 @@ class Config:
     max_error_bytes: int = 64 * 1024
     """Longer tracebacks are cut in the middle."""
 
+    process_start: str = "template"
+    """How child processes start: "template" forks a process that has imported the modules, "spawn" imports anew."""
+
+    process_start_timeout_seconds: float = 60.0
+    """How long a child process may take to start, imports included. A task that waits for it uses no retry."""
+
     process_max_tasks: int = 100
     """A child process is replaced after this many tasks."""
 
@@ -191,6 +198,8 @@ class Config:
         if self.actor is not None and not is_actor(self.actor):
             raise ConfigError(f"actor must be a name of 1 to 200 printable characters, not {self.actor!r}.")
         _check_levels(self.levels)
+        if self.process_start not in PROCESS_STARTS:
+            raise ConfigError(f"process_start must be one of {', '.join(PROCESS_STARTS)}, not {self.process_start!r}.")
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None, **overrides: Any) -> Config:
@@ -301,6 +310,7 @@ _RANGES: tuple[tuple[str, float, bool], ...] = (
     ("shutdown_grace_seconds", 0, True),
     ("max_payload_bytes", 1, True),
     ("max_error_bytes", 1024, True),
+    ("process_start_timeout_seconds", 0, False),
     ("process_max_tasks", 1, True),
     ("process_kill_grace_seconds", 0, True),
     ("idempotency_window_seconds", 0, False),

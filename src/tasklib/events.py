@@ -108,6 +108,13 @@ class TaskNotBegun:
 
 
 @dataclass(frozen=True, slots=True)
+class ChildrenSpawned:
+    """Child processes can't be forked from a template here; each is a new interpreter, which takes longer to start."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class LeasesRescued:
     """Attempts of lost workers were ended; (id, name, new state) of each."""
 
@@ -229,6 +236,7 @@ Event: TypeAlias = (
     | LeaseLost
     | SlotStuck
     | TaskNotBegun
+    | ChildrenSpawned
     | LeasesRescued
     | WorkerRenewed
     | LeadershipTaken

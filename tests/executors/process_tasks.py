@@ -7,6 +7,7 @@ import contextvars
 import ctypes
 import multiprocessing
 import os
+import random
 import signal
 import stat
 import subprocess
@@ -211,12 +212,12 @@ def fork_that_holds_the_socket() -> None:
 
 
 @task(executor="process")
-def babble() -> None:
+def babble(length: int) -> None:
     for name in os.listdir("/proc/self/fd"):
         if int(name) > 2 and os.path.exists(f"/proc/self/fd/{name}"):
             mode = os.fstat(int(name)).st_mode
             if stat.S_ISSOCK(mode):
-                os.write(int(name), b"\x00\x00\x00\x08nonsense")
+                os.write(int(name), length.to_bytes(4, "big") + b"nonsense")
     until_killed()
 
 
@@ -246,6 +247,16 @@ def terminate_forks(count: int) -> list[int | None]:
 
 def square(number: int) -> int:
     return number * number
+
+
+@task(executor="process")
+def random_number() -> float:
+    return random.random()
+
+
+@task(executor="process")
+def signals_are_usual() -> list[bool]:
+    return [signal.getsignal(signal.SIGHUP) is signal.SIG_DFL, signal.getsignal(signal.SIGINT) is not signal.SIG_IGN]
 
 
 @task(executor="process")

@@ -10,6 +10,7 @@ import pytest
 import structlog
 
 from tasklib.events import (
+    ChildrenSpawned,
     DatabaseBack,
     DatabaseLost,
     Event,
@@ -95,6 +96,7 @@ def test_failure_says_when_it_is_tried_again_and_why() -> None:
         (LeaseLost(ID, "noop", 7), "warning", "lease lost"),
         (SlotStuck(ID, "noop"), "warning", "slot stuck"),
         (TaskNotBegun(ID, "noop", "no process"), "error", "task not begun"),
+        (ChildrenSpawned("threads"), "warning", "children spawned"),
         (LeasesRescued(((ID, "noop", "failed"),)), "warning", "task rescued"),
         (DatabaseLost("claim", "gone"), "error", "database lost"),
         (DatabaseBack("claim"), "warning", "database back"),

@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 
 from tasklib.events import (
+    ChildrenSpawned,
     DatabaseBack,
     DatabaseLost,
     Event,
@@ -100,6 +101,7 @@ def test_start_line_names_the_worker_and_what_it_serves() -> None:
             "! noop       …c7546636  was told to stop but goes on; its slot stays taken until it ends",
         ),
         (TaskNotBegun(ID, "noop", "no process"), "! noop       …c7546636  not begun, and given back: no process"),
+        (ChildrenSpawned("threads"), "! child processes start as new interpreters: threads"),
         (LeasesRescued(((ID, "noop", "failed"),)), "! noop …c7546636  its worker was lost; it will run again"),
         (
             LeasesRescued(((ID, "noop", "dead_letter"),)),

@@ -21,6 +21,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 import types
 from pathlib import Path
 from types import FrameType
@@ -28,6 +29,7 @@ from typing import Any, NoReturn, cast
 
 from tasklib import tracing
 from tasklib.config import Config
+from tasklib.executors.descriptors import open_standard_streams
 from tasklib.executors.functions import call, call_async
 from tasklib.executors.outcomes import Done, Failed, failed
 from tasklib.executors.tracebacks import error_text
@@ -37,6 +39,7 @@ from tasklib.executors.wire import (
     Cancel,
     Message,
     Progress,
+    Ready,
     Run,
     Setup,
     Started,
@@ -55,6 +58,7 @@ _EXIT_ON_SIGTERM = 128 + signal.SIGTERM
 
 def main() -> None:
     control, lifeline = int(sys.argv[1]), int(sys.argv[2])
+    open_standard_streams()
     for descriptor in (control, lifeline):  # the task's own subprocesses must not hold them open
         os.set_inheritable(descriptor, False)
     die_with(lifeline)
@@ -62,6 +66,10 @@ def main() -> None:
         setup = receive(connection)
         if isinstance(setup, Setup):
             become_like_the_worker(setup)
+            if (failure := import_for(setup)) is not None:
+                connection.sendall(packed(failure))
+                return
+            connection.sendall(packed(Ready(os.getpid())))
             Child(connection, setup).serve()
 
 
@@ -118,16 +126,15 @@ class Child:
         threading.Thread(target=self._listen, name="tasklib-listen", daemon=True).start()
         while (order := self._orders.get()) is not None:
             self._catch_sigterm()  # the task before may have changed it
-            self._send(Started())
             # A copy of the context variables, so that nothing a task sets reaches the next one.
             outcome = contextvars.copy_context().run(self._attempt, order)
             self._finish(outcome)
 
     def _attempt(self, order: Run) -> Done | Failed | Unloadable:
         try:
-            function = load(order, self._setup)
+            function = load(order.name, order.module, self._setup)
         except BaseException as e:
-            return Unloadable(import_failure(e, self._config.max_error_bytes))
+            return unloadable(e, self._setup)
         if function is None:
             return Failed(
                 f"TaskNotFound: importing {order.module} in a child process didn't register the task {order.name!r}. "
@@ -137,6 +144,9 @@ class Child:
         if self._cancelled:  # it came while the modules were being imported
             context.cancel()
         tracing.restore(order.trace)
+        if order.timeout_seconds is not None:
+            context.deadline = time.monotonic() + order.timeout_seconds
+        self._send(Started())
         return outcome_of(function, order.kwargs, context, self._config)
 
     def _finish(self, outcome: Done | Failed | Unloadable) -> None:
@@ -189,6 +199,11 @@ class Child:
             sys.exit(_EXIT_ON_SIGTERM)
 
     def _report(self, text: str) -> None:
+        if len(text) > self._setup.max_payload_bytes:
+            raise ValueError(
+                f"progress takes {len(text):,} characters as JSON; the limit is {self._setup.max_payload_bytes:,} "
+                "(max_payload_bytes). Report less, or store it elsewhere."
+            )
         with contextlib.suppress(OSError):  # the worker is gone; _listen deals with it
             self._send(Progress(text))
 
@@ -211,13 +226,22 @@ def allow_sigterm() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
 
 
-def load(order: Run, setup: Setup) -> TaskFunction[Any, Any] | None:
+def import_for(setup: Setup) -> Unloadable | None:
+    """Import all that the first task needs; what can't be imported, as the message that says so."""
+    try:
+        load(setup.name, setup.module, setup)
+    except BaseException as e:
+        return unloadable(e, setup)
+    return None
+
+
+def load(name: str, module: str, setup: Setup) -> TaskFunction[Any, Any] | None:
     """Import what the worker has imported, then find the function by its name."""
-    for module in setup.modules:
+    for imported in setup.modules:
+        import_module(imported, setup)
+    if registry.get(name) is None:
         import_module(module, setup)
-    if registry.get(order.name) is None:
-        import_module(order.module, setup)
-    return registry.get(order.name)
+    return registry.get(name)
 
 
 def import_module(name: str, setup: Setup) -> None:
@@ -248,6 +272,10 @@ def import_main(path: str | None, name: str | None) -> None:
     exec(code, module.__dict__)
     setattr(module, MAIN_MARK, "done")
     sys.modules["__main__"] = module
+
+
+def unloadable(error: BaseException, setup: Setup) -> Unloadable:
+    return Unloadable(import_failure(error, setup.max_error_bytes))
 
 
 def import_failure(error: BaseException, limit: int) -> str:

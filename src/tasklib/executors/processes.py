@@ -1,67 +1,62 @@
 """`@task(executor="process")`: task functions in child processes, which can be killed.
 
-Each child is a fresh interpreter in a session of its own. It is started when a task needs it, kept for the next one,
-and replaced when it dies, when it has to be stopped, and after `process_max_tasks` tasks.
+A child is started when a task waits for one, kept for the next task, and replaced when it dies, when it has to be
+stopped, and after `process_max_tasks` tasks. Children are forked from a template that has imported the task modules
+(`template.py`); where that can't work, each is a new interpreter.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
-import signal
-import socket
-import subprocess
 import sys
-from asyncio.subprocess import Process
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tasklib.config import Config
+from tasklib.events import ChildrenSpawned, Events
+from tasklib.executors.children import CantFork, CantImport, Child, Death, NotStarted
+from tasklib.executors.launching import Template, why_not_from_a_template
 from tasklib.executors.outcomes import Done, Failed, Kind, Released
-from tasklib.executors.wire import (
-    Cancel,
-    Message,
-    Progress,
-    Run,
-    Setup,
-    Started,
-    Unloadable,
-    described,
-    main_import,
-    packed,
-    receive_async,
-)
+from tasklib.executors.wire import Run, Setup, Unloadable, described, main_import
 from tasklib.tasks.context import TaskContext
 from tasklib.tasks.function import TaskFunction
 
-# How long after a child's death its last words may take to arrive.
-_LAST_WORDS_SECONDS = 1.0
+_MOST_STARTING = min(os.cpu_count() or 1, 4)
+"""How many children may be starting at a time: more would only take the processor from each other."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 10.0
+"""Seconds to wait after a child that could not be started; twice as many each time."""
 
-_lifelines: set[int] = set()
-
-
-def _close_lifelines() -> None:
-    for descriptor in _lifelines:
-        os.close(descriptor)
-    _lifelines.clear()
+_PART_OF_GRACE = 0.8
 
 
-if sys.platform != "win32":
-    # A copy of the worker, made by multiprocessing in some thread, must not keep the children alive after it.
-    os.register_at_fork(after_in_child=_close_lifelines)
+@dataclass(frozen=True, slots=True, eq=False)
+class _Waiter:
+    """A task that waits for a child."""
+
+    order: Run
+    child: asyncio.Future[Child | Failed | Released]
 
 
 class ProcessExecutor:
-    """Runs each task in a child process; as many children as tasks at a time."""
+    """Runs each task in a child process; at most as many children as tasks at a time."""
 
-    def __init__(self, config: Config, modules: Sequence[str] = ()) -> None:
+    def __init__(self, config: Config, modules: Sequence[str] = (), events: Events | None = None) -> None:
         _refuse_an_unguarded_script()
         self._config = config
         self._modules = list(modules)
-        self._idle: list[_Child] = []
-        self._children: set[_Child] = set()
+        self._events = events or Events()
+        self._spawns = config.process_start == "spawn"
+        self._template: Template | None = None
+        self._templates: set[Template] = set()
+        self._idle: list[Child] = []
+        self._children: set[Child] = set()
+        self._waiting: deque[_Waiter] = deque()
+        self._starting: set[asyncio.Task[None]] = set()
+        self._failures = 0
+        self._pause: asyncio.TimerHandle | None = None
         self._closed = False
 
     async def run(
@@ -70,33 +65,75 @@ class ProcessExecutor:
         kwargs: str,
         context: TaskContext,
         trace: dict[str, str] | None = None,
+        *,
+        timeout_seconds: float | None = None,
+        begun: Callable[[], None] = lambda: None,
     ) -> Done | Failed | Released:
-        """Make one attempt. Cancelling it ends the child; then CancelledError is raised as usual."""
-        order = Run(function.name, function.function.__module__, kwargs, described(context), trace)
-        while True:
-            child = self._take()
-            try:
-                ended = await child.run(order, context._report)
-            except BaseException:
-                await asyncio.shield(self._end(child))
-                raise
-            if not isinstance(ended, _Death):
-                return self._settled(child, ended)
-            self._end(child)
-            if self._closed:
-                raise asyncio.CancelledError("the executor was closed")
-            if ended.begun or child.tasks == 0:
-                return ended.outcome
-            # It died idle, unnoticed: another one takes the order.
+        """Make one attempt; `begun` is called when the child calls the function, from when its time counts.
+
+        Released means that no child could call it. Cancelling ends the child; then CancelledError is raised as usual.
+        """
+        module = function.function.__module__
+        order = Run(function.name, module, kwargs, described(context), timeout_seconds, trace)
+        limit = self._longest_wait(timeout_seconds)
+
+        def is_begun() -> None:
+            until_begun.reschedule(None)
+            begun()
+
+        try:
+            async with asyncio.timeout(limit) as until_begun:
+                return await self._attempt(order, context._report, is_begun)
+        except TimeoutError:
+            return Released(f"no child process was ready to call it within {limit:g} s")
 
     async def close(self) -> None:
         """End all children: idle ones leave, busy ones are terminated, then killed. Their `run` is cancelled."""
         self._closed = True
+        if self._pause is not None:
+            self._pause.cancel()
+        while self._waiting:
+            self._waiting.popleft().child.cancel()
         self._idle.clear()
         endings = [self._end(child) for child in self._children]
-        await asyncio.gather(*endings, return_exceptions=True)
+        await asyncio.gather(*endings, *self._starting, return_exceptions=True)
+        grace = self._config.process_kill_grace_seconds
+        await asyncio.gather(*(template.close(grace) for template in self._templates))
 
-    def _take(self) -> _Child:
+    def _longest_wait(self, timeout_seconds: float | None) -> float:
+        """How long a task may wait to be called. The start that it waits for may go on longer, for the next one."""
+        limit = self._config.process_start_timeout_seconds
+        if timeout_seconds is None:
+            return limit
+        # The leader counts a task's time from its claim, and would fail one that waits until long after its timeout.
+        return min(limit, max(1.0, _PART_OF_GRACE * self._config.overdue_grace_seconds))
+
+    async def _attempt(
+        self, order: Run, report: Callable[[str], None] | None, begun: Callable[[], None]
+    ) -> Done | Failed | Released:
+        while True:
+            child = await self._take(order)
+            if not isinstance(child, Child):
+                return child
+            try:
+                ended = await child.run(order, report, begun)
+            except BaseException:
+                await asyncio.shield(self._end(child))
+                raise
+            if not isinstance(ended, Death):
+                return self._settled(child, ended)
+            self._end(child)
+            if self._closed:
+                raise asyncio.CancelledError("the executor was closed")
+            if ended.begun:
+                return Failed(ended.error, Kind.CRASH)
+            if not child.tasks:
+                self._not_started(ended.error)
+                return Released(ended.error)
+            # It died idle, unnoticed: another one takes the order.
+
+    async def _take(self, order: Run) -> Child | Failed | Released:
+        """An idle child, or the first one that becomes free; an outcome if there will be none."""
         if self._closed:
             raise RuntimeError("this ProcessExecutor is closed.")
         while self._idle:
@@ -104,157 +141,121 @@ class ProcessExecutor:
             if child.alive:
                 return child
             self._end(child)
-        child = _Child(_setup(self._config, self._modules), self._config.process_kill_grace_seconds)
-        self._children.add(child)
-        return child
+        waiter = _Waiter(order, asyncio.get_running_loop().create_future())
+        self._waiting.append(waiter)
+        self._start_children()
+        try:
+            return await waiter.child
+        except BaseException:
+            if waiter in self._waiting:
+                self._waiting.remove(waiter)
+            elif waiter.child.done() and not waiter.child.cancelled():
+                given = waiter.child.result()
+                if isinstance(given, Child):  # at the very moment of the cancellation
+                    self._free(given)
+            raise
 
-    def _settled(self, child: _Child, ended: Done | Failed | Unloadable) -> Done | Failed:
+    def _settled(self, child: Child, ended: Done | Failed | Unloadable) -> Done | Failed:
         if self._closed or isinstance(ended, Unloadable) or child.tasks >= self._config.process_max_tasks:
             self._end(child)
+            self._start_children()
         else:
-            self._idle.append(child)
+            self._free(child)
         return Failed(ended.error) if isinstance(ended, Unloadable) else ended
 
-    def _end(self, child: _Child) -> asyncio.Task[None]:
+    def _free(self, child: Child) -> None:
+        """Hand the child to the task that has waited longest."""
+        if self._closed:
+            self._end(child)
+        elif self._waiting:
+            self._waiting.popleft().child.set_result(child)
+        else:
+            self._idle.append(child)
+
+    def _end(self, child: Child) -> asyncio.Task[None]:
         ending = child.end()
         ending.add_done_callback(lambda _: self._children.discard(child))
         return ending
 
+    # ---- starting children
 
-@dataclass(frozen=True, slots=True)
-class _Death:
-    """There is no child to make the attempt, or not any more."""
+    def _start_children(self) -> None:
+        """Start one for each task that waits, a few at a time."""
+        while self._pause is None and not self._closed:
+            if len(self._starting) >= min(len(self._waiting), _MOST_STARTING):
+                break
+            starting = asyncio.create_task(self._start_one(self._waiting[len(self._starting)]))
+            self._starting.add(starting)
+            starting.add_done_callback(self._started)
 
-    outcome: Failed | Released
-    begun: bool
+    def _started(self, starting: asyncio.Task[None]) -> None:
+        self._starting.discard(starting)
+        self._start_children()
 
-
-class _Child:
-    """The worker's end of one child process."""
-
-    def __init__(self, setup: Setup, grace: float) -> None:
-        self.tasks = 0
-        self._setup = setup
-        self._grace = grace
-        self._busy = False
-        self._ending: asyncio.Task[None] | None = None
-        # A task of its own: a cancelled attempt can't leave a process behind that nobody knows of.
-        self._starting = asyncio.create_task(self._start())
-
-    @property
-    def alive(self) -> bool:
-        return not (self._reaping.done() or self._reader.at_eof())
-
-    async def run(self, order: Run, report: Callable[[str], None] | None) -> Done | Failed | Unloadable | _Death:
-        """Have the child make an attempt, and pass its reports on."""
+    async def _start_one(self, waiter: _Waiter) -> None:
+        template = None if self._must_spawn() else self._living_template()
+        may_be_stale = template is not None and template.has_forked
+        setup = _setup(self._config, self._modules, waiter.order)
+        child = Child(setup, self._config, template)
+        self._children.add(child)
         try:
-            await asyncio.shield(self._starting)
-        except OSError as e:
-            return _Death(Released(f"no child process could be started: {e}"), begun=False)
-        begun = False
-        self._busy = True
-        self._send(order)
-        while True:
-            match await receive_async(self._reader):
-                case Started():
-                    begun = True
-                case Progress(value):
-                    if report is not None:
-                        report(value)
-                case Done() | Failed() | Unloadable() as ended:
-                    self._busy = False
-                    self.tasks += 1
-                    return ended
-                case _:  # nothing, or nonsense: the task may have got hold of the socket
-                    return await self._death(order.name, begun)
+            await child.started()
+        except CantImport as e:
+            self._answer(waiter, Failed(str(e)))
+        except CantFork as e:
+            self._spawn_from_now_on(str(e))
+        except NotStarted as e:
+            # A template that has died since the last child is replaced without a word.
+            if not (may_be_stale and template is not None and not template.alive):
+                self._not_started(str(e))
+        else:
+            self._failures = 0
+            self._free(child)
+            return
+        self._children.discard(child)
 
-    def end(self) -> asyncio.Task[None]:
-        """Begin to end the child, once. The task is done when nothing of the child is left."""
-        if self._ending is None:
-            self._ending = asyncio.create_task(self._end())
-        return self._ending
+    def _living_template(self) -> Template:
+        if self._template is None or not self._template.alive:
+            self._template = Template()
+            self._templates = {t for t in self._templates if not t.is_gone} | {self._template}
+        return self._template
 
-    async def _start(self) -> None:
-        ours, theirs = socket.socketpair()
-        with theirs:
-            self._reader, self._writer = await asyncio.open_connection(sock=ours)
-            try:
-                self._process = await self._spawn(theirs.fileno())
-            except BaseException:
-                self._writer.transport.abort()
-                raise
-        self._reaping = asyncio.create_task(self._reap())
-        self._send(self._setup)
+    def _must_spawn(self) -> bool:
+        if not self._spawns and self._template is None and (reason := why_not_from_a_template()) is not None:
+            self._spawn_from_now_on(reason)
+        return self._spawns
 
-    async def _spawn(self, control: int) -> Process:
-        # Never written to. It closes when this process ends, however it ends, and that kills the child.
-        theirs, self._lifeline = os.pipe()
-        _lifelines.add(self._lifeline)
-        try:
-            return await asyncio.create_subprocess_exec(
-                *_command(control, theirs),
-                stdin=subprocess.DEVNULL,
-                pass_fds=(control, theirs),
-                env=os.environ | {"PYTHONPATH": _absolute(sys.path)},
-                # Away from the terminal's Ctrl-C, and a group that can be killed with all that a task started.
-                start_new_session=True,
-            )
-        except BaseException:
-            self._cut_lifeline()
-            raise
-        finally:
-            os.close(theirs)
+    def _spawn_from_now_on(self, reason: str) -> None:
+        if not self._spawns:
+            self._spawns = True
+            self._events.emit(ChildrenSpawned(reason))
+        if self._template is not None:
+            self._template.leave()
 
-    async def _reap(self) -> int:
-        code = await self._process.wait()
-        # What the task has started and left behind. As long as there is any, the number is not given to others.
-        _kill_group(self._process.pid)
-        # Something outside the group may still hold the other end of the socket: don't wait for it forever.
-        asyncio.get_running_loop().call_later(_LAST_WORDS_SECONDS, self._writer.transport.abort)
-        return code
+    def _not_started(self, reason: str) -> None:
+        """Wait before the next start, and give back what has no child in sight."""
+        if self._closed:
+            return
+        if self._pause is None:
+            pause = min(_FIRST_PAUSE * 2.0 ** min(self._failures, 10), _LONGEST_PAUSE)
+            self._pause = asyncio.get_running_loop().call_later(pause, self._resume)
+        self._failures += 1
+        # A task that ends leaves its child to the next one, so with children at work only one task goes elsewhere.
+        most = 1 if any(child.alive for child in self._children) else len(self._waiting)
+        for waiter in [self._waiting.popleft() for _ in range(min(most, len(self._waiting)))]:
+            waiter.child.set_result(Released(f"no child process could be started: {reason}"))
 
-    async def _death(self, name: str, begun: bool) -> _Death:
-        # The socket is closed, so the process is dying. If not, the task closed it, and the child is of no use.
-        await asyncio.wait([self._reaping], timeout=_LAST_WORDS_SECONDS)
-        if not self._reaping.done():
-            _kill_group(self._process.pid)
-        code = await asyncio.shield(self._reaping)
-        how = f"child process {self._process.pid} died with {_exit_text(code)}"
-        if not begun:
-            return _Death(Released(f"{how} before it could run {name}"), begun)
-        hint = " The kernel sends it when memory runs out." if code == -signal.SIGKILL else ""
-        return _Death(Failed(f"WorkerLost: {how} while running {name}.{hint}", Kind.CRASH), begun)
+    def _resume(self) -> None:
+        self._pause = None
+        self._start_children()
 
-    async def _end(self) -> None:
-        try:
-            await self._starting
-        except Exception:
-            return  # there is nothing to end, and `run` has said why
-        try:
-            if self._busy:
-                self._send(Cancel())  # the child raises in the task, lets it clean up, and exits
-            elif self.tasks:
-                self._writer.close()  # the child leaves by itself
-            else:
-                _kill_group(self._process.pid)  # it is still starting and has nothing to clean up
-            await asyncio.wait([self._reaping], timeout=self._grace)
-        finally:
-            if not self._reaping.done():
-                _kill_group(self._process.pid)
-            await asyncio.shield(self._reaping)
-            self._writer.transport.abort()
-            self._cut_lifeline()
-
-    def _cut_lifeline(self) -> None:
-        _lifelines.discard(self._lifeline)
-        os.close(self._lifeline)
-
-    def _send(self, message: Message) -> None:
-        if not self._writer.is_closing():
-            self._writer.write(packed(message))
+    def _answer(self, waiter: _Waiter, outcome: Failed) -> None:
+        if waiter in self._waiting:  # else a child has become free for it
+            self._waiting.remove(waiter)
+            waiter.child.set_result(outcome)
 
 
-def _setup(config: Config, modules: list[str]) -> Setup:
+def _setup(config: Config, modules: list[str], order: Run) -> Setup:
     main = sys.modules["__main__"]
     name = getattr(getattr(main, "__spec__", None), "name", None)
     return Setup(
@@ -266,32 +267,9 @@ def _setup(config: Config, modules: list[str]) -> Setup:
         modules=modules,
         max_payload_bytes=config.max_payload_bytes,
         max_error_bytes=config.max_error_bytes,
+        name=order.name,
+        module=order.module,
     )
-
-
-def _command(*descriptors: int) -> list[str]:
-    # -O, -W, -X and the like carry over, in the way multiprocessing does it.
-    # -P: a json.py in the current directory must not replace the standard library's in the child alone.
-    flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
-    return [sys.executable, *flags, "-P", "-m", "tasklib.executors.child", *map(str, descriptors)]
-
-
-def _absolute(path: list[str]) -> str:
-    return os.pathsep.join(os.path.abspath(entry) for entry in path)
-
-
-def _kill_group(pid: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, signal.SIGKILL)
-
-
-def _exit_text(code: int) -> str:
-    if code >= 0:
-        return f"exit code {code}"
-    try:
-        return f"signal {signal.Signals(-code).name}"
-    except ValueError:
-        return f"signal {-code}"
 
 
 def _refuse_an_unguarded_script() -> None:

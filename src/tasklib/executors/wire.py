@@ -1,4 +1,7 @@
-"""What a worker and its child processes say to each other: JSON messages, each after its length in four bytes."""
+"""What a worker and its child processes say to each other: JSON messages, each after its length in four bytes.
+
+With the template that forks the children, it exchanges packets of a few bytes, which can carry descriptors.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,24 @@ import struct
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args
 from uuid import UUID
 
+from tasklib.config import Config
 from tasklib.executors.outcomes import Done, Failed, Kind
 from tasklib.tasks.context import TaskContext
 
 _LENGTH = struct.Struct("!I")
+_LONGEST_ESCAPE = len("\\u0000")
+_BESIDES = 4096
+"""What a message consists of beside its one long text: the names of its fields, the other values."""
+
+FORK = b"fork"
+"""To a template: make a child. The child's socket and lifeline come with it, and what follows is said over those."""
+EXIT_CODE_OF = struct.Struct("!q")
+"""To a template: how has the child with this process id ended? It is dead, or about to be."""
+EXIT_CODE = struct.Struct("!qi")
+"""From a template: the process id and the exit code, a negative one for a signal."""
 
 MAIN_ALIAS = "__mp_main__"
 """What the worker's `__main__` is called in a child; the name that multiprocessing has taught everybody."""
@@ -41,6 +55,10 @@ class Setup:
     modules: list[str]
     max_payload_bytes: int
     max_error_bytes: int
+    name: str
+    """The task that the child is started for; any other may be the first one it runs."""
+    module: str
+    """Where that task's function is defined."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +69,8 @@ class Run:
     module: str
     kwargs: str
     context: dict[str, Any]
+    timeout_seconds: float | None = None
+    """How long the function may run, counted from when it is called."""
     trace: dict[str, str] | None = None
     """The span of the attempt, which the worker has: what the task's own spans are part of."""
 
@@ -61,8 +81,29 @@ class Cancel:
 
 
 @dataclass(frozen=True, slots=True)
+class Ready:
+    """From a new child, or from its template: the modules are imported, and this process takes orders."""
+
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class NotForked:
+    """From a template: the kernel refused to make a process. The template can be asked again."""
+
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unforkable:
+    """From a template: a copy of it might hang, because of what importing the modules has started."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Started:
-    """From a child: the order has arrived. A child that dies before saying so hasn't begun."""
+    """From a child: the function is about to be called. A child that dies before saying so hasn't begun."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +120,11 @@ class Unloadable:
     error: str
 
 
-Message: TypeAlias = Setup | Run | Cancel | Started | Progress | Unloadable | Done | Failed
+Message: TypeAlias = (
+    Setup | Run | Cancel | Ready | NotForked | Unforkable | Started | Progress | Unloadable | Done | Failed
+)
 
-_KINDS: dict[str, Callable[..., Message]] = {
-    kind.__name__: kind for kind in (Setup, Run, Cancel, Started, Progress, Unloadable, Done, Failed)
-}
+_KINDS: dict[str, Callable[..., Message]] = {kind.__name__: kind for kind in get_args(Message)}
 
 
 def packed(message: Message) -> bytes:
@@ -100,13 +141,20 @@ def receive(connection: socket.socket) -> Message | None:
     return None if body is None else _unpacked(body)
 
 
-async def receive_async(reader: asyncio.StreamReader) -> Message | None:
-    """`receive` for the worker's side; None also when the other side talks nonsense."""
+async def receive_async(reader: asyncio.StreamReader, most_bytes: int) -> Message | None:
+    """`receive` for the worker's side; None also when the other side talks nonsense, or more than it may."""
     try:
         (length,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
+        if length > most_bytes:
+            return None
         return _unpacked(await reader.readexactly(length))
     except (asyncio.IncompleteReadError, OSError, ValueError, TypeError, KeyError):
         return None
+
+
+def most_bytes(config: Config) -> int:
+    """The longest message that a child may send: a result, an error or a report, each byte of it escaped."""
+    return _LONGEST_ESCAPE * max(config.max_payload_bytes, config.max_error_bytes) + _BESIDES
 
 
 def described(context: TaskContext) -> dict[str, Any]:

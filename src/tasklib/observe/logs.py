@@ -19,6 +19,7 @@ from pydantic_core import to_json
 
 from tasklib.events import (
     CancelRequested,
+    ChildrenSpawned,
     DatabaseBack,
     DatabaseLost,
     DutyFailed,
@@ -64,6 +65,7 @@ class LogLines:
             LeaseLost: self._lease_lost,
             SlotStuck: self._stuck,
             TaskNotBegun: self._not_begun,
+            ChildrenSpawned: self._children_spawned,
             LeasesRescued: self._rescued,
             DutyFailed: self._duty_failed,
             DatabaseLost: self._database_lost,
@@ -125,6 +127,9 @@ class LogLines:
 
     def _not_begun(self, event: TaskNotBegun) -> None:
         self._log.error("task not begun", **self._about(event), reason=event.reason)
+
+    def _children_spawned(self, event: ChildrenSpawned) -> None:
+        self._log.warning("children spawned", reason=event.reason, worker=self._worker)
 
     def _rescued(self, event: LeasesRescued) -> None:
         for task_id, name, state in event.tasks:

@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.text import Text
 
 from tasklib.events import (
+    ChildrenSpawned,
     DatabaseBack,
     DatabaseLost,
     DutyFailed,
@@ -96,6 +97,7 @@ class TerminalView:
             LeaseLost: self._lease_lost,
             SlotStuck: self._stuck,
             TaskNotBegun: self._not_begun,
+            ChildrenSpawned: self._children_spawned,
             LeasesRescued: self._rescued,
             DutyFailed: self._duty_failed,
             DatabaseLost: self._database_lost,
@@ -202,6 +204,10 @@ class TerminalView:
             self._write(self._stamp().append(f"! {count(more, 'more task')} of lost workers", "yellow"))
 
     # ---- the worker ----
+
+    def _children_spawned(self, event: ChildrenSpawned) -> None:
+        line = self._stamp().append("! child processes start as new interpreters: ", "yellow")
+        self._write(line.append(last_line(event.reason), "yellow"))
 
     def _worker_started(self, event: WorkerStarted) -> None:
         self._name_width = min(max(map(len, event.names), default=0), _WIDEST_NAME)

@@ -79,7 +79,7 @@ class Attempt:
         self.report: Callable[[Attempt, str], None] | None = None
         self.interruption: Interruption | None = None
         self.begun = False
-        """True once it has a slot and its time runs."""
+        """True once it has a slot."""
         self.entered = False
         """True once its asyncio task has made its first step."""
         self.settled = False
@@ -107,8 +107,14 @@ class Attempt:
         return self.interruption is not None and not asked
 
     def begin(self, now: float) -> None:
-        """The function starts now, and its time runs."""
+        """It has a slot. Its time runs from now on, but in a child from when the child calls the function."""
         self.begun = True
+        self.started_at = now
+        if self.executor is not Executor.PROCESS:
+            self.called(now)
+
+    def called(self, now: float) -> None:
+        """The function is called now, and its time runs."""
         self.started_at = now
         if self.timeout_seconds is not None:
             self.deadline = now + self.timeout_seconds

@@ -57,7 +57,7 @@ class Runner:
         self._loop = asyncio.get_running_loop()
         self._fresh_context = contextvars.copy_context().copy
         self._threads = ThreadExecutor(slots.size)
-        self._processes = ProcessExecutor(config, modules)
+        self._processes = ProcessExecutor(config, modules, events)
         shared = transaction_config(config, slots.size)
         self._async_database, self._database = AsyncDatabase(shared, TASK), Database(shared, TASK)
         self.running: dict[Attempt, None] = {}
@@ -149,8 +149,7 @@ class Runner:
         attempt.begin(now)
         if self._traces:
             begin_span(attempt)
-        if attempt.deadline is not None and attempt.deadline < self._deadlines.next:
-            self._deadlines.at(attempt.deadline)
+        self._watch_deadline(attempt)
         self._slots.running += 1
         if self._events.routine:
             claimed = attempt.claimed
@@ -181,12 +180,27 @@ class Runner:
         function, kwargs = attempt.function, attempt.claimed.kwargs
         if attempt.executor is Executor.PROCESS:
             trace = attempt.span.carried if attempt.span is not None else None
-            return await self._processes.run(function, kwargs, attempt.context(), trace)
+            return await self._processes.run(
+                function,
+                kwargs,
+                attempt.context(),
+                trace,
+                timeout_seconds=attempt.timeout_seconds,
+                begun=partial(self._called_in_child, attempt),
+            )
         if function.takes_connection:
             return await call_in_transaction_async(
                 function, kwargs, attempt.context, attempt.claimed, self._async_database, self._progress_of(attempt)
             )
         return await call_async(function, kwargs, attempt.context, self._config)
+
+    def _called_in_child(self, attempt: Attempt) -> None:
+        attempt.called(time.monotonic())
+        self._watch_deadline(attempt)
+
+    def _watch_deadline(self, attempt: Attempt) -> None:
+        if attempt.deadline is not None and attempt.deadline < self._deadlines.next:
+            self._deadlines.at(attempt.deadline)
 
     def _call_in_thread(self, attempt: Attempt) -> Outcome:
         function, kwargs = attempt.function, attempt.claimed.kwargs
