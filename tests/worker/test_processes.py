@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -40,6 +41,24 @@ async def test_child_past_its_timeout_is_killed_and_the_retry_gets_more_time(con
     assert row is not None
     assert (row.state, row.retry_count, row.crash_count, row.timeout_seconds) == ("failed", 1, 0, 2)
     assert "longer than its timeout of 1 s" in str(row.error)
+
+
+async def test_time_of_an_attempt_runs_from_when_its_child_calls_the_function(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nwhile [ ! -e "{tmp_path}/go" ]; do sleep 0.05; done\nexec "{sys.executable}" "$@"\n')
+    python.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(python))
+    client = AsyncClient(config)
+    task_id = await client.submit_task(process_tasks.add, a=1, b=1, timeout_seconds=60)
+    async with working(config) as watched:
+        await watched.until(TaskStarted)
+        [attempt] = watched.worker._runner.running
+        assert attempt.deadline is None
+        (tmp_path / "go").touch()
+        await watched.ended(task_id, "completed")
+        assert attempt.deadline is not None
 
 
 async def test_task_for_which_no_process_can_be_started_goes_back_as_it_was_and_runs_later(

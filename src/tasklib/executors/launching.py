@@ -152,9 +152,11 @@ class Template:
         # Not a blocking socket: with so many requests unanswered that no more fit, the template is stuck.
         try:
             socket.send_fds(self._requests, [FORK], [control, lifeline])
-        except (ConnectionError, BlockingIOError):
+        except BlockingIOError:
             self.kill()
             raise
+        except ConnectionError as e:
+            raise ConnectionError(await self.why_it_hung_up(_STATUS_SECONDS)) from e
 
     async def exit_code(self, pid: int) -> int | None:
         """How its child has ended; None if the template is gone or doesn't answer."""

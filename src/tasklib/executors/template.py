@@ -20,7 +20,7 @@ import sys
 import threading
 import warnings
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from tasklib.executors.child import Child, become_like_the_worker, die_with, import_for
 from tasklib.executors.descriptors import open_standard_streams
@@ -145,8 +145,24 @@ def become_a_child(forked: Forked) -> None:
     random.seed()
     if "numpy.random" in sys.modules:
         sys.modules["numpy.random"].seed()
-    with forked.connection:
+    leave(_served(forked))
+
+
+def _served(forked: Forked) -> int:
+    """Run tasks; the exit code."""
+    try:
         Child(forked.connection, forked.setup).serve()
+    except SystemExit as e:
+        return e.code if isinstance(e.code, int) else 1
+    return 0
+
+
+def leave(code: int) -> NoReturn:
+    """End as the interpreter would, but leave its memory to the kernel: taking it apart would first copy all of it."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    _flush()
+    os._exit(code)
 
 
 def exit_code(pid: int) -> int:
@@ -159,8 +175,12 @@ def _put_memory_in_order() -> None:
     if not gc.get_freeze_count():
         gc.collect()
     gc.freeze()
+    _flush()
+
+
+def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(Exception):  # closed or replaced by a module: its own business
             stream.flush()
 
 
