@@ -8,6 +8,9 @@ import sys
 
 def main() -> None:
     """Run the command line."""
+    from tasklib.executors.descriptors import open_standard_streams
+
+    open_standard_streams()
     from tasklib.cli.app import run
 
     try:

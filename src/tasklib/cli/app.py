@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated, Any
 
 import typer
@@ -51,10 +50,6 @@ app = typer.Typer(
 
 def run() -> None:
     """The console script."""
-    for stream in (sys.stdout, sys.stderr):
-        # A terminal that lacks a character is no reason to fail.
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")
     app(prog_name="tasklib")
 
 

@@ -64,6 +64,9 @@ def worker(
 
     Example: tasklib worker app.tasks --concurrency 20 --queue mail
     """
+    from tasklib.cli.init_process import leave_process_1
+
+    leave_process_1()
     from tasklib.cli.running import run
     from tasklib.worker.worker import Worker
 
