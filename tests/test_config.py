@@ -241,12 +241,18 @@ def test_retention_that_can_not_be_read_is_refused(raw: str) -> None:
         Config.from_env({"TASKLIB_DATABASE_URL": URL, "TASKLIB_RETENTION": raw})
 
 
+def test_unknown_way_to_start_children_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"process_start must be one of template, spawn, not 'fork'\."):
+        made(process_start="fork")
+
+
 def test_every_field_but_the_levels_is_read_from_the_environment() -> None:
     samples = {"int": "2000", "float": "2000.5", "bool": "no", "str": "text"}
     environ = {
         "TASKLIB_DATABASE_URL": URL,
         "TASKLIB_LISTEN_DATABASE_URL": URL,
         "TASKLIB_RETRY_JITTER": "0.5",
+        "TASKLIB_PROCESS_START": "spawn",
         "TASKLIB_HEARTBEAT_INTERVAL_SECONDS": "600",
         "TASKLIB_RETENTION": "completed=30, completed:ping=0.5",
     }
