@@ -201,6 +201,8 @@ class ProcessExecutor:
         try:
             await child.started()
         except CantImport as e:
+            if template is not None:
+                template.leave()  # it does so by itself, but must not be asked again before that
             self._answer(waiter, Failed(str(e)))
         except CantFork as e:
             self._spawn_from_now_on(str(e))
