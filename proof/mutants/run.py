@@ -54,8 +54,8 @@ EQUIVALENT: dict[str, str] = {
     **{f"{name}: {{still_running}}": _HELD_RUNS for name in ("complete", "fail", "release", "stop", "extend")},
     "progress: {still_running}": _HELD_RUNS,
     "rescue: state = 'running'": _HELD_RUNS,
-    "bury_workers: status = 'dead'": "a worker that lives would be changed twice by one statement, once each way: "
-    "PostgreSQL carries out one of them and doesn't promise which",
+    "bury_workers: reported_status = 'dead'": "a worker that lives would be changed twice by one statement, once each "
+    "way: PostgreSQL carries out one of them and doesn't promise which",
     "cancellable: task.cancel_requested_at IS NULL": "these are cancelled one by one, by a statement that checks it",
     "expire_keys: idempotency_key IS NOT NULL": "without a key there is no end of it; the condition is the index's",
     "leader: holder = %(holder)s": "no two holders have the same term",

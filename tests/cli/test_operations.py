@@ -41,7 +41,7 @@ def lines(result: Any) -> list[list[str]]:
 def two_workers(db: psycopg.Connection) -> None:
     db.execute(
         "INSERT INTO workers "
-        "(id, status, started_at, queues, capabilities, capacity, current_load, version, host, pid) "
+        "(id, reported_status, started_at, queues, capabilities, capacity, current_load, version, host, pid) "
         "VALUES ('web-1-aaaa', 'active', now() - interval '1 h', NULL, '{}', 10, 3, '0.1.0', 'web', 1), "
         "('gpu-2-bbbb', 'draining', now(), '{mail,images}', '{gpu}', 2, 1, '0.1.0', 'gpu', 2)"
     )

@@ -118,9 +118,9 @@ def test_several_blockers_are_all_named_the_most_decisive_first(client: Client, 
 
 
 def test_dead_silent_and_draining_workers_are_no_workers(client: Client, db: psycopg.Connection) -> None:
-    add_worker(db, "dead", status="'dead'")
+    add_worker(db, "dead", reported_status="'dead'")
     add_worker(db, "silent", last_heartbeat="now() - interval '10 min'")
-    add_worker(db, "leaving", status="'draining'")
+    add_worker(db, "leaving", reported_status="'draining'")
     add_worker(db, "asked to leave", drain_requested_at="now()")
     reason = only(client.explain_task(add_task(db)), "no_worker")
     assert reason.sentence == "No live worker takes tasks; 2 are draining."

@@ -81,7 +81,7 @@ async def test_drain_is_stored_and_told_and_may_be_asked_twice(either: Either, d
 async def test_drain_of_a_worker_that_is_not_there_says_so_and_who_may_be_meant(
     either: Either, db: psycopg.Connection
 ) -> None:
-    db.execute("INSERT INTO workers (id, status) VALUES ('web-1-abcd', 'active'), ('gone', 'dead')")
+    db.execute("INSERT INTO workers (id, reported_status) VALUES ('web-1-abcd', 'active'), ('gone', 'dead')")
     with pytest.raises(WorkerNotFound, match=r"no live worker has the id web-1-abce; .* Did you mean web-1-abcd\?"):
         await either.drain_worker("web-1-abce")
     with pytest.raises(WorkerNotFound, match="worker gone is dead; its tasks run elsewhere") as caught:

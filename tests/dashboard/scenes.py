@@ -38,7 +38,8 @@ def busy(site: Site) -> None:
 
 def hostile_worker(db: psycopg.Connection, text: str, id_: str) -> None:
     db.execute(
-        """INSERT INTO workers (id, status, queues, names, capabilities, capacity, current_load, version, host, pid)
+        """INSERT INTO workers
+               (id, reported_status, queues, names, capabilities, capacity, current_load, version, host, pid)
            VALUES (%s, 'active', %s, %s, %s, 4, 1, %s, %s, 1)""",
         (id_ + text, [text], [text], [text], text, text),
     )
@@ -66,7 +67,8 @@ def _workers(db: psycopg.Connection) -> None:
         ]
     ):
         db.execute(
-            """INSERT INTO workers (id, status, queues, names, capabilities, capacity, current_load, version, host, pid,
+            """INSERT INTO workers
+               (id, reported_status, queues, names, capabilities, capacity, current_load, version, host, pid,
                                     started_at)
                VALUES (%s, %s, %s, %s, %s, %s, %s, '0.1.0', %s, %s, now() - interval '5 hours')""",
             (
@@ -81,7 +83,7 @@ def _workers(db: psycopg.Connection) -> None:
                 410 + i,
             ),
         )
-    db.execute("INSERT INTO workers (id, status, host, pid) VALUES ('web-9-77-dead0000', 'dead', 'web-9', 77)")
+    db.execute("INSERT INTO workers (id, reported_status, host, pid) VALUES ('web-9-77-dead0000', 'dead', 'web-9', 77)")
     db.execute(
         "UPDATE leadership SET holder = 'web-1-4107-c0ffee00', term = 12, expires_at = now() + interval '1 hour'"
         " WHERE one"

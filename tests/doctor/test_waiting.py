@@ -25,7 +25,7 @@ def register(config: Config, worker: str, **served: Any) -> None:
         "version": "1.0",
         **served,
     }
-    database.run(fleet.register(worker, host="here", pid=1, **(given | served)))
+    database.run(fleet.register(worker, host="here", pid=1, heartbeat_timeout=90, **(given | served)))
     database.close()
 
 

@@ -220,7 +220,7 @@ async def explaining(s: Scene) -> Any:
 @row
 async def fleet(s: Scene) -> Any:
     s.api.db.execute(
-        "INSERT INTO workers (id, status, names, capabilities, capacity, version, host, pid) "
+        "INSERT INTO workers (id, reported_status, names, capabilities, capacity, version, host, pid) "
         "VALUES ('w/1 é', 'active', '{a}', '{gpu}', 5, '0.1', 'h', 7)"
     )
     before = await s.client.workers()

@@ -61,7 +61,7 @@ async def test_dead_worker_is_forgotten_once_nothing_is_left_of_it(
     config: Config, db: psycopg.Connection, link: Link, term: Term
 ) -> None:
     db.execute(
-        "INSERT INTO workers (id, status, last_heartbeat) VALUES ('old', 'dead', now() - interval '2 days'), "
+        "INSERT INTO workers (id, reported_status, last_heartbeat) VALUES ('old', 'dead', now() - interval '2 days'), "
         "('owner', 'dead', now() - interval '2 days')"
     )
     db.execute("INSERT INTO tasks (name, state, worker_id, locked_until) VALUES ('t', 'running', 'owner', now())")
@@ -72,7 +72,7 @@ async def test_dead_worker_is_forgotten_once_nothing_is_left_of_it(
 async def test_tasks_of_a_dead_worker_are_rescued_before_their_lease_ends_and_those_of_a_live_one_never(
     config: Config, db: psycopg.Connection, link: Link, term: Term
 ) -> None:
-    db.execute("INSERT INTO workers (id, status) VALUES ('dead', 'dead'), ('alive', 'active')")
+    db.execute("INSERT INTO workers (id, reported_status) VALUES ('dead', 'dead'), ('alive', 'active')")
     db.execute(
         "INSERT INTO tasks (name, state, worker_id, locked_until, started_at) VALUES "
         "('lost', 'running', 'dead', now() + interval '10 min', now()), "

@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 EVERYTHING_EXPIRED = """
 INSERT INTO workers (id, last_heartbeat) VALUES ('silent', now() - interval '1 day');
-INSERT INTO workers (id, status, last_heartbeat) VALUES ('long dead', 'dead', now() - interval '9 days');
+INSERT INTO workers (id, reported_status, last_heartbeat) VALUES ('long dead', 'dead', now() - interval '9 days');
 INSERT INTO tasks (name, state, worker_id, locked_until, started_at)
     VALUES ('orphan', 'running', 'gone', now() - interval '1 hour', now());
 INSERT INTO tasks (name, state, worker_id, locked_until, started_at, timeout_seconds)
@@ -45,7 +45,7 @@ INSERT INTO tally_deltas (outcome, count) VALUES ('completed', 1);
 
 def duties(term: Term) -> dict[str, Query[object]]:
     return {
-        "dead workers": fleet.bury_workers(term, timeout=90, forget_after=86400),  # type: ignore[dict-item]
+        "dead workers": fleet.bury_workers(term, forget_after=86400),  # type: ignore[dict-item]
         "orphans": upkeep.rescue(term, 3, 100),  # type: ignore[dict-item]
         "overdue": upkeep.fail_overdue(term, 30, 5, 100),  # type: ignore[dict-item]
         "idempotency": upkeep.expire_keys(term, 100),  # type: ignore[dict-item]

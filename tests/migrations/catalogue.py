@@ -33,7 +33,7 @@ _SECTIONS = {
         JOIN pg_class ON pg_class.oid = attrelid
         LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
         LEFT JOIN pg_collation ON pg_collation.oid = attcollation
-        WHERE relnamespace = %(schema)s::regnamespace AND relkind IN ('r', 'p') AND attnum > 0 AND NOT attisdropped
+        WHERE relnamespace = %(schema)s::regnamespace AND relkind IN ('r', 'p', 'v') AND attnum > 0 AND NOT attisdropped
         ORDER BY relname, attnum""",
     # Since PostgreSQL 18 a NOT NULL is a constraint too; here it is part of its column.
     "constraints": """

@@ -198,7 +198,7 @@ async def test_worker_declared_dead_begins_anew(config: Config, db: psycopg.Conn
 
     async with working(config, **door) as watched:
         old = watched.worker.id
-        db.execute("UPDATE workers SET status = 'dead'")
+        db.execute("UPDATE workers SET reported_status = 'dead'")
         assert watched.worker._membership is not None
         watched.worker._membership.look()
         renewed = await watched.until(WorkerRenewed)

@@ -315,7 +315,7 @@ def test_task_of_a_killed_worker_runs_elsewhere_and_its_late_result_is_refused(
     database = Database(config)
     term = database.run(fleet.lead("leader", 60))
     assert term is not None
-    assert database.run(fleet.bury_workers(term, timeout=90, forget_after=86400)) == [killed.id]
+    assert database.run(fleet.bury_workers(term, forget_after=86400)) == [killed.id]
     database.run(upkeep.rescue(term, 3, 10))
     database.close()
     assert killed.say("result", completed(task, "late")).status_code == 409
@@ -471,7 +471,7 @@ def test_a_worker_declared_dead_while_its_poll_waits_gets_no_task_but_is_told_to
 
 def test_worker_declared_dead_is_told_so(http: httpx.Client, db: psycopg.Connection) -> None:
     worker = Remote(http)
-    db.execute("UPDATE workers SET status = 'dead'")
+    db.execute("UPDATE workers SET reported_status = 'dead'")
     answer = worker.say("heartbeat", {})
     assert (answer.status_code, answer.json()["code"]) == (404, "worker_not_found")
     assert worker.say("poll", {"available_capacity": 1}).status_code == 404

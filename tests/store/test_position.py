@@ -20,7 +20,7 @@ from tests.store.test_order import Queue, Scene, Waiting, playing, queue, scenes
 
 __all__ = ["queue"]  # a fixture
 
-TERMS = {"heartbeat_timeout": 90.0, "medium_after": 600.0, "high_after": 1200.0}
+TERMS = {"medium_after": 600.0, "high_after": 1200.0}
 
 
 def position_of(connection: psycopg.Connection, task_id: UUID, **terms: float) -> Position | None:
@@ -70,8 +70,8 @@ def test_only_what_fitting_workers_would_take_is_ahead(queue: Queue) -> None:
         nobody = position_of(queue.connection, ids[0])
         add_worker(queue.connection, Served(["ours"], None, ["gpu"]), "fits", capacity=4)
         add_worker(queue.connection, Served(["ours", "theirs"]), "has no gpu")
-        add_worker(queue.connection, Served(["ours", "theirs"], None, ["gpu"]), "leaves", status="draining")
-        add_worker(queue.connection, Served(["ours", "theirs"], None, ["gpu"]), "dead", status="dead")
+        add_worker(queue.connection, Served(["ours", "theirs"], None, ["gpu"]), "leaves", reported_status="draining")
+        add_worker(queue.connection, Served(["ours", "theirs"], None, ["gpu"]), "dead", reported_status="dead")
         add_worker(queue.connection, Served(["ours", "theirs"], ["elsewhere"], ["gpu"]), "not here")
         somebody = position_of(queue.connection, ids[0])
     assert nobody == Position(3, False, 0, 0, None), "while nobody fits, the whole queue is ahead"

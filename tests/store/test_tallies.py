@@ -153,7 +153,7 @@ def test_what_no_worker_does_is_counted_by_the_statement_that_does_it(
     database.run(upkeep.fail_overdue(term, 30, 1, 10))
     database.run(dead_letters.replay(dead_letters.Chosen(), None, 10, by="ann"))
     db.execute("INSERT INTO workers (id, last_heartbeat) VALUES ('silent', now() - interval '1 h')")
-    database.run(fleet.bury_workers(term, timeout=90, forget_after=86400))
+    database.run(fleet.bury_workers(term, forget_after=86400))
     assert totals(database) == {
         ("cancelled", ""): 2,
         ("replayed", "cancelled"): 1,

@@ -26,7 +26,7 @@ CREATE TABLE effects (
 CREATE FUNCTION witness() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     old_row jsonb := to_jsonb(OLD);
-    duty text := CASE TG_TABLE_NAME WHEN 'workers' THEN 'dead workers' WHEN 'snapshots' THEN 'snapshot'
+    duty text := CASE TG_TABLE_NAME WHEN 'worker_registrations' THEN 'dead workers' WHEN 'snapshots' THEN 'snapshot'
                                     ELSE old_row ->> 'name' END;
     piece int := COALESCE(old_row -> 'kwargs' ->> 'piece', old_row ->> 'pid', old_row ->> 'count', '{FIRST_GATE}')::int;
 BEGIN
@@ -38,7 +38,7 @@ END $$;
 
 CREATE TRIGGER witness BEFORE UPDATE OR DELETE ON tasks FOR EACH ROW
     WHEN (OLD.queue = 'chores' AND current_setting('application_name') LIKE 'worker-%') EXECUTE FUNCTION witness();
-CREATE TRIGGER witness BEFORE UPDATE OR DELETE ON workers FOR EACH ROW
+CREATE TRIGGER witness BEFORE UPDATE OR DELETE ON worker_registrations FOR EACH ROW
     WHEN (OLD.host = 'chores' AND current_setting('application_name') LIKE 'worker-%') EXECUTE FUNCTION witness();
 CREATE TRIGGER witness BEFORE DELETE ON tally_deltas FOR EACH ROW
     WHEN (OLD.name = 'tallies' AND current_setting('application_name') LIKE 'worker-%') EXECUTE FUNCTION witness();
@@ -81,7 +81,7 @@ def _tasks(duty: str, columns: str, values: str) -> str:
 CHORES = [
     Chore(
         "dead workers",
-        f"""INSERT INTO workers (host, id, pid, status, last_heartbeat)
+        f"""INSERT INTO workers (host, id, pid, reported_status, last_heartbeat)
         SELECT 'chores', 'silent ' || n, n, 'active', now() - interval '1 hour'
         FROM generate_series(1, {SILENT_WORKERS}) AS n
         UNION ALL

@@ -98,7 +98,8 @@ def test_frozen_leader_is_replaced_and_does_nothing_when_it_thaws(fleet: Fleet, 
     os.kill(frozen, signal.SIGSTOP)
     others = set(workers) - {frozen}
     fleet.wait(lambda: _pid_of_leader(fleet) in others, "another leads")
-    fleet.wait_for_value("dead", "SELECT status FROM workers WHERE pid = %s ORDER BY started_at LIMIT 1", frozen)
+    declared = "SELECT reported_status FROM workers WHERE pid = %s ORDER BY started_at LIMIT 1"
+    fleet.wait_for_value("dead", declared, frozen)
     os.kill(frozen, signal.SIGCONT)
     fleet.wait(lambda: "WorkerRenewed" in fleet.said(workers[frozen]), "it begins anew under another id")
     fleet.wait_for_value(3, "SELECT count(*) FROM workers WHERE status = 'active'")
@@ -198,7 +199,7 @@ async def test_live_worker_that_was_declared_dead_drops_its_work_and_begins_anew
     async with working(quick) as watched:
         await watched.until(TaskStarted)
         old = watched.worker.id
-        db.execute("UPDATE workers SET status = 'dead'")
+        db.execute("UPDATE workers SET reported_status = 'dead'")
         renewed = await watched.until(WorkerRenewed)
         await watched.until(LeaseLost)
         assert renewed.old_id == old

@@ -53,7 +53,7 @@ def _heard(listener: psycopg.Connection, db: psycopg.Connection) -> int:
 
 
 def _a_worker(db: psycopg.Connection, *, asleep: bool = False, status: str = "active") -> None:
-    db.execute("INSERT INTO workers (id, asleep, status) VALUES ('w', %s, %s)", (asleep, status))
+    db.execute("INSERT INTO workers (id, asleep, reported_status) VALUES ('w', %s, %s)", (asleep, status))
 
 
 def test_producers_notify_only_while_somebody_sleeps(listener: psycopg.Connection, db: psycopg.Connection) -> None:
@@ -175,7 +175,7 @@ async def test_worker_that_nobody_notifies_announces_nothing(sleeper: Sleeper, d
 
 
 async def test_worker_that_was_declared_dead_polls_until_it_is_back(sleeper: Sleeper, db: psycopg.Connection) -> None:
-    db.execute("UPDATE workers SET status = 'dead'")
+    db.execute("UPDATE workers SET reported_status = 'dead'")
     sleeper.wakeup._longest = 0.001
     assert not await sleeper.rest()
     assert not _is_asleep(db)
@@ -187,7 +187,7 @@ async def test_dead_worker_sleeps_no_more(config: Config, db: psycopg.Connection
     link = Link(config, "maintenance")
     term = await link.run(fleet.lead("leader", 60))
     assert term is not None
-    assert await link.run(fleet.bury_workers(term, timeout=1, forget_after=1e6)) == ["w"]
+    assert await link.run(fleet.bury_workers(term, forget_after=1e6)) == ["w"]
     assert not _is_asleep(db)
     link.drop()
 

@@ -42,6 +42,9 @@ def server(
         float | None, typer.Option(metavar="N", help="So many requests a second for each token. Else any number.")
     ] = None,
     dashboard: Annotated[bool, typer.Option("--dashboard/--no-dashboard", help="Serve the dashboard.")] = True,
+    lead: Annotated[
+        bool, typer.Option("--lead/--no-lead", help="Take part in the election of the leader, as workers do.")
+    ] = True,
     quiet: Quiet = False,
     log_format: LogFormats = LogFormat.AUTO,
     database_url: DatabaseUrl = None,
@@ -66,6 +69,7 @@ def server(
         max_body_bytes=max_body_bytes,
         rate_limit_per_second=rate_limit,
         dashboard=None if dashboard else False,
+        lead=None if lead else False,
     )
 
 

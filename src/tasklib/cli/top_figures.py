@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 
 from tasklib.client.effects import Call
 from tasklib.config import Config
-from tasklib.doctor.fleet import live
 from tasklib.store import doctor, fleet, tallies, top
 from tasklib.store.doctor import Waiting
 from tasklib.store.fleet import WorkerInfo
@@ -51,6 +50,8 @@ class Figures:
     running: Sequence[Running]
     load: Mapping[str, int]
     """How many tasks each worker holds."""
+    leader: str | None
+    """The id of the worker or the server that leads."""
     at: float = field(default_factory=time.monotonic)
 
     def total(self, *outcomes: str) -> int:
@@ -61,10 +62,6 @@ class Figures:
         """Attempts that ended by themselves, since ever."""
         return self.total("completed", "failed", "dead_letter")
 
-    @property
-    def leader(self) -> str | None:
-        return next((w.id for w in self.workers if w.is_leader), None)
-
 
 def look(config: Config) -> Call[Figures]:
     """One look at everything."""
@@ -72,6 +69,7 @@ def look(config: Config) -> Call[Figures]:
     minutes: list[Point] = yield tallies.series(MINUTES, 60)
     names: list[Point] = yield tallies.by_name(MINUTES, limit=20)
     known: list[WorkerInfo] = yield fleet.workers()
+    leader: str | None = yield fleet.leader()
     running: list[Running] = yield top.running(_MOST_RUNNING_SHOWN)
     load: dict[str, int] = yield top.load()
     lanes: list[Waiting] = yield doctor.lanes(_MOST_LANES)
@@ -80,7 +78,7 @@ def look(config: Config) -> Call[Figures]:
         due = [lane for lane in lanes if lane.priority in priorities and lane.waited_seconds >= 0]
         number: int = (yield doctor.backlog(due, COUNT_UP_TO)) if due else 0
         depths.append(Depth(level, number, max((lane.waited_seconds for lane in due), default=None)))
-    return Figures(totals, minutes, names, depths, live(known, config), running, load)
+    return Figures(totals, minutes, names, depths, [w for w in known if w.status != "dead"], running, load, leader)
 
 
 class Rate:

@@ -11,6 +11,7 @@ import typer
 from tasklib.cli.options import DatabaseUrl, Debug, Schema, configured
 from tasklib.cli.tables import print_rows
 from tasklib.observe.wording import duration
+from tasklib.wording import printable
 
 if TYPE_CHECKING:
     from tasklib.client.clients import Client
@@ -33,15 +34,23 @@ def workers(
         # Given before the subcommand, these count for it too.
         context.meta["tasklib.workers"] = (database_url, schema)
         return
+    from tasklib.cli.report import note
     from tasklib.client.clients import Client
+    from tasklib.client.effects import once
+    from tasklib.store import fleet
 
     with Client(configured(database_url, schema)) as client:
         found = client.workers()
+        leader = client.perform(once(fleet.leader()))
     if json_:
         for worker in found:
             typer.echo(json.dumps(asdict(worker), default=str))
         return
     print_rows(TITLES, map(row, found), none="no workers")
+    if leader is None:
+        note("no worker and no server leads", "yellow")
+    elif not any(worker.is_leader for worker in found):
+        note(f"led by {printable(leader)}")
 
 
 @app.command()

@@ -90,7 +90,6 @@ class ExplainingCalls(OnBehalf):
         return explain.position(
             task_id,
             owner=self.identity.owner,
-            heartbeat_timeout=self.config.heartbeat_timeout_seconds,
             **self._thresholds(),
         )
 

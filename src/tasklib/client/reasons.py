@@ -94,7 +94,7 @@ class Fleet:
 
     @classmethod
     def of(cls, workers: Sequence[WorkerInfo], config: Config) -> Fleet:
-        live = [w for w in workers if w.status != "dead" and _beats(w, config)]
+        live = [w for w in workers if w.status != "dead"]
         draining = [w for w in live if w.status == "draining" or w.drain_requested_at is not None]
         return cls([w for w in live if w not in draining], draining)
 
@@ -223,7 +223,7 @@ def _trouble(task: Situation, worker: WorkerInfo | None, config: Config) -> Iter
         asked = _at(task.cancel_requested_at, task.now)
         hint = "Its worker stops it; a function in a thread can't be stopped and runs to its end."
         yield Reason("cancel_requested", f"It was asked to stop at {asked}.", hint, {"since": asked})
-    if worker is not None and (worker.status == "dead" or not _beats(worker, config)):
+    if worker is not None and worker.status == "dead":
         silent = duration(worker.seconds_since_heartbeat)
         yield Reason(
             "worker_silent",
@@ -267,10 +267,6 @@ def _finished(task: Situation) -> Reason:
         f"See the traceback: tasklib show {task.id}. {again}",
         {**details, "error": error, "attempts": task.retry_count + 1},
     )
-
-
-def _beats(worker: WorkerInfo, config: Config) -> bool:
-    return worker.seconds_since_heartbeat < config.heartbeat_timeout_seconds
 
 
 def _serves(worker: WorkerInfo, task: Situation) -> bool:

@@ -13,20 +13,16 @@ from tasklib.store.fleet import WorkerInfo
 from tasklib.wording import count, duration, shell_argument
 
 
-def live(workers: list[WorkerInfo], config: Config) -> list[WorkerInfo]:
-    """Those that are not dead, by their own word or by their silence."""
-    return [w for w in workers if w.status != "dead" and w.seconds_since_heartbeat < config.heartbeat_timeout_seconds]
-
-
 def look(config: Config) -> Call[list[Finding]]:
     known: list[WorkerInfo] = yield fleet.workers()
-    workers = live(known, config)
+    leader: str | None = yield fleet.leader()
+    workers = [w for w in known if w.status != "dead"]
     if not workers:
         lanes: list[Waiting] = yield doctor.lanes(1)
         return [_nobody(known, any(lanes))]
-    found = [*_versions(workers), *_leader(workers, config), *_silent(known, config)]
+    found = [*_versions(workers), *_leader(leader, config), *_silent(known, config)]
     load, slots = sum(w.current_load for w in workers), sum(w.capacity for w in workers)
-    seen = f"{count(len(workers), 'live worker')}, {load} of {count(slots, 'slot')} taken, one leads."
+    seen = f"{count(len(workers), 'live worker')}, {load} of {count(slots, 'slot')} taken, {leader} leads."
     return found or [ok("workers", seen, workers=len(workers), load=load, slots=slots)]
 
 
@@ -53,20 +49,20 @@ def _versions(workers: list[WorkerInfo]) -> Iterator[Finding]:
         )
 
 
-def _leader(workers: list[WorkerInfo], config: Config) -> Iterator[Finding]:
-    if not any(w.is_leader for w in workers):
+def _leader(leader: str | None, config: Config) -> Iterator[Finding]:
+    if leader is None:
         yield warning(
             "no_leader",
-            f"None of {count(len(workers), 'live worker')} leads.",
+            "No worker and no server leads.",
             "Nobody ends the attempts of dead workers, deletes what is past its time, or takes figures.",
             f"After a leader's death another follows within {duration(config.leader_lease_seconds)}. If it stays so, "
-            "look into the workers' logs for leader errors.",
+            "look into the logs of workers and servers for errors of the election.",
         )
 
 
 def _silent(known: list[WorkerInfo], config: Config) -> Iterator[Finding]:
     late = config.heartbeat_timeout_seconds + 2 * config.sweep_interval_seconds
-    silent = [w for w in known if w.status != "dead" and w.seconds_since_heartbeat > late]
+    silent = [w for w in known if w.is_undeclared and w.seconds_since_heartbeat > late]
     if silent:
         yield warning(
             "silent_workers",

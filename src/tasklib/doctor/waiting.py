@@ -5,7 +5,6 @@ from __future__ import annotations
 from tasklib.client.effects import Call
 from tasklib.config import Config
 from tasklib.doctor.findings import Finding, note, ok, warning
-from tasklib.doctor.fleet import live
 from tasklib.store import doctor, fleet, pauses
 from tasklib.store.doctor import Waiting
 from tasklib.store.fleet import WorkerInfo
@@ -22,7 +21,7 @@ _NAMED = 5
 def unserved(config: Config) -> Call[list[Finding]]:
     """Due tasks that no live worker may take."""
     known: list[WorkerInfo] = yield fleet.workers()
-    takers = [w for w in live(known, config) if w.status == "active" and w.drain_requested_at is None]
+    takers = [w for w in known if w.status == "active" and w.drain_requested_at is None]
     lanes: list[Waiting] = yield doctor.lanes(_READ_LANES)
     held: list[Paused] = yield pauses.pauses()
     if not takers:

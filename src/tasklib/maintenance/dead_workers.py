@@ -14,7 +14,5 @@ FORGET_AFTER_SECONDS = 86400.0
 
 
 async def bury_dead_workers(link: Link, config: Config, term: Term) -> Sequence[Event]:
-    died = await link.run(
-        fleet.bury_workers(term, timeout=config.heartbeat_timeout_seconds, forget_after=FORGET_AFTER_SECONDS)
-    )
+    died = await link.run(fleet.bury_workers(term, forget_after=FORGET_AFTER_SECONDS))
     return [WorkersDied(tuple(died))] if died else []

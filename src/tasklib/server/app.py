@@ -61,6 +61,8 @@ def create_app(config: Config, settings: ServerSettings | None = None) -> FastAP
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         opened = app.state.services = await Services.open(config, settings)
+        if settings.lead:
+            opened.lead(config)
         try:
             yield
         finally:

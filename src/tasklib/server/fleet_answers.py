@@ -76,7 +76,7 @@ class WorkerAnswer(_Read):
     """A worker."""
 
     worker_id: str = Field(validation_alias="id")
-    status: str = Field(description="active, draining or dead.")
+    status: str = Field(description="active, draining or dead: dead if its last heartbeat is too long ago.")
     queues: list[str] | None = Field(description="The queues it takes from; null means all.")
     names: list[str] = Field(description="The tasks it knows.")
     capabilities: list[str]
@@ -115,11 +115,13 @@ class WorkersAnswer(BaseModel):
                     "drain_requested_at": None,
                     "is_leader": True,
                 }
-            ]
+            ],
+            "leader": "gpu1-4711-9f3a",
         }
     )
 
     workers: list[WorkerAnswer]
+    leader: str | None = Field(description="Who leads: the id of a worker or of a server; null if nobody does.")
 
 
 class DrainAnswer(BaseModel):

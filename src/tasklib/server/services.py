@@ -16,6 +16,7 @@ from tasklib.db.query import Query
 from tasklib.errors import ConfigError
 from tasklib.migrations.revisions import require_current
 from tasklib.server.keyring import Keyring
+from tasklib.server.leading import Leading
 from tasklib.server.news import News
 from tasklib.server.redaction import Redaction
 from tasklib.server.remote.workers import RemoteWorkers
@@ -40,6 +41,8 @@ class Services:
     version: str
     revealed: dict[tuple[str, UUID], float] = field(default_factory=dict)
     """Who was shown the secrets of which task, and when: not every refresh of a page is recorded."""
+    leading: Leading | None = None
+    """None: this server takes no part in the election."""
     redaction: Redaction = field(init=False)
     watch: Watch = field(init=False)
     token_watch: TokenWatch = field(init=False)
@@ -82,8 +85,14 @@ class Services:
         """The server is about to end: whoever waits for news goes home."""
         self.news.stop()
 
+    def lead(self, config: Config) -> None:
+        """Take part in the election, with the statement timeout of the configuration, not that of requests."""
+        self.leading = Leading(config, self.remote.control)
+
     async def close(self) -> None:
         self.stop()
+        if self.leading is not None:
+            await self.leading.close()
         await self.news.close()
         await self.token_watch.close()
         await self.remote.close()

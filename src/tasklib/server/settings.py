@@ -44,6 +44,9 @@ class ServerSettings:
     dashboard: bool = True
     """Whether to serve the dashboard."""
 
+    lead: bool = True
+    """Whether this server may lead: recover the tasks of dead workers, delete what is past its time, take figures."""
+
     metrics: bool = True
     """Whether to serve /metrics."""
 

@@ -1,18 +1,19 @@
--- Workers that have missed their heartbeats are dead; the dead are forgotten after a while.
+-- Workers that have missed their heartbeats are declared dead: from now on they can't come back under this id. The dead
+-- are forgotten after a while.
 WITH {include leader},
 forgotten AS (
     DELETE FROM {schema.}workers
     WHERE EXISTS (SELECT FROM leader)
-      AND status = 'dead'
+      AND reported_status = 'dead'
       AND last_heartbeat < now() - make_interval(secs => %(forget_after)s)
       AND NOT EXISTS (SELECT FROM {schema.}tasks WHERE state = 'running' AND worker_id = workers.id)
 ),
 changed AS (
     UPDATE {schema.}workers
-    SET status = 'dead', current_load = 0, asleep = false
+    SET reported_status = 'dead', current_load = 0, asleep = false
     WHERE EXISTS (SELECT FROM leader)
-      AND status <> 'dead'
-      AND last_heartbeat < now() - make_interval(secs => %(timeout)s)
+      AND status = 'dead'
+      AND reported_status <> 'dead'
     RETURNING id
 ),
 counted AS (

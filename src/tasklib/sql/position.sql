@@ -17,7 +17,6 @@ fitting AS (
     JOIN {schema.}workers
       ON workers.status = 'active'
      AND workers.drain_requested_at IS NULL
-     AND workers.last_heartbeat > now() - make_interval(secs => %(heartbeat_timeout)s)
      AND (workers.queues IS NULL OR asked.queue = ANY (workers.queues))
      AND asked.name = ANY (workers.names)
      AND asked.required_capabilities <@ workers.capabilities

@@ -12,7 +12,8 @@ lost AS (
     WHERE EXISTS (SELECT FROM leader)
       AND state = 'running'
       AND (locked_until < now()
-           OR EXISTS (SELECT FROM {schema.}workers WHERE workers.id = task.worker_id AND status = 'dead'))
+           OR EXISTS (SELECT FROM {schema.}workers
+                      WHERE workers.id = task.worker_id AND reported_status = 'dead'))
     ORDER BY locked_until
     LIMIT %(limit)s
     FOR UPDATE OF task SKIP LOCKED

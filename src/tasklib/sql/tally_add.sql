@@ -1,7 +1,7 @@
 -- Add what a process has counted. A worker numbers what it tells: what was told before, though the answer was lost,
 -- is not counted twice. Reads the database's clock.
 WITH told AS (
-    UPDATE {schema.}workers SET tallied = %(number)s::bigint
+    UPDATE {schema.}worker_registrations SET tallied = %(number)s::bigint
     WHERE id = %(worker)s::text AND tallied < %(number)s::bigint
     RETURNING 1
 ),
@@ -12,6 +12,6 @@ added AS (
                 %(counts)s::bigint[], %(seconds)s::float8[], %(waited)s::float8[], %(buckets)s::text[], %(waits)s::text[])
              AS tally (name, queue, level, outcome, reason, count, seconds, waited, buckets, waits)
     WHERE EXISTS (SELECT FROM told)
-       OR NOT EXISTS (SELECT FROM {schema.}workers WHERE id = %(worker)s::text)
+       OR NOT EXISTS (SELECT FROM {schema.}worker_registrations WHERE id = %(worker)s::text)
 )
 SELECT extract(epoch FROM clock_timestamp())::float8

@@ -1,1 +1,1 @@
-DELETE FROM {schema.}workers WHERE id = %(id)s
+DELETE FROM {schema.}worker_registrations WHERE id = %(id)s

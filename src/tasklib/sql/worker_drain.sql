@@ -1,8 +1,10 @@
 -- Asked through the table, told through the channel; the worker says `draining` when it does. Once is enough.
 WITH changed AS (
-    UPDATE {schema.}workers AS task
+    UPDATE {schema.}worker_registrations AS task
     SET drain_requested_at = now()
-    WHERE id = %(id)s AND status <> 'dead' AND drain_requested_at IS NULL
+    WHERE id = %(id)s
+      AND drain_requested_at IS NULL
+      AND EXISTS (SELECT FROM {schema.}workers WHERE workers.id = task.id AND status <> 'dead')
     RETURNING 1, {include wake}
 ),
 {include audited}

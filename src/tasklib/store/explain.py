@@ -94,13 +94,12 @@ def situation(
 
 
 def position(
-    task_id: UUID, *, heartbeat_timeout: float, medium_after: float, high_after: float, owner: str | None = None
+    task_id: UUID, *, medium_after: float, high_after: float, owner: str | None = None
 ) -> Query[Position | None]:
     """Where a task stands in line; reads None if it isn't in one: not due, paused, running, finished, unknown."""
     parameters = {
         "id": str(task_id),
         "owner": owner,
-        "heartbeat_timeout": float(heartbeat_timeout),
         "medium_after": float(medium_after),
         "high_after": float(high_after),
         "most": COUNT_UP_TO,

@@ -31,6 +31,8 @@ class WorkerInfo:
     drain_requested_at: datetime | None
     seconds_since_heartbeat: float
     is_leader: bool
+    is_undeclared: bool = False
+    """Dead by its silence, and no leader has declared it dead yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +56,13 @@ def register(
     version: str,
     host: str,
     pid: int,
+    heartbeat_timeout: float,
     token_id: UUID | None = None,
 ) -> Query[None]:
-    """Announce a worker under a fresh id; over HTTP, with the id of the token it came with."""
+    """Announce a worker under a fresh id; over HTTP, with the id of the token it came with.
+
+    Every reader takes a worker for dead once it has been silent for its `heartbeat_timeout` seconds.
+    """
     parameters = {
         "id": id_,
         "queues": list(queues) if queues is not None else None,
@@ -66,6 +72,7 @@ def register(
         "version": version,
         "host": host,
         "pid": pid,
+        "heartbeat_timeout": float(heartbeat_timeout),
         "token": token_id,
     }
     return Query("worker_register", parameters, nothing)
@@ -131,14 +138,19 @@ def lead(holder: str, lease_seconds: float) -> Query[Term | None]:
     return Query("lead", parameters, lambda rows: Term(holder, rows[0][0]) if rows else None)
 
 
+def leader() -> Query[str | None]:
+    """Who leads now: the id of a worker or of a server; None if nobody does."""
+    return Query("who_leads", {}, lambda rows: rows[0][0] if rows else None, repeatable=True)
+
+
 def resign(holder: str) -> Query[None]:
     """Give up the lead, if this one has it."""
     return Query("resign", {"holder": holder}, nothing)
 
 
-def bury_workers(term: Term, *, timeout: float, forget_after: float) -> Query[list[str]]:
+def bury_workers(term: Term, *, forget_after: float) -> Query[list[str]]:
     """Declare silent workers dead; reads their ids."""
-    parameters = {**term.parameters(), "timeout": float(timeout), "forget_after": float(forget_after)}
+    parameters = {**term.parameters(), "forget_after": float(forget_after)}
     return Query("bury_workers", parameters, _first_column)
 
 

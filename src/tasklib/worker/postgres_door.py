@@ -114,6 +114,7 @@ class PostgresDoor:
             version=registration.version,
             host=registration.host,
             pid=registration.pid,
+            heartbeat_timeout=self._config.heartbeat_timeout_seconds,
         )
         await self._control.run_until_answered(query)
         self._worker_id = id_

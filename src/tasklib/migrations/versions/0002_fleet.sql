@@ -1,7 +1,8 @@
--- Who works here. An id is never used twice: each start has a fresh one.
-CREATE TABLE {schema.}workers (
+-- Who works here. An id is never used twice: each start has a fresh one. Read it through the view `workers`, which says
+-- who is alive: `reported_status` is what the worker last said, or the leader of it, and may be long out of date.
+CREATE TABLE {schema.}worker_registrations (
     id                 text        NOT NULL,
-    status             text        NOT NULL DEFAULT 'active',
+    reported_status    text        NOT NULL DEFAULT 'active',
     queues             text[],
     names              text[]      NOT NULL DEFAULT '{}',
     capabilities       text[]      NOT NULL DEFAULT '{}',
@@ -13,9 +14,12 @@ CREATE TABLE {schema.}workers (
     started_at         timestamptz NOT NULL DEFAULT now(),
     last_heartbeat     timestamptz NOT NULL DEFAULT now(),
     drain_requested_at timestamptz,
-    CONSTRAINT workers_pkey PRIMARY KEY (id),
-    CONSTRAINT workers_status_known CHECK (status IN ('active', 'draining', 'dead')),
-    CONSTRAINT workers_load_not_negative CHECK (capacity >= 0 AND current_load >= 0)
+    -- The worker's own setting: it gives its tasks up by itself before it has been silent for this long.
+    heartbeat_timeout_seconds double precision NOT NULL DEFAULT 90,
+    CONSTRAINT worker_registrations_pkey PRIMARY KEY (id),
+    CONSTRAINT worker_registrations_status_known CHECK (reported_status IN ('active', 'draining', 'dead')),
+    CONSTRAINT worker_registrations_load_not_negative CHECK (capacity >= 0 AND current_load >= 0),
+    CONSTRAINT worker_registrations_timeout_positive CHECK (heartbeat_timeout_seconds > 0)
 ) WITH (fillfactor = 50);
 
 -- One row: who leads, in which term, until when. The term grows with every change of hands.

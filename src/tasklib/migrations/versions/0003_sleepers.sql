@@ -1,5 +1,5 @@
 -- True while a worker waits for a notification.
-ALTER TABLE {schema.}workers ADD COLUMN asleep boolean NOT NULL DEFAULT false;
+ALTER TABLE {schema.}worker_registrations ADD COLUMN asleep boolean NOT NULL DEFAULT false;
 
 -- A commit that notifies takes a lock of the whole server, so eight busy producers would wait for each other: notify
 -- only if somebody sleeps. Whoever falls asleep says so first, and then waits for those who may not have seen it
@@ -12,7 +12,7 @@ BEGIN
     EXECUTE format($function$
         CREATE OR REPLACE FUNCTION %1$s.tasklib_wake() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
         BEGIN
-            IF EXISTS (SELECT FROM %1$s.workers WHERE asleep)
+            IF EXISTS (SELECT FROM %1$s.worker_registrations WHERE asleep)
                OR pg_catalog.current_setting('transaction_isolation') OPERATOR(pg_catalog.<>) 'read committed' THEN
                 PERFORM pg_catalog.pg_notify(pg_catalog.concat('tasklib_', TG_TABLE_SCHEMA), '');
             END IF;

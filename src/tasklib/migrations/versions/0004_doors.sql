@@ -53,4 +53,4 @@ ALTER TABLE {schema.}tasks ADD COLUMN submitted_by text;
 CREATE INDEX tasks_submitted_by ON {schema.}tasks (submitted_by, id) WHERE submitted_by IS NOT NULL;
 
 -- The token a worker registered with; null if it came over PostgreSQL.
-ALTER TABLE {schema.}workers ADD COLUMN token_id uuid;
+ALTER TABLE {schema.}worker_registrations ADD COLUMN token_id uuid;

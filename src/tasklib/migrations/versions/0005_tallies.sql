@@ -47,7 +47,7 @@ CREATE TABLE {schema.}depths (
 );
 
 -- The last flush of a worker's tallies that was counted: one whose answer was lost is sent again, and counts once.
-ALTER TABLE {schema.}workers ADD COLUMN tallied bigint NOT NULL DEFAULT 0;
+ALTER TABLE {schema.}worker_registrations ADD COLUMN tallied bigint NOT NULL DEFAULT 0;
 
 -- Two histograms in one.
 CREATE FUNCTION {schema.}tasklib_added(one bigint[], other bigint[]) RETURNS bigint[]

@@ -73,7 +73,7 @@ async def overview(request: Request, principal: Viewer, services: Serving, range
         worker_count=len(workers),
         slots=sum(w.capacity for w in workers),
         taken=sum(w.current_load for w in workers),
-        leader=next((w for w in workers if w.is_leader), None),
+        leader=await services.run(fleet.leader()),
         failures=services.redaction.errors(failures),
         findings=await _findings(request, services),
     )

@@ -55,7 +55,7 @@ async def workers(request: Request, principal: Viewer, services: Serving) -> Res
         dead=[w for w in reversed(known) if w.status == "dead"][:_MOST],
         slots=sum(w.capacity for w in live),
         taken=sum(w.current_load for w in live),
-        leader=next((w for w in live if w.is_leader), None),
+        leader=await services.run(fleet.leader()),
         versions=Counter(w.version for w in live),
         minutes=int(WINDOW.total_seconds() // 60),
     )

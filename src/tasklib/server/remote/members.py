@@ -62,8 +62,9 @@ class Member:
 class Members:
     """Finds and remembers them. Another token's workers are as unknown as none."""
 
-    def __init__(self, control: Links) -> None:
+    def __init__(self, control: Links, heartbeat_timeout: float) -> None:
         self._control = control
+        self._heartbeat_timeout = heartbeat_timeout
         self._known: dict[str, Member] = {}
 
     async def register(self, principal: Principal, body: RegisterBody) -> tuple[Member, tuple[str, ...] | None]:
@@ -81,6 +82,7 @@ class Members:
                 version=body.version,
                 host=body.host,
                 pid=body.pid,
+                heartbeat_timeout=self._heartbeat_timeout,
                 token_id=principal.token_id or _NOBODY,
             )
         )

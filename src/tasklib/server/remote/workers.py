@@ -30,9 +30,10 @@ class RemoteWorkers:
         self._news = news
         self._claiming = Links(config, "claim", _CLAIM_LINKS)
         self._settling = Links(config, "settle", _SETTLE_LINKS)
-        self._control = Links(config, "control", 1)
-        self.members = Members(self._control)
-        self._polls = Polls(config, news, self.members, self._claiming, self._settling, self._control)
+        self.control = Links(config, "control", 1)
+        """One connection for what is short: heartbeats, registrations, the server's own part in the election."""
+        self.members = Members(self.control, config.heartbeat_timeout_seconds)
+        self._polls = Polls(config, news, self.members, self._claiming, self._settling, self.control)
         self._results = Results(config, self._settling)
 
     async def poll(self, member: Member, poll: Poll, gone: Gone) -> Found:
@@ -59,7 +60,7 @@ class RemoteWorkers:
         known = {str(id_) for id_ in body.cancelling}
         while True:
             mark = self._news.mark(orders=True)
-            cancel = [c for c in await self._control.run(control.cancel_requests_of(member.id)) if c.id not in known]
+            cancel = [c for c in await self.control.run(control.cancel_requests_of(member.id)) if c.id not in known]
             news = frozenset({*lost, *cancel, *(("drain",) if drain and not drains else ())})
             wait = min(body.wait_seconds, _SAME_AGAIN_SECONDS) if news else body.wait_seconds
             left = began + wait - time.monotonic()
@@ -76,11 +77,11 @@ class RemoteWorkers:
         self._news.ring()
         held = await self._claiming.run(claim.leases_of(member.id))
         await self._polls.release(member, held)
-        await self._control.run(fleet.deregister(member.id))
+        await self.control.run(fleet.deregister(member.id))
 
     async def close(self) -> None:
         await self._polls.close()
-        for links in (self._claiming, self._settling, self._control):
+        for links in (self._claiming, self._settling, self.control):
             links.close()
 
     async def _beat(
@@ -92,7 +93,7 @@ class RemoteWorkers:
         names: Sequence[str] | None = None,
     ) -> bool:
         """Keep it alive; None leaves what an earlier heartbeat said. Whether it was asked to drain."""
-        drain = await self._control.run(fleet.heartbeat(member.id, load=load, draining=draining, names=names))
+        drain = await self.control.run(fleet.heartbeat(member.id, load=load, draining=draining, names=names))
         if drain is None:
             self.members.forget(member)
             raise not_found(member.id)

@@ -11,6 +11,7 @@ from tasklib.server.bodies import Text
 from tasklib.server.document import refusals
 from tasklib.server.fleet_answers import DrainAnswer, WorkerAnswer, WorkersAnswer
 from tasklib.server.routing import Given, Operator, Viewer
+from tasklib.store import fleet
 
 router = APIRouter(prefix="/api/v1/workers", tags=["workers"])
 
@@ -19,7 +20,10 @@ router = APIRouter(prefix="/api/v1/workers", tags=["workers"])
 async def list_workers(principal: Viewer, given: Given) -> WorkersAnswer:
     """Every worker that is known. What one runs: `GET /api/v1/tasks?worker=...`."""
     found = await client_of(principal, given).workers()
-    return WorkersAnswer(workers=[WorkerAnswer.model_validate(worker) for worker in found])
+    return WorkersAnswer(
+        workers=[WorkerAnswer.model_validate(worker) for worker in found],
+        leader=await given.run(fleet.leader()),
+    )
 
 
 # A worker's id may have a slash in it: people choose the first part.

@@ -1,0 +1,1 @@
+SELECT holder FROM {schema.}leadership WHERE expires_at > now()
