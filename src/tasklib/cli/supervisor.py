@@ -12,8 +12,8 @@ from importlib.util import cache_from_source
 from pathlib import Path
 
 from tasklib.cli.report import note
-from tasklib.cli.running import handled
 from tasklib.cli.watch import Watch
+from tasklib.worker.signals import stop_signals
 
 
 class Supervisor:
@@ -27,7 +27,7 @@ class Supervisor:
         self._stopping = asyncio.Event()
 
     async def run(self) -> None:
-        with handled(self._on_signal):
+        with stop_signals(self._on_signal):
             while not self._stopping.is_set():
                 # What changes from here on may not be in the child.
                 _forget_bytecode(self._watch.changed())

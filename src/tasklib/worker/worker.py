@@ -11,6 +11,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 
 from tasklib.config import Config
 from tasklib.errors import ConfigError
@@ -25,6 +26,7 @@ from tasklib.worker.membership import Membership, fresh_id
 from tasklib.worker.postgres_door import PostgresDoor
 from tasklib.worker.runner import Runner
 from tasklib.worker.settler import Settler
+from tasklib.worker.signals import stop_signals
 from tasklib.worker.slots import Slots
 from tasklib.worker.wakeup import Wakeup
 
@@ -57,6 +59,7 @@ class Worker:
         poll_interval_seconds: float | None = None,
         modules: Iterable[str] = (),
         burst: bool = False,
+        signals: bool = True,
     ) -> None:
         if isinstance(config, str) and config.startswith(("http://", "https://")):
             config, server = None, config
@@ -82,6 +85,7 @@ class Worker:
                 raise ConfigError(f"{name} is transactional: it needs a worker with a database, not one over HTTP.")
         self.modules = tuple(modules)
         self.burst = burst
+        self._signals = signals
         self._first_id = fresh_id(given)
         self._membership: Membership | None = None
         self.events = Events()
@@ -107,10 +111,30 @@ class Worker:
         asyncio.run(self.run())
 
     async def run(self) -> None:
-        """Work until `stop()` is called (twice: at once), the burst is over, or this coroutine is cancelled."""
+        """Work until `stop()` is called (twice: at once), the burst is over, or this coroutine is cancelled.
+
+        In the main thread, SIGTERM, SIGINT and SIGHUP call `stop()`, unless the program handles them itself or the
+        worker was made with `signals=False`.
+        """
         self._stop_asked, self._stopping_now = asyncio.Event(), False
-        await self._open()
-        background = await self._start_background()
+        with stop_signals(self.stop) if self._signals else nullcontext():
+            starting = asyncio.create_task(self._start_up())
+            if await self._until_done_or_stopped(starting):
+                await self._work(starting.result())
+
+    async def _until_done_or_stopped(self, starting: asyncio.Task[list[asyncio.Task[None]]]) -> bool:
+        """Whether the worker has started; False if it was told to stop before: it has nothing to drain then."""
+        asked = asyncio.create_task(self._stop_asked.wait())
+        try:
+            await asyncio.wait({starting, asked}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            asked.cancel()
+            if not starting.done():
+                starting.cancel()
+                await asyncio.gather(starting, return_exceptions=True)
+        return not starting.cancelled()
+
+    async def _work(self, background: list[asyncio.Task[None]]) -> None:
         try:
             await self._claim_until_stopped(background)
             await self._drain()
@@ -127,9 +151,18 @@ class Worker:
         self._stop_asked.set()
         self._slots.nudge()
 
+    async def _start_up(self) -> list[asyncio.Task[None]]:
+        """Connect, join the fleet, and begin what goes on beside the claims."""
+        self._door = self._new_door()
+        try:
+            await self._open()
+            return await self._start_background()
+        except BaseException:
+            await self._door.close()
+            raise
+
     async def _open(self) -> None:
         """Come in, and make the parts that work there."""
-        self._door = self._new_door()
         config = await self._door.open()
         self._wakeup = Wakeup(config.poll_interval_seconds, self.events)
         self._settler = Settler(config, self._door, self._slots, self._wakeup, self.events, self.tallier)
