@@ -41,8 +41,11 @@ class Running(str):
 
 @contextmanager
 def running(config: Config, *routers: APIRouter, **settings: Any) -> Iterator[Running]:
-    """A server with these settings, and perhaps further routes, until the block ends. Open until the first token."""
-    made = make_server(config, ServerSettings(**{"port": 0, "no_auth": True, **settings}))
+    """A server with these settings, and perhaps further routes, until the block ends. Open until the first token.
+
+    It doesn't lead unless told to: tests that look at what a leader does want to be the leader.
+    """
+    made = make_server(config, ServerSettings(**{"port": 0, "no_auth": True, "lead": False, **settings}))
     for router in routers:
         made.config.app.router.routes.extend(router.routes)  # type: ignore[union-attr]
     listening = socket.create_server((made.config.host, 0))

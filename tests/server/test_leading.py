@@ -10,6 +10,7 @@ import pytest
 
 from tasklib import Client, Config
 from tasklib.doctor.visit import examine
+from tasklib.server.settings import ServerSettings
 from tasklib.tasks import registry
 from tests.eventually import eventually
 from tests.server.conftest import Running
@@ -37,7 +38,7 @@ def test_tasks_of_a_killed_worker_over_http_run_on_another_though_no_worker_has_
     config: Config, fleet: Fleet, server: Callable[..., Running]
 ) -> None:
     quick = config.with_changes(**QUICK)
-    url = str(server(quick))
+    url = str(server(quick, lead=True))
     with Client(config) as client:
         client.submit_many(fleet_tasks.hold, [{"until": "go"} for _ in range(10)])
         victim = fleet.start(server=url, concurrency=10)
@@ -60,7 +61,7 @@ def test_server_alone_counts_folds_and_expires(
         "INSERT INTO tasks (name, state, completed_at) VALUES ('letter', 'dead_letter', now() - interval '90 days')"
     )
     db.execute("INSERT INTO tally_deltas (outcome, count) VALUES ('completed', 7)")
-    server(config.with_changes(**QUICK))
+    server(config.with_changes(**QUICK), lead=True)
     depth = "SELECT (figures -> 'queues' -> 'medium' ->> 'depth')::int FROM snapshots"
     eventually(lambda: db.execute(depth).fetchone() == (2500,), "a snapshot")
     total = "SELECT count FROM tallies WHERE span = 0 AND outcome = 'completed'"
@@ -71,7 +72,7 @@ def test_server_alone_counts_folds_and_expires(
 def test_server_hands_the_lead_over_when_it_ends(
     config: Config, db: psycopg.Connection, server: Callable[..., Running]
 ) -> None:
-    leading = server(config)
+    leading = server(config, lead=True)
     eventually(lambda: db.execute(LEADER).fetchone() is not None, "it leads")
     leading.stop()
     assert db.execute(LEADER).fetchone() is None, "its lease would have lasted for 30 s"
@@ -80,6 +81,7 @@ def test_server_hands_the_lead_over_when_it_ends(
 def test_server_told_not_to_lead_takes_no_part_in_the_election(
     config: Config, db: psycopg.Connection, server: Callable[..., Running]
 ) -> None:
+    assert ServerSettings().lead, "it leads unless it is told not to"
     follower = server(config, lead=False)
     assert follower.app.state.services.leading is None
     follower.stop()
@@ -89,7 +91,7 @@ def test_server_told_not_to_lead_takes_no_part_in_the_election(
 def test_every_place_that_names_the_leader_names_a_server(
     config: Config, db: psycopg.Connection, server: Callable[..., Running]
 ) -> None:
-    leading = server(config)
+    leading = server(config, lead=True)
     eventually(lambda: db.execute(LEADER).fetchone() is not None, "it leads")
     db.execute("INSERT INTO workers (id, capacity) VALUES ('over-http', 4)")
     name = leading.app.state.services.leading.id
@@ -107,7 +109,7 @@ def test_idle_server_that_does_not_lead_holds_no_connection_for_it(
     config: Config, db: psycopg.Connection, server: Callable[..., Running]
 ) -> None:
     db.execute("INSERT INTO leadership (holder, expires_at) VALUES ('another', now() + interval '1 hour')")
-    server(config.with_changes(**QUICK))
+    server(config.with_changes(**QUICK), lead=True)
     sessions = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = %s"
     eventually(lambda: db.execute(sessions, ["tasklib worker control"]).fetchone() == (1,), "it asked for the lead")
     assert db.execute(sessions, ["tasklib worker maintenance"]).fetchone() == (0,)
