@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import tasklib
 from tasklib import Client, Config, config
 from tasklib.config import Level, Retention
 from tasklib.db.connect import address, conninfo, unavailable
@@ -309,3 +310,28 @@ def test_an_environment_without_a_database_says_what_to_set() -> None:
         match=r"^no database is configured\. Set TASKLIB_DATABASE_URL=postgresql://user@host/db, or pass the URL",
     ):
         Config.from_env({})
+
+
+def test_database_url_of_the_whole_program_is_read_where_ours_is_absent() -> None:
+    common = {"DATABASE_URL": "postgresql+asyncpg://app@db/app"}
+    assert Config.from_env(common).database_url == "postgresql://app@db/app"
+    assert Config.from_env({**common, "TASKLIB_DATABASE_URL": "postgresql://q@db/q"}).database_url.endswith("/q")
+    assert Config.from_env(common, database_url="postgresql://x@db/x").database_url.endswith("/x")
+
+
+def test_database_url_of_another_kind_of_database_is_not_read() -> None:
+    with pytest.raises(ConfigError, match="DATABASE_URL is not a PostgreSQL URL"):
+        Config.from_env({"DATABASE_URL": "mysql://app@db/app"})
+    ours = {"DATABASE_URL": "sqlite:///app.db", "TASKLIB_DATABASE_URL": "postgresql://q@db/q"}
+    assert Config.from_env(ours).database_url == "postgresql://q@db/q"
+
+
+def test_worker_takes_what_it_is_given_then_what_init_got_then_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TASKLIB_DATABASE_URL", "postgresql://env@db/env")
+    assert tasklib.Worker().config.database_url.endswith("/env")
+    given = tasklib.init(Config("postgresql://init@db/init", max_retries=7))
+    assert tasklib.Worker().config is given
+    assert tasklib.Worker(poll_interval_seconds=5).config.max_retries == 7
+    assert tasklib.Worker("postgresql://given@db/given").config.database_url.endswith("/given")

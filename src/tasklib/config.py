@@ -21,6 +21,7 @@ from tasklib.errors import ConfigError
 from tasklib.states import TERMINAL
 
 ENV_PREFIX = "TASKLIB_"
+_COMMON_URL = "DATABASE_URL"
 # The channel is named after the schema, and PostgreSQL cuts channel names at 63 bytes.
 MAX_SCHEMA_BYTES = 55
 PRIORITY_MIN, PRIORITY_MAX = -10, 100
@@ -148,6 +149,9 @@ class Config:
     connect_timeout_seconds: float = 10.0
     """How long one attempt to connect may take."""
 
+    startup_timeout_seconds: float = 60.0
+    """How long a worker or server that starts waits for a database it can't reach; 0: not at all."""
+
     max_connections: int = 10
     """The most connections a client keeps open at a time."""
 
@@ -203,16 +207,22 @@ class Config:
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None, **overrides: Any) -> Config:
-        """Read TASKLIB_<FIELD> variables; keyword arguments win over them."""
+        """Read TASKLIB_<FIELD> variables; keyword arguments win over them.
+
+        Without TASKLIB_DATABASE_URL, DATABASE_URL counts if it is a PostgreSQL URL.
+        """
         environ = os.environ if environ is None else environ
         values = environment.read(cls, ENV_PREFIX, environ)
         if rules := environ.get(f"{ENV_PREFIX}RETENTION"):
             values["retention"] = tuple(_parse_retention(rule.strip()) for rule in rules.split(","))
+        if url := url_in(environ):
+            values["database_url"] = url
         values.update({name: value for name, value in overrides.items() if value is not None})
         if "database_url" not in values:
+            other = " DATABASE_URL is not a PostgreSQL URL." if environ.get(_COMMON_URL) else ""
             raise ConfigError(
                 "no database is configured. Set TASKLIB_DATABASE_URL=postgresql://user@host/db, "
-                "or pass the URL (tasklib.init(url), --database-url)."
+                f"or pass the URL (tasklib.init(url), --database-url).{other}"
             )
         return cls(**values)
 
@@ -224,6 +234,16 @@ class Config:
     def channel(self) -> str | None:
         """The NOTIFY channel, or None while the schema is left to the search_path."""
         return channel_of(self.schema) if self.schema else None
+
+
+def url_in(environ: Mapping[str, str]) -> str | None:
+    """The database that the environment names: TASKLIB_DATABASE_URL, else DATABASE_URL if that is PostgreSQL's.
+
+    DATABASE_URL belongs to the whole program, whose own database may be another one.
+    """
+    common = environ.get(_COMMON_URL, "")
+    is_postgresql = re.match(r"postgres(ql)?(\+\w+)?://", common.strip()) is not None
+    return environ.get(f"{ENV_PREFIX}DATABASE_URL") or (common if is_postgresql else None)
 
 
 def channel_of(schema: str) -> str:
@@ -306,6 +326,7 @@ _RANGES: tuple[tuple[str, float, bool], ...] = (
     ("poll_interval_seconds", 0, False),
     ("statement_timeout_seconds", 0, False),
     ("connect_timeout_seconds", 0, False),
+    ("startup_timeout_seconds", 0, True),
     ("max_connections", 1, True),
     ("shutdown_grace_seconds", 0, True),
     ("max_payload_bytes", 1, True),

@@ -174,6 +174,14 @@ class DutyFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class DatabaseAwaited:
+    """The worker starts, can't reach its database (or server), and waits for it for up to so many seconds."""
+
+    reason: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class DatabaseLost:
     """A connection broke; the worker tries again until it is back."""
 
@@ -245,6 +253,7 @@ Event: TypeAlias = (
     | OverdueFailed
     | TasksDeleted
     | DutyFailed
+    | DatabaseAwaited
     | DatabaseLost
     | DatabaseBack
     | Woken

@@ -23,6 +23,9 @@ class Way:
         self._listening = socket.create_server(("127.0.0.1", 0))
         self._flows = threading.Event()
         self._flows.set()
+        self._refuses = False
+        self.refused = 0
+        """How many have tried in vain."""
         self._open: set[socket.socket] = set()
         port = self._listening.getsockname()[1]
         here = {**address, "host": "127.0.0.1", "port": port, "sslmode": "disable", "gssencmode": "disable"}
@@ -34,7 +37,13 @@ class Way:
         """Nothing comes through, and nobody hangs up."""
         self._flows.clear()
 
+    def refuse(self) -> None:
+        """All connections are lost, and new ones are hung up on, as while a server restarts."""
+        self._refuses = True
+        self.cut()
+
     def speak(self) -> None:
+        self._refuses = False
         self._flows.set()
 
     def cut(self) -> None:
@@ -54,6 +63,10 @@ class Way:
                 threading.Thread(target=self._serve, args=[client], daemon=True).start()
 
     def _serve(self, client: socket.socket) -> None:
+        if self._refuses:
+            _close(client)
+            self.refused += 1
+            return
         server = _connect(*self._server)
         self._open |= {client, server}
         threading.Thread(target=self._forward, args=[server, client], daemon=True).start()

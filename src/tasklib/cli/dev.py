@@ -56,16 +56,18 @@ def dev(
 ) -> None:
     """Develop: an embedded PostgreSQL, migrations, the dashboard, and a worker that restarts when your code changes.
 
-    With --database-url or TASKLIB_DATABASE_URL, that database is used instead of the embedded one.
+    With --database-url, TASKLIB_DATABASE_URL or DATABASE_URL, that database is used instead of the embedded one.
 
     Example: tasklib dev tasks.py
     """
     from tasklib.cli import dev_server
     from tasklib.cli.supervisor import Supervisor
     from tasklib.cli.watch import Watch, directories_of
+    from tasklib.config import url_in
     from tasklib.migrations import migrate
 
     watch = Watch(directories_of(modules))
+    database_url = database_url or url_in(os.environ)
     with _database(database_url, data_dir) as url:
         config = configured(url, schema)
         migrate(config)

@@ -32,7 +32,7 @@ DatabaseUrl = Annotated[
         "--database-url",
         envvar="TASKLIB_DATABASE_URL",
         metavar="URL",
-        help="Where PostgreSQL is: postgresql://user@host/db.",
+        help="Where PostgreSQL is: postgresql://user@host/db. Else DATABASE_URL.",
     ),
 ]
 Schema = Annotated[
@@ -82,6 +82,12 @@ PollInterval = Annotated[
         "--poll-interval", metavar="SECONDS", help="The longest an idle worker goes without looking for tasks."
     ),
 ]
+StartupTimeout = Annotated[
+    float | None,
+    typer.Option(
+        "--startup-timeout", metavar="SECONDS", help="How long to wait for a database that can't be reached. Else 60."
+    ),
+]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Also show attempts that begin, and claims.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show only what went wrong.")]
 LogFormats = Annotated[
@@ -94,7 +100,7 @@ LogFormats = Annotated[
 
 
 def configured(database_url: str | None, schema: str | None) -> Config:
-    """The configuration: what was given here, then TASKLIB_... variables, then defaults."""
+    """The configuration: what was given here, then TASKLIB_... variables (or DATABASE_URL), then defaults."""
     from tasklib.config import Config
 
     return Config.from_env(database_url=database_url or None, schema=schema or None)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tasklib.cli.options import DatabaseUrl, Debug, LogFormat, LogFormats, Quiet, Schema, configured
+from tasklib.cli.options import DatabaseUrl, Debug, LogFormat, LogFormats, Quiet, Schema, StartupTimeout, configured
 
 if TYPE_CHECKING:
     from tasklib.config import Config
@@ -45,6 +45,7 @@ def server(
     lead: Annotated[
         bool, typer.Option("--lead/--no-lead", help="Take part in the election of the leader, as workers do.")
     ] = True,
+    startup_timeout: StartupTimeout = None,
     quiet: Quiet = False,
     log_format: LogFormats = LogFormat.AUTO,
     database_url: DatabaseUrl = None,
@@ -55,10 +56,13 @@ def server(
 
     Example: tasklib server --host 0.0.0.0 --module app.tasks --tls-certificate server.pem
     """
-    loaded = _loaded(module, database_url, schema)
+    config, modules = _loaded(module, database_url, schema)
+    if startup_timeout is not None:
+        config = config.with_changes(startup_timeout_seconds=startup_timeout)
     _configure_logging(log_format, quiet=quiet)
     _serve(
-        *loaded,
+        config,
+        modules,
         host=host,
         port=port,
         no_auth=True if no_auth else None,

@@ -22,6 +22,7 @@ from tasklib.cli.options import (
     Queues,
     Quiet,
     Schema,
+    StartupTimeout,
     Verbose,
     configured,
 )
@@ -53,6 +54,7 @@ def worker(
     token_file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Where the server's token is. Else in TASKLIB_TOKEN.")
     ] = None,
+    startup_timeout: StartupTimeout = None,
     verbose: Verbose = False,
     quiet: Quiet = False,
     log_format: LogFormats = LogFormat.AUTO,
@@ -70,13 +72,18 @@ def worker(
     from tasklib.cli.running import run
     from tasklib.worker.worker import Worker
 
+    if startup_timeout is not None:
+        os.environ["TASKLIB_STARTUP_TIMEOUT_SECONDS"] = str(startup_timeout)
     loaded, config = _loaded(modules, database_url, schema, server)
+    if config is not None and startup_timeout is not None:
+        config = config.with_changes(startup_timeout_seconds=startup_timeout)
     if migrate:
         if server:
             raise typer.BadParameter("--migrate needs a database, which a worker with --server doesn't have.")
         from tasklib.migrations import migrate as bring_up_to_date
 
         assert config is not None
+        _wait_for_database(config)
         bring_up_to_date(config)
     made = Worker(
         config,
@@ -93,6 +100,15 @@ def worker(
     made.events.subscribe(observer(log_format, verbose=verbose, quiet=quiet), routine=not quiet)
     with _metrics_of(made, metrics_port, metrics_host):
         run(made)
+
+
+def _wait_for_database(config: Config) -> None:
+    import asyncio
+
+    from tasklib.cli.report import note
+    from tasklib.db.startup import wait_for_database
+
+    asyncio.run(wait_for_database(config, lambda why: note(f"waiting for the database: {why}", "yellow")))
 
 
 def _metrics_of(worker: Worker, port: int | None, host: str) -> AbstractContextManager[Any]:

@@ -183,13 +183,18 @@ class Calls(OperatorCalls, ExplainingCalls, SearchingCalls, TokenCalls):
         """Wait until the task is done and return its result.
 
         Raises TaskFailed with the remote traceback, TaskCancelled, or WaitTimeout; the task itself is not affected.
+        While the database can't be reached it goes on trying, until the timeout; without one, for ever, if it was
+        reached before. DatabaseUnavailable means that it couldn't be reached in the end.
         """
         task_id = requests.as_id(task_id)
+        outages = requests.Outages(timeout)
+        outcome: lookup.Outcome | None = None
         for pause in requests.pauses(timeout):
-            outcome: lookup.Outcome | None = yield self._outcome(task_id)
-            done, value = requests.result_of(task_id, outcome)
-            if done:
-                return value
+            with outages.survived(is_last=pause is None):
+                outcome = yield self._outcome(task_id)
+                done, value = requests.result_of(task_id, outcome)
+                if done:
+                    return value
             if pause is None:
                 break
             yield Pause(pause)

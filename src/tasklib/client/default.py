@@ -14,7 +14,7 @@ from tasklib.client.awaiting import Awaited
 from tasklib.client.calls import Calls
 from tasklib.client.clients import AsyncClient, Client, signature_of
 from tasklib.client.effects import Call
-from tasklib.config import ENV_PREFIX, Config
+from tasklib.config import Config, url_in
 from tasklib.errors import NotInitialized
 from tasklib.tasks.function import connect_default_client
 
@@ -63,12 +63,17 @@ def close() -> None:
 
 
 def configured() -> Config | None:
-    """The configuration of the module-level calls; None without `init` and without TASKLIB_DATABASE_URL.
+    """The configuration of the module-level calls; None without `init` and without a URL in the environment.
 
     None also if they go another way than to a database.
     """
-    if _client is None and os.environ.get(ENV_PREFIX + "DATABASE_URL"):
+    if _client is None and url_in(os.environ):
         init()
+    return given_to_init()
+
+
+def given_to_init() -> Config | None:
+    """The configuration that `init` was called with; None before, and if it names no database."""
     return _client.config if _client is not None and _client.has_database else None
 
 

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from tasklib.config import Config
 from tasklib.db.query import Query
-from tasklib.errors import InvalidOption, TaskCancelled, TaskFailed, TaskNotFound, WaitTimeout
+from tasklib.errors import (
+    DatabaseUnavailable,
+    InvalidOption,
+    ServerUnavailable,
+    TaskCancelled,
+    TaskFailed,
+    TaskNotFound,
+    WaitTimeout,
+)
 from tasklib.states import TaskState
 from tasklib.store import lookup
 from tasklib.tasks.ids import Given
@@ -128,6 +137,28 @@ def pauses(timeout: float | None) -> Iterator[float | None]:
         yield pause if deadline is None else min(pause, left)
         pause = min(pause * _PAUSE_GROWTH, _LONGEST_PAUSE)
     yield None
+
+
+class Outages:
+    """Whether somebody who waits for a task goes on waiting though the database, or the server, can't be reached.
+
+    With a timeout it is worth trying until then. Without one it is if the database was reached before: a program that
+    is configured wrongly must hear of it.
+    """
+
+    def __init__(self, timeout: float | None) -> None:
+        self._is_worth_it = timeout is not None
+
+    @contextmanager
+    def survived(self, *, is_last: bool = False) -> Iterator[None]:
+        """Around each look. The last one, at the deadline, fails as it fails."""
+        try:
+            yield
+        except (DatabaseUnavailable, ServerUnavailable):
+            if is_last or not self._is_worth_it:
+                raise
+        else:
+            self._is_worth_it = True
 
 
 def still_waiting(task_id: UUID, outcome: lookup.Outcome | None, timeout: float | None) -> WaitTimeout:

@@ -85,13 +85,16 @@ class HttpCalls(HttpOperatorCalls):
         task_id = checks.as_id(task_id)
         checked(super().wait_for(task_id, timeout))
         deadline = None if timeout is None else time.monotonic() + timeout
+        outages = checks.Outages(timeout)
+        outcome: Outcome | None = None
         while True:
             began = time.monotonic()
             wait = WAIT_SECONDS if deadline is None else min(WAIT_SECONDS, max(0.0, deadline - began))
-            outcome = yield from self._outcome_within(task_id, wait)
-            done, value = checks.result_of(task_id, outcome)
-            if done:
-                return value
+            with outages.survived(is_last=deadline is not None and began >= deadline):
+                outcome = yield from self._outcome_within(task_id, wait)
+                done, value = checks.result_of(task_id, outcome)
+                if done:
+                    return value
             now = time.monotonic()
             if deadline is not None and now >= deadline:
                 raise checks.still_waiting(task_id, outcome, timeout)

@@ -20,6 +20,7 @@ from pydantic_core import to_json
 from tasklib.events import (
     CancelRequested,
     ChildrenSpawned,
+    DatabaseAwaited,
     DatabaseBack,
     DatabaseLost,
     DutyFailed,
@@ -68,6 +69,7 @@ class LogLines:
             ChildrenSpawned: self._children_spawned,
             LeasesRescued: self._rescued,
             DutyFailed: self._duty_failed,
+            DatabaseAwaited: self._database_awaited,
             DatabaseLost: self._database_lost,
             DatabaseBack: self._database_back,
             TaskSubmitted: self._submitted,
@@ -137,6 +139,9 @@ class LogLines:
 
     def _duty_failed(self, event: DutyFailed) -> None:
         self._log.error("duty failed", duty=event.duty, reason=event.reason, worker=self._worker)
+
+    def _database_awaited(self, event: DatabaseAwaited) -> None:
+        self._log.warning("waiting for the database", reason=event.reason, up_to_seconds=event.seconds)
 
     def _database_lost(self, event: DatabaseLost) -> None:
         self._log.error("database lost", purpose=event.purpose, reason=event.reason, worker=self._worker)

@@ -18,6 +18,7 @@ from rich.text import Text
 
 from tasklib.events import (
     ChildrenSpawned,
+    DatabaseAwaited,
     DatabaseBack,
     DatabaseLost,
     DutyFailed,
@@ -100,6 +101,7 @@ class TerminalView:
             ChildrenSpawned: self._children_spawned,
             LeasesRescued: self._rescued,
             DutyFailed: self._duty_failed,
+            DatabaseAwaited: self._database_awaited,
             DatabaseLost: self._database_lost,
             DatabaseBack: self._database_back,
         }
@@ -234,6 +236,10 @@ class TerminalView:
     def _duty_failed(self, event: DutyFailed) -> None:
         line = self._stamp().append(f"{event.duty} failed, trying again: ", "bold red")
         self._write(line.append(last_line(event.reason), "red"))
+
+    def _database_awaited(self, event: DatabaseAwaited) -> None:
+        line = self._stamp().append(f"waiting for the database, for up to {event.seconds:g} s: ", "bold yellow")
+        self._write(line.append(last_line(event.reason), "yellow"))
 
     def _database_lost(self, event: DatabaseLost) -> None:
         if self._outages.begins_with(event.purpose):

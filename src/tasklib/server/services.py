@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from importlib import metadata
-from typing import TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
+import structlog
 from starlette.requests import HTTPConnection
 
 from tasklib.client.clients import AsyncClient
 from tasklib.client.effects import once
 from tasklib.config import Config
 from tasklib.db.query import Query
+from tasklib.db.startup import wait_for_database
 from tasklib.errors import ConfigError
 from tasklib.migrations.revisions import require_current
 from tasklib.server.keyring import Keyring
@@ -57,6 +59,7 @@ class Services:
         """Refuses to serve a schema of another version, and without a token unless `no_auth` says so."""
         patience = min(config.statement_timeout_seconds, settings.database_timeout_seconds)
         config = config.with_changes(statement_timeout_seconds=patience)
+        await wait_for_database(config, _say_what_is_awaited)
         client = AsyncClient(config)
         try:
             await require_schema(config, client)
@@ -98,6 +101,11 @@ class Services:
         await self.remote.close()
         await self.tokens.close()
         self.client.close()
+
+
+def _say_what_is_awaited(reason: str) -> None:
+    log: Any = structlog.get_logger("tasklib.server")
+    log.warning("waiting for the database", reason=reason)
 
 
 def version() -> str:

@@ -10,8 +10,9 @@ from typing import Any
 
 from tasklib.config import Config
 from tasklib.db.link import backoff
+from tasklib.db.startup import wait_for
 from tasklib.errors import ConfigError, DatabaseUnavailable
-from tasklib.events import DatabaseBack, DatabaseLost, Events
+from tasklib.events import DatabaseAwaited, DatabaseBack, DatabaseLost, Events
 from tasklib.store.claim import Served
 from tasklib.store.settle import Completion, Failure, Leased
 from tasklib.tally import Tallier
@@ -35,6 +36,7 @@ class HttpDoor:
 
     def __init__(self, config: Config, events: Events, tallier: Tallier, url: str, token: str | None) -> None:
         self._config = config
+        self._events = events
         self._tallier = tallier
         self._server = Server(url, token, config)
         self._polling = self._link("poll", events)
@@ -42,9 +44,14 @@ class HttpDoor:
         self._control = self._link("heartbeat", events)
 
     async def open(self) -> Config:
-        """Find out the terms, and refuse a server we don't understand."""
+        """Wait for the server, find out its terms, and refuse one we don't understand."""
+        limit = self._config.startup_timeout_seconds
         try:
-            terms = await self._control.ask("GET", "/terms")
+            terms = await wait_for(
+                lambda: self._control.ask("GET", "/terms"),
+                limit,
+                lambda why: self._events.emit(DatabaseAwaited(why, limit)),
+            )
             protocol = terms["protocol"]
         except (Refused, ValueError, TypeError, KeyError) as e:
             raise ConfigError(f"there is no TaskLib server that serves workers at {self._server.url}: {e}") from e

@@ -13,8 +13,9 @@ from tasklib.db.database import execute
 from tasklib.db.failures import is_bad_data
 from tasklib.db.link import Link
 from tasklib.db.query import Query
+from tasklib.db.startup import wait_for_database
 from tasklib.errors import ConfigError, DatabaseUnavailable
-from tasklib.events import DatabaseBack, DatabaseLost, Events
+from tasklib.events import DatabaseAwaited, DatabaseBack, DatabaseLost, Events
 from tasklib.maintenance.service import Maintenance
 from tasklib.store import fleet, schema, settle
 from tasklib.store.claim import Served
@@ -37,6 +38,7 @@ class PostgresDoor:
 
     def __init__(self, config: Config, events: Events, tallier: Tallier) -> None:
         self._config = config
+        self._events = events
         self._tallier = tallier
         self._claiming = _link(config, "claim", events)
         self._settling = _link(config, "settle", events)
@@ -45,10 +47,12 @@ class PostgresDoor:
         self._maintenance = Maintenance(config, self._control, events, tallier, lambda: self._worker_id)
 
     async def open(self) -> Config:
-        """Find out which schema we are in, and refuse one we don't fit."""
+        """Wait for the database, find out which schema we are in, and refuse one we don't fit."""
         # Imported here: Alembic takes a tenth of a second that clients and child processes never need.
         from tasklib.migrations.revisions import require_current
 
+        limit = self._config.startup_timeout_seconds
+        await wait_for_database(self._config, lambda why: self._events.emit(DatabaseAwaited(why, limit)))
         found = await self._claiming.run(schema.where_is_tasks(self._config.schema))
         revision = await self._claiming.run(schema.revision()) if found else None
         require_current(revision, self._config.schema)

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 
+from tasklib.client.default import given_to_init
 from tasklib.config import Config
 from tasklib.errors import ConfigError
 from tasklib.events import Events, WorkerDraining, WorkerStarted, WorkerStopped
@@ -67,10 +68,7 @@ class Worker:
             raise ConfigError(f"server must be a URL such as https://tasks.example.com, not {server!r}.")
         self.server = server
         self._token = token or (os.environ.get("TASKLIB_TOKEN") if server else None)
-        if isinstance(config, Config):
-            given = config
-        else:
-            given = Config.from_env(database_url=config or (_NO_DATABASE if server else None))
+        given = _configuration(config, over_http=server is not None)
         if poll_interval_seconds is not None:
             given = given.with_changes(poll_interval_seconds=poll_interval_seconds)
         if isinstance(concurrency, bool) or not isinstance(concurrency, int) or concurrency < 1:
@@ -284,6 +282,15 @@ class Worker:
             names = [name for name in registry.names() if self._door.serves(registry.find(name))]
             self._served = Served(tuple(names), self.queues, self.capabilities)
         return self._served
+
+
+def _configuration(given: Config | str | None, *, over_http: bool) -> Config:
+    """What was given, else what the program gave to `tasklib.init`, else the environment."""
+    if isinstance(given, Config):
+        return given
+    if over_http:
+        return Config.from_env(database_url=_NO_DATABASE)
+    return (given_to_init() if given is None else None) or Config.from_env(database_url=given)
 
 
 def _names(option: str, values: Iterable[str] | None) -> tuple[str, ...] | None:
