@@ -460,7 +460,7 @@ def test_a_worker_declared_dead_while_its_poll_waits_gets_no_task_but_is_told_to
     worker = Remote(http)
     waiting = side.submit(worker.say, "poll", {"available_capacity": 1, "wait_seconds": PATIENCE})
     until(lambda: db.execute("SELECT asleep FROM workers").fetchone() == (True,))
-    db.execute("UPDATE workers SET status = 'dead'")
+    db.execute("UPDATE workers SET reported_status = 'dead'")
     with Client(config) as client:
         client.submit_task(NAME, registered_elsewhere=True)
     answer = waiting.result(PATIENCE)
