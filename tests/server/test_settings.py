@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
+from tasklib import Config
+from tasklib.config import Retention
 from tasklib.errors import ConfigError
 from tasklib.server.settings import ServerSettings, is_loopback
+from tests.server.conftest import Running
 
 
 def test_settings_come_from_the_environment_and_arguments_win() -> None:
@@ -60,3 +65,13 @@ def test_a_setting_that_can_not_be_used_is_named(name: str, value: str, said: st
 )
 def test_only_this_machine_is_loopback(host: str, local: bool) -> None:
     assert is_loopback(host) is local
+
+
+def test_dashboard_says_that_finished_tasks_stay_for_ever_without_a_retention(
+    config: Config, server: Callable[..., Running]
+) -> None:
+    assert "Finished tasks stay for ever" in server(config).http.get("/settings").text
+    ruled = config.with_changes(retention=(Retention("completed", days=30),))
+    page = server(ruled).http.get("/settings").text
+    assert "stay for ever" not in page
+    assert "completed are deleted after 30 days" in page

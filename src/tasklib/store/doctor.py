@@ -136,6 +136,11 @@ def ended_leases(grace: float, most: int) -> Query[tuple[int, float | None]]:
     return _read("doctor_leases", {"grace": float(grace), "most": most}, lambda rows: (rows[0][0], rows[0][1]))
 
 
+def oldest_finished(most: int) -> Query[float | None]:
+    """How many seconds ago the oldest finished task ended, of the `most` oldest tasks; None if none of them has."""
+    return _read("doctor_finished", {"most": most}, lambda rows: rows[0][0])
+
+
 def as_a_claim() -> Query[None]:
     """Plan like a worker's connection, until the end of this transaction."""
     return _read("doctor_plan_settings", {}, nothing)

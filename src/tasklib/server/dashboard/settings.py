@@ -38,6 +38,8 @@ async def settings(request: Request, principal: Admin, services: Serving) -> Res
         settings=await client_of(principal, services).settings(),
         medium_default=services.config.promote_to_medium_after_seconds,
         high_default=services.config.promote_to_high_after_seconds,
+        retention=services.config.retention,
+        dead_letter_days=services.config.dead_letter_days,
     )
 
 
