@@ -343,12 +343,27 @@ def test_heartbeat_extends_leases_and_names_the_lost(http: httpx.Client, db: psy
     db.execute("UPDATE tasks SET locked_until = now() + interval '1 s'")
     db.execute("UPDATE tasks SET lease_token = 9 WHERE id = %s", [lost["task_id"]])
     answer = worker.say("heartbeat", {"current_load": 2, "running": [lease(kept), lease(lost)]}).json()
-    assert answer == {"acknowledged": True, "drain": False, "cancel": [], "lost": [lease(lost)]}
+    assert answer == {"acknowledged": True, "drain": False, "cancel": [], "lost": [lease(lost)], "locked": []}
     [(left,)] = db.execute(
         "SELECT extract(epoch FROM locked_until - now()) FROM tasks WHERE id = %s", [kept["task_id"]]
     ).fetchall()
     assert left > 500
     assert db.execute("SELECT current_load FROM workers").fetchone() == (2,)
+
+
+def test_a_row_that_another_transaction_has_locked_is_named_and_holds_up_no_other(
+    http: httpx.Client, db: psycopg.Connection, config: Config
+) -> None:
+    worker = Remote(http)
+    submit(db, 2)
+    held, free = worker.poll(2)
+    with psycopg.connect(config.database_url) as other:
+        other.execute("SELECT id FROM tasks WHERE id = %s FOR UPDATE", [held["task_id"]])
+        answer = worker.say("heartbeat", {"running": [lease(held), lease(free)]}).json()
+        assert (answer["lost"], answer["locked"]) == ([], [lease(held)])
+        answers = worker.say("result", {"results": [completed(held), completed(free)]}).json()["results"]
+        assert [(a["accepted"], a["code"]) for a in answers] == [(False, "row_locked"), (True, None)]
+    assert worker.say("result", completed(held)).json()["accepted"]
 
 
 def test_waiting_heartbeat_hears_of_a_cancel_request_at_once_and_only_once(

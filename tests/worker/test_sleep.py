@@ -154,6 +154,30 @@ async def test_worker_does_not_rely_on_notification_before_every_writer_knows(
         pass
 
 
+async def test_writer_that_began_while_the_announcement_was_committed_is_waited_for(
+    sleeper: Sleeper, connect: Connect, listener: psycopg.Connection, db: psycopg.Connection
+) -> None:
+    """Its transaction is younger than the announcement, and yet it looked before that could be seen."""
+    db.execute("""CREATE FUNCTION hold() RETURNS trigger LANGUAGE plpgsql AS $$
+                  BEGIN PERFORM pg_advisory_xact_lock(7); RETURN NULL; END $$""")
+    db.execute("CREATE TRIGGER hold AFTER UPDATE ON workers FOR EACH ROW EXECUTE FUNCTION hold()")
+    db.execute("SELECT pg_advisory_lock(7)")
+    announcing = asyncio.create_task(sleeper.rest())
+    waits = "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+    await soon(lambda: db.execute(waits).fetchone(), "the announcement is written and not committed")
+    producer = connect()
+    producer.execute("BEGIN")
+    producer.execute(INSERT)
+    db.execute("SELECT pg_advisory_unlock(7)")
+    assert not await announcing
+    assert _is_asleep(db)
+    assert not await sleeper.rest()
+    producer.execute("COMMIT")
+    assert _heard(listener, db) == 0
+    while not await sleeper.rest():
+        pass
+
+
 async def test_announcement_stays_while_there_is_little_to_do_and_is_withdrawn_after_a_while(
     sleeper: Sleeper, db: psycopg.Connection
 ) -> None:

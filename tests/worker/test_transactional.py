@@ -50,6 +50,64 @@ async def test_sync_function_gets_a_sync_connection(config: Config, paid: psycop
     assert paid.execute("SELECT number FROM paid").fetchall() == [(7,)]
 
 
+async def test_a_database_that_is_stricter_by_default_does_not_cost_a_task_whose_row_was_written(
+    config: Config, paid: psycopg.Connection
+) -> None:
+    """By the heart, which extends its lease, or because it reports progress."""
+    paid.execute(f'ALTER DATABASE "{paid.info.dbname}" SET default_transaction_isolation = serializable'.encode())
+
+    @task(transactional=True, max_retries=0)
+    async def pay(connection: psycopg.AsyncConnection) -> None:
+        await connection.execute("INSERT INTO paid VALUES (1)")
+        paid.execute("UPDATE tasks SET progress = '1', locked_until = now() + interval '5 min'")
+
+    task_id = await AsyncClient(config).submit_task(pay)
+    watched = await burst(config)
+    assert (await watched.ended(task_id)).state == "completed"
+
+
+@pytest.mark.parametrize("touched", [True, False], ids=["row was written", "row was left alone"])
+@pytest.mark.parametrize("kind", ["async", "sync"])
+async def test_a_task_that_raises_its_isolation_is_refused_and_told_why(
+    config: Config, paid: psycopg.Connection, kind: str, touched: bool
+) -> None:
+    def touch() -> None:
+        if touched:
+            paid.execute("UPDATE tasks SET progress = '1'")
+
+    @task(name="pay", transactional=True, max_retries=5)
+    async def pay(connection: psycopg.AsyncConnection) -> None:
+        await connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        await connection.execute("INSERT INTO paid VALUES (1)")
+        touch()
+
+    @task(name="pay_sync", transactional=True, max_retries=5)
+    def pay_sync(connection: psycopg.Connection) -> None:
+        connection.execute("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE")
+        connection.execute("INSERT INTO paid VALUES (1)")
+        touch()
+
+    client = AsyncClient(config)
+    task_id = await client.submit_task(pay if kind == "async" else pay_sync)
+    watched = await burst(config)
+    ended = await watched.ended(task_id)
+    assert ended.state == "dead_letter"
+    assert "above READ COMMITTED" in str(ended.error)
+    assert paid.execute("SELECT count(*) FROM paid").fetchone() == (0,)
+
+
+async def test_a_transactional_task_is_completed_when_it_ends_and_not_when_it_began(
+    config: Config, paid: psycopg.Connection
+) -> None:
+    @task(transactional=True)
+    async def pay(connection: psycopg.AsyncConnection) -> None:
+        paid.execute("CREATE TABLE marks AS SELECT clock_timestamp() AS at")
+
+    await AsyncClient(config).submit_task(pay)
+    await burst(config)
+    assert paid.execute("SELECT completed_at > at FROM tasks, marks").fetchone() == (True,)
+
+
 @pytest.mark.parametrize("kind", ["async", "sync"])
 async def test_failed_task_leaves_no_writes(config: Config, paid: psycopg.Connection, kind: str) -> None:
     if kind == "async":

@@ -12,7 +12,7 @@ import psycopg
 
 from tasklib import tracing
 from tasklib.client import requests, submissions
-from tasklib.client.effects import Call, Effect, OnConnection, Pause, Together
+from tasklib.client.effects import Call, Effect, OnConnection, Pause, Together, once
 from tasklib.client.explaining import ExplainingCalls
 from tasklib.client.identity import Identity
 from tasklib.client.operations import OperatorCalls
@@ -20,6 +20,7 @@ from tasklib.client.searching import SearchingCalls
 from tasklib.client.submissions import Alike, NewTasks
 from tasklib.client.tokens import TokenCalls
 from tasklib.config import Config
+from tasklib.db.failures import MOST_CONFLICTS, Conflict
 from tasklib.db.query import Query
 from tasklib.events import CancelRequested, TaskReplayed, client_events
 from tasklib.states import TaskState
@@ -243,14 +244,31 @@ class Calls(OperatorCalls, ExplainingCalls, SearchingCalls, TokenCalls):
             kept = yield from self._store_given(tasks)
         elif len(tasks) == 1:
             one = submit.submit_one(tasks[0], self.identity.owner)
-            kept = yield one if connection is None else OnConnection(connection, one)
+            kept = yield from once(one) if connection is None else self._store_on(connection, one, tasks)
+        elif connection is None:
+            kept = yield self._batch(tasks)
         else:
-            kept = yield self._batch(tasks, connection)
+            # One statement, so that it is all or none even on a connection in autocommit mode.
+            keyed, plain = submissions.keyed_and_plain(tasks)
+            both = submit.submit_once(plain + keyed, self.identity.owner) if keyed else submit.submit(plain)
+            kept = yield from self._store_on(connection, both, tasks)
         return submissions.ids_in_order(tasks, kept)
 
+    def _store_on(self, connection: Any, query: Query[Any], tasks: NewTasks) -> Call[Kept | None]:
+        """On the caller's connection, where nothing can be rolled back: a key taken just now is looked up again."""
+        tries = 0
+        while True:
+            try:
+                kept: Kept | None = yield OnConnection(connection, query)
+                return kept
+            except Conflict:  # the others are inserted by now
+                tries += 1
+                if tries == MOST_CONFLICTS:
+                    raise
+                query = submit.submit_once(submissions.keyed_and_plain(tasks)[0], self.identity.owner)
+
     def _store_given(self, tasks: NewTasks) -> Call[Kept | None]:
-        keyed = submissions.without_repeats(t for t in tasks if t.terms.idempotency_key is not None)
-        plain = [t for t in tasks if t.terms.idempotency_key is None]
+        keyed, plain = submissions.keyed_and_plain(tasks)
         queries: list[Query[Any]] = [submit.submit_given(plain)] if plain else []
         if keyed:
             queries.append(submit.submit_once(keyed, self.identity.owner))
@@ -261,16 +279,11 @@ class Calls(OperatorCalls, ExplainingCalls, SearchingCalls, TokenCalls):
             raise submit.foreign_id() from e
         return kept
 
-    def _batch(self, tasks: NewTasks, connection: Any) -> Effect:
-        if connection is None and len(tasks) >= COPY_FROM and all(kind.is_plain for kind in tasks.kinds):
+    def _batch(self, tasks: NewTasks) -> Effect:
+        if len(tasks) >= COPY_FROM and all(kind.is_plain for kind in tasks.kinds):
             return Together(tasks, ())
         owner = self.identity.owner
-        keyed = submissions.without_repeats(t for t in tasks if t.terms.idempotency_key is not None)
-        plain = [t for t in tasks if t.terms.idempotency_key is None]
-        if connection is not None:
-            # One statement, so that it is all or none even on a connection in autocommit mode.
-            both = submit.submit_once(plain + keyed, owner) if keyed else submit.submit(plain)
-            return OnConnection(connection, both)
+        keyed, plain = submissions.keyed_and_plain(tasks)
         copied: list[NewTask] = []
         if len(plain) >= COPY_FROM:
             copied, plain = [t for t in plain if t.terms.is_plain], [t for t in plain if not t.terms.is_plain]

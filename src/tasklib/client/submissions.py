@@ -290,6 +290,15 @@ def without_repeats(tasks: Iterable[NewTask]) -> list[NewTask]:
     return list(first.values())
 
 
+def keyed_and_plain(tasks: Iterable[NewTask]) -> tuple[list[NewTask], list[NewTask]]:
+    """Those with an idempotency key, the first of each, and those without."""
+    keyed: list[NewTask] = []
+    plain: list[NewTask] = []
+    for t in tasks:
+        (plain if t.terms.idempotency_key is None else keyed).append(t)
+    return without_repeats(keyed), plain
+
+
 def ids_in_order(tasks: NewTasks, kept: Kept | None) -> list[UUID]:
     """The id of each task: its own, or that of the task that has its idempotency key."""
     if kept is None:

@@ -10,6 +10,11 @@ from psycopg import errors as pg
 
 from tasklib.errors import DatabaseUnavailable, SchemaError
 
+
+class Conflict(pg.SerializationFailure):
+    """Raised where rows are read: another transaction was quicker, and its rows are too young for this snapshot."""
+
+
 # Worth the same statement again, after a moment: two transactions met. None of it took effect.
 TRANSIENT = (pg.DeadlockDetected, pg.SerializationFailure, pg.LockNotAvailable)
 

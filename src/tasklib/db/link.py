@@ -26,10 +26,6 @@ def backoff(failures: int) -> float:
     return min(_FIRST_PAUSE * 2.0 ** min(failures, 10), _LONGEST_PAUSE) * random.uniform(0.5, 1.0)
 
 
-class Locked(DatabaseUnavailable):
-    """Another transaction holds a row or table for too long. Nothing was changed; it can be tried again."""
-
-
 class Link:
     """One connection for one purpose. It is opened when needed, dropped when it breaks or falls silent."""
 
@@ -55,6 +51,8 @@ class Link:
         `then` gets the answer to a query with `all_text` as soon as it is read, before whoever waits is resumed.
         """
         conflicts = 0
+        if query.if_locked is not None and not self._config.prepared_statements:
+            query = query.if_locked  # this session has no limit on waiting for a lock
         while True:
             try:
                 async with self._turn:
@@ -72,11 +70,13 @@ class Link:
                 if is_connection_loss(e):
                     self.drop()
                     raise self._report_lost(e) from e
-                if isinstance(e, psycopg.errors.LockNotAvailable):
-                    raise Locked(str(e)) from e
                 conflicts += 1
-                if not isinstance(e, TRANSIENT) or conflicts == MOST_CONFLICTS:
+                if not isinstance(e, TRANSIENT):
                     raise explained(e) if isinstance(e, psycopg.Error) else e from e
+                if query.if_locked is not None:
+                    query = query.if_locked
+                elif conflicts == MOST_CONFLICTS:
+                    raise DatabaseUnavailable(f"other transactions are in the way: {e}") from e
             await asyncio.sleep(conflict_pause(conflicts))
 
     async def run_until_answered(self, query: Query[T], give_up: Callable[[], bool] = lambda: False) -> T:

@@ -16,8 +16,8 @@ from tasklib.db.patience import allowed
 from tasklib.db.query import Query
 from tasklib.errors import TaskLibError
 from tasklib.executors.functions import call, call_async
-from tasklib.executors.outcomes import Committed, Done, Failed, Lost, failed
-from tasklib.store.settle import Completion, Leased, complete, progress
+from tasklib.executors.outcomes import Committed, Done, Failed, Kind, Lost, failed
+from tasklib.store.settle import CompletedWithin, Completion, Leased, complete_within, progress
 from tasklib.tasks.arguments import CONNECTION
 from tasklib.tasks.context import TaskContext
 from tasklib.tasks.function import TaskFunction
@@ -46,11 +46,15 @@ async def call_in_transaction_async(
             with allowed(connection, math.inf):
                 outcome = await call_async(function, kwargs, context, config, **{CONNECTION: connection})
             if isinstance(outcome, Done):
-                if (report := newest_progress()) is not None:
-                    await _store_progress_async(connection, progress([(lease, report)], context().worker_id), config)
-                completion = complete([Completion(lease, outcome.result)], context().worker_id)
-                ours = await execute_async(connection, completion, config.schema)
-                outcome = Committed() if ours else Lost()
+                try:
+                    if (report := newest_progress()) is not None:
+                        await _store_progress_async(
+                            connection, progress([(lease, report)], context().worker_id), config
+                        )
+                    completion = complete_within(Completion(lease, outcome.result), context().worker_id)
+                    outcome = _completed(await execute_async(connection, completion, config.schema))
+                except psycopg.errors.SerializationFailure:
+                    outcome = _too_strict()
             if not isinstance(outcome, Committed):
                 raise _Undo
     except _Undo:
@@ -77,11 +81,13 @@ def call_in_transaction(
             with allowed(connection, context().seconds_left or math.inf):
                 outcome = call(function, kwargs, context, config, **{CONNECTION: connection})
             if isinstance(outcome, Done):
-                if (report := newest_progress()) is not None:
-                    _store_progress(connection, progress([(lease, report)], context().worker_id), config)
-                completion = complete([Completion(lease, outcome.result)], context().worker_id)
-                ours = execute(connection, completion, config.schema)
-                outcome = Committed() if ours else Lost()
+                try:
+                    if (report := newest_progress()) is not None:
+                        _store_progress(connection, progress([(lease, report)], context().worker_id), config)
+                    completion = complete_within(Completion(lease, outcome.result), context().worker_id)
+                    outcome = _completed(execute(connection, completion, config.schema))
+                except psycopg.errors.SerializationFailure:
+                    outcome = _too_strict()
             if not isinstance(outcome, Committed):
                 raise _Undo
     except _Undo:
@@ -107,6 +113,23 @@ def _store_progress(connection: psycopg.Connection, report: Query[set[str]], con
     except psycopg.Error as e:
         if not is_bad_data(e):
             raise
+
+
+def _completed(completed: CompletedWithin) -> Committed | Failed | Lost:
+    if completed.isolation != "read committed":
+        return _too_strict()
+    return Committed() if completed.is_ours else Lost()
+
+
+def _too_strict() -> Failed:
+    """Lease and progress are written to the task's row while it runs: in a stricter isolation that ends in an error."""
+    return Failed(
+        "TaskLibError: the task raised the isolation of its transaction above READ COMMITTED. Its lease and its "
+        "progress are written to its row while it runs, so its completion would fail sooner or later. Nothing was "
+        "committed. Lock what must not change (SELECT ... FOR UPDATE), or use a connection of your own.",
+        Kind.REJECTED,
+        retriable=False,
+    )
 
 
 def _without_done(outcome: Committed | Done | Failed | Lost) -> Committed | Failed | Lost:

@@ -2,7 +2,8 @@
 -- says how long to wait for it, and whether the attempt may be repeated at all.
 WITH attempt AS (
     -- Guarded and locked before it is judged, in the order of ids: a cancel that comes at the same moment is seen or
-    -- waits, and what is written below is still ours.
+    -- waits, and what is written below is still ours. What another transaction has locked is left for later, so that
+    -- the others don't wait for it.
     SELECT reported.id, reported.error, outcome, delay, crashed, grows,
            task.cancel_requested_at IS NOT NULL AS cancelled,
            task.cancel_requested_at IS NOT NULL OR NOT retriable OR task.retry_count >= task.max_retries
@@ -14,7 +15,7 @@ WITH attempt AS (
     JOIN {schema.}tasks AS task ON task.id = reported.id
     WHERE {still_running} AND task.lease_token = reported.token AND task.worker_id = %(worker)s
     ORDER BY task.id
-    FOR UPDATE OF task
+    FOR UPDATE OF task SKIP LOCKED
 )
 UPDATE {schema.}tasks AS task
 SET state = CASE WHEN cancelled THEN 'cancelled' WHEN ends THEN 'dead_letter' ELSE 'failed' END,

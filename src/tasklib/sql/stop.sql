@@ -1,4 +1,14 @@
--- Record attempts that stopped because they were cancelled.
+-- Record attempts that stopped because they were cancelled, but for rows that another transaction has locked.
+WITH stopped AS (
+    SELECT task.id, given.error
+    FROM unnest(%(ids)s::uuid[], %(tokens)s::bigint[], %(errors)s::text[]) AS given (id, token, error)
+    JOIN {schema.}tasks AS task ON task.id = given.id
+    WHERE {still_running}
+      AND task.lease_token = given.token
+      AND task.worker_id = %(worker)s
+    ORDER BY task.id
+    FOR NO KEY UPDATE OF task SKIP LOCKED
+)
 UPDATE {schema.}tasks AS task
 SET state = 'cancelled',
     completed_at = now(),
@@ -6,9 +16,6 @@ SET state = 'cancelled',
     error = stopped.error,
     worker_id = NULL,
     locked_until = NULL
-FROM unnest(%(ids)s::uuid[], %(tokens)s::bigint[], %(errors)s::text[]) AS stopped (id, token, error)
+FROM stopped
 WHERE task.id = stopped.id
-  AND {still_running}
-  AND task.lease_token = stopped.token
-  AND task.worker_id = %(worker)s
 RETURNING task.id::text

@@ -124,14 +124,20 @@ class Outlook(NamedTuple):
     next_due_seconds: float | None
     """When the next task for it is due; None if there is none."""
     oldest_writer: int
-    """Every transaction before this one is over ..."""
-    next_writer: int
-    """... and this is the next that begins."""
+    """Every transaction before this one is over."""
 
 
 def outlook(served: Served) -> Query[Outlook]:
     """When the next task is due, and who may be about to commit one."""
     return Query("outlook", served.parameters(), lambda rows: Outlook._make(rows[0]), all_text=True)
+
+
+def next_writer() -> Query[int]:
+    """A transaction id younger than every transaction that has begun to write by now.
+
+    Not the end of a snapshot: that is the id behind the latest transaction that is over; younger ones may have begun.
+    """
+    return Query("next_writer", {}, lambda rows: int(rows[0][0]), all_text=True)
 
 
 def next_due(served: Served) -> Query[float | None]:

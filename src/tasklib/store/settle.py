@@ -50,16 +50,33 @@ class Failure:
     more_time: bool = False
 
 
-def complete(completions: Sequence[Completion], worker_id: str) -> Query[set[str]]:
-    """Record results; reads the ids that were still ours."""
+def complete(completions: Sequence[Completion], worker_id: str, *, contended: bool = False) -> Query[set[str]]:
+    """Record results; reads the ids that were still ours.
+
+    `contended`: another transaction is known to hold one of these rows, which is left out.
+    """
     leases = [lease for lease, _ in completions]
 
     def ours(rows: Rows) -> set[str]:
-        ((ids,),) = rows
+        ((ids, _),) = rows
         return {lease.id for lease in leases} if ids is None else set(ids)
 
     parameters = {**arrays(leases), "worker": worker_id, "results": array([r for _, r in completions])}
-    return Query("complete", parameters, ours, all_text=True)
+    unlocked = Query("complete_unlocked", parameters, ours, all_text=True)
+    return unlocked if contended else Query("complete", parameters, ours, all_text=True, if_locked=unlocked)
+
+
+class CompletedWithin(NamedTuple):
+    """A completion as part of the task's own transaction."""
+
+    is_ours: bool
+    isolation: str
+
+
+def complete_within(completion: Completion, worker_id: str) -> Query[CompletedWithin]:
+    """Record a result in the transaction of the task itself; waits for a row that is locked."""
+    query = complete([completion], worker_id)
+    return Query("complete", query.parameters, lambda rows: CompletedWithin(rows[0][0] is None, rows[0][1]))
 
 
 def fail(failures: Sequence[Failure], worker_id: str, crash_limit: int) -> Query[dict[str, str]]:
@@ -99,6 +116,11 @@ def progress(reports: Sequence[tuple[Leased, str]], worker_id: str) -> Query[set
     """Store the newest progress (JSON text) of running attempts; reads the ids that were still ours."""
     texts = array([text for _, text in reports])
     return Query("progress", {**arrays([lease for lease, _ in reports]), "worker": worker_id, "reports": texts}, _ids)
+
+
+def still_held(leases: Sequence[Leased], worker_id: str, *, unexpired: bool = False) -> Query[set[str]]:
+    """Of attempts that a write left out: those that are still ours. Another transaction has locked their rows."""
+    return Query("still_held", {**arrays(leases), "worker": worker_id, "unexpired": unexpired}, _ids)
 
 
 def settled(leases: Sequence[Leased]) -> Query[set[str]]:

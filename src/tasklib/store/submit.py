@@ -10,6 +10,7 @@ from functools import cached_property, partial
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from tasklib.db.failures import Conflict
 from tasklib.db.query import Query, Rows, nothing
 from tasklib.errors import IdempotencyKeyTaken, InvalidOption
 
@@ -123,7 +124,7 @@ def submit_one(task: NewTask, owner: str | None = None) -> Query[Kept | None]:
     parameters = {"id": task.id.hex, "kwargs": task.kwargs, **task.terms.as_parameters}
     if task.terms.idempotency_key is None:
         return Query("submit_one", parameters, nothing, repeatable=True, all_text=True)
-    return Query("submit_one_once", parameters, partial(_ids_by_key, owner), repeatable=True, all_text=True)
+    return Query("submit_one_once", parameters, partial(_ids_by_key, [task], owner), repeatable=True, all_text=True)
 
 
 def submit(tasks: Sequence[NewTask]) -> Query[None]:
@@ -145,7 +146,7 @@ def submit_once(tasks: Sequence[NewTask], owner: str | None = None) -> Query[Kep
     With an owner, IdempotencyKeyTaken if one is somebody else's. The others are inserted by then: roll back.
     """
     parameters = {"tasks": _as_json(tasks)}
-    return Query("submit_once", parameters, partial(_ids_by_key, owner), repeatable=True, all_text=True)
+    return Query("submit_once", parameters, partial(_ids_by_key, tasks, owner), repeatable=True, all_text=True)
 
 
 def copied(tasks: Sequence[NewTask]) -> Iterator[str]:
@@ -163,7 +164,7 @@ def copied(tasks: Sequence[NewTask]) -> Iterator[str]:
 _BACKSLASH, _ESCAPED = "\\", "\\\\"
 
 
-def _ids_by_key(owner: str | None, rows: Rows) -> Kept:
+def _ids_by_key(tasks: Sequence[NewTask], owner: str | None, rows: Rows) -> Kept:
     kept: Kept = {}
     for id_, name, key, submitted_by in rows:
         if key is None:
@@ -171,6 +172,9 @@ def _ids_by_key(owner: str | None, rows: Rows) -> Kept:
         if owner is not None and submitted_by != owner:
             raise IdempotencyKeyTaken(name, key)
         kept[name, key] = UUID(id_)
+    for _, _, terms in tasks:
+        if terms.idempotency_key is not None and (terms.name, terms.idempotency_key) not in kept:
+            raise Conflict(f"the idempotency key {terms.idempotency_key!r} was taken by another transaction just now")
     return kept
 
 

@@ -11,9 +11,10 @@ have taken effect or not.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from tasklib.config import Config
 from tasklib.events import Events
@@ -50,6 +51,23 @@ class Registration:
     pid: int
 
 
+class Settled(NamedTuple):
+    """What became of a batch of outcomes. What is in neither was not ours any more."""
+
+    states: Mapping[str, str]
+    """The new states of tasks that were ours, by id."""
+    locked: AbstractSet[str] = frozenset()
+    """Tasks that are ours, but another transaction has locked their rows: try them again."""
+
+
+class Extended(NamedTuple):
+    """What became of leases. What is in neither is lost."""
+
+    kept: AbstractSet[str]
+    locked: AbstractSet[str] = frozenset()
+    """Not extended, because another transaction has locked their rows: try them again."""
+
+
 class Claims(Protocol):
     """Brings tasks while there are free slots."""
 
@@ -64,8 +82,8 @@ class Pulse(Protocol):
     def beat(self, worker_id: str, *, load: int, draining: bool, names: Sequence[str] | None) -> bool | None:
         """Say that the worker lives; whether it was asked to drain, or None if it was declared dead."""
 
-    def extend(self, worker_id: str, leases: Sequence[Leased], seconds: float) -> set[str]:
-        """Extend leases; the ids of those that are still ours."""
+    def extend(self, worker_id: str, leases: Sequence[Leased], seconds: float) -> Extended:
+        """Extend leases, and say which are still ours."""
 
     def drop(self) -> None:
         """Let go of the connection."""
@@ -73,13 +91,16 @@ class Pulse(Protocol):
 
 class Settlements(Protocol):
     """Writes how attempts ended, and says which were still ours. `again`, after an answer that was lost: then what took
-    effect the first time counts, too."""
+    effect the first time counts, too. `contended`: another transaction was found to hold one of these rows."""
 
-    async def complete(self, worker_id: str, completions: Sequence[Completion], /, *, again: bool) -> set[str]: ...
-    async def fail(self, worker_id: str, failures: Sequence[Failure], /, *, again: bool) -> dict[str, str]: ...
-    async def release(self, worker_id: str, leases: Sequence[Leased], /, *, again: bool) -> dict[str, str]: ...
-    async def stop(self, worker_id: str, stopped: Sequence[tuple[Leased, str]], /, *, again: bool) -> set[str]: ...
-    async def progress(self, worker_id: str, reports: Sequence[tuple[Leased, str]]) -> None: ...
+    async def complete(
+        self, worker_id: str, completions: Sequence[Completion], /, *, again: bool, contended: bool = False
+    ) -> Settled: ...
+    async def fail(self, worker_id: str, failures: Sequence[Failure], /, *, again: bool) -> Settled: ...
+    async def release(self, worker_id: str, leases: Sequence[Leased], /, *, again: bool) -> Settled: ...
+    async def stop(self, worker_id: str, stopped: Sequence[tuple[Leased, str]], /, *, again: bool) -> Settled: ...
+    async def progress(self, worker_id: str, reports: Sequence[tuple[Leased, str]]) -> set[str]:
+        """Store the newest progress; the ids of tasks whose rows another transaction has locked."""
 
 
 class Door(Settlements, Protocol):

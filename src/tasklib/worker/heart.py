@@ -127,10 +127,10 @@ class Heart(threading.Thread):
         try:
             # Of what it claimed under an id that was declared dead, nothing is extended: it runs elsewhere soon.
             claimed = [a.claimed for a in attempts]
-            kept = self._pulse.extend(self._body.id, claimed, self._config.lock_timeout_seconds)
+            kept, locked = self._pulse.extend(self._body.id, claimed, self._config.lock_timeout_seconds)
         except DatabaseUnavailable:
             return []
         for attempt in attempts:
             if attempt.claimed.id in kept:
                 attempt.lease_deadline = before + self._config.lock_timeout_seconds
-        return [a for a in attempts if a.claimed.id not in kept]
+        return [a for a in attempts if a.claimed.id not in kept and a.claimed.id not in locked]

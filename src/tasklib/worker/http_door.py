@@ -18,7 +18,7 @@ from tasklib.store.settle import Completion, Failure, Leased
 from tasklib.tally import Tallier
 from tasklib.tasks.function import TaskFunction
 from tasklib.worker.attempt import Attempt, Interruption
-from tasklib.worker.door import Pulse, Registration, Start, Unstorable
+from tasklib.worker.door import Extended, Pulse, Registration, Settled, Start, Unstorable
 from tasklib.worker.http_link import HttpLink, HttpThreadLink, Refused, Server
 from tasklib.worker.poller import Poller
 from tasklib.worker.runner import Runner
@@ -136,12 +136,14 @@ class HttpDoor:
         with suppress(Refused):  # it was forgotten already
             await self._control.ask("DELETE", f"/{worker_id}")
 
-    async def complete(self, worker_id: str, completions: Sequence[Completion], /, *, again: bool) -> set[str]:
+    async def complete(
+        self, worker_id: str, completions: Sequence[Completion], /, *, again: bool, contended: bool = False
+    ) -> Settled:
         # A result is stored as {"value": ...}, and travels without that.
         items = [_item(c.lease, "completed", f',"result":{c.result[9:-1]}') for c in completions]
-        return set(await self._report(worker_id, items, again))
+        return await self._report(worker_id, items, again)
 
-    async def fail(self, worker_id: str, failures: Sequence[Failure], /, *, again: bool) -> dict[str, str]:
+    async def fail(self, worker_id: str, failures: Sequence[Failure], /, *, again: bool) -> Settled:
         items = [
             _item(
                 f.lease,
@@ -153,46 +155,50 @@ class HttpDoor:
         ]
         return await self._report(worker_id, items, again)
 
-    async def release(self, worker_id: str, leases: Sequence[Leased], /, *, again: bool) -> dict[str, str]:
+    async def release(self, worker_id: str, leases: Sequence[Leased], /, *, again: bool) -> Settled:
         return await self._report(worker_id, [_item(lease, "released") for lease in leases], again)
 
-    async def stop(self, worker_id: str, stopped: Sequence[tuple[Leased, str]], /, *, again: bool) -> set[str]:
+    async def stop(self, worker_id: str, stopped: Sequence[tuple[Leased, str]], /, *, again: bool) -> Settled:
         items = [_item(lease, "cancelled", f',"error":{json.dumps(error)}') for lease, error in stopped]
-        return set(await self._report(worker_id, items, again))
+        return await self._report(worker_id, items, again)
 
-    async def progress(self, worker_id: str, reports: Sequence[tuple[Leased, str]]) -> None:
+    async def progress(self, worker_id: str, reports: Sequence[tuple[Leased, str]]) -> set[str]:
         items = [f'{{"task_id":"{lease.id}","lease_token":{lease.token},"progress":{text}}}' for lease, text in reports]
         for batch in self._batches(items):
             try:
                 await self._settling.ask("POST", f"/{worker_id}/progress", f'{{"reports":[{",".join(batch)}]}}')
             except Refused:
                 continue  # newer progress will come
+        return set()
 
     async def close(self) -> None:
         for link in (self._polling, self._settling, self._control):
             await link.close()
 
-    async def _report(self, worker_id: str, items: Sequence[str], again: bool) -> dict[str, str]:
+    async def _report(self, worker_id: str, items: Sequence[str], again: bool) -> Settled:
         """Report these; the new states of those that were still ours."""
         states: dict[str, str] = {}
+        locked: set[str] = set()
         refused: str | None = None
         for batch in self._batches(items):
             try:
                 answer = await self._settling.ask("POST", f"/{worker_id}/result", f'{{"results":[{",".join(batch)}]}}')
             except Refused as e:
                 if e.status == 404:  # we were declared dead, and forgotten
-                    return states
+                    return Settled(states)
                 raise Unstorable(e.detail) from e
             for verdict in answer["results"]:
                 if verdict["accepted"]:
                     states[verdict["task_id"]] = verdict["status"]
                 elif verdict["code"] == "already_settled" and again:
                     states[verdict["task_id"]] = "failed"  # or whatever: it is over
+                elif verdict["code"] == "row_locked":
+                    locked.add(verdict["task_id"])
                 elif verdict["code"] == "result_not_storable":
                     refused = verdict["detail"]
         if refused is not None:
             raise Unstorable(refused)
-        return states
+        return Settled(states, locked)
 
     def _batches(self, items: Sequence[str]) -> Iterator[list[str]]:
         """As many at a time as the server takes."""
@@ -269,15 +275,17 @@ class HttpPulse:
         answer = self._ask(worker_id, body)
         return None if answer is None else bool(answer["drain"])
 
-    def extend(self, worker_id: str, leases: Sequence[Leased], seconds: float) -> set[str]:
+    def extend(self, worker_id: str, leases: Sequence[Leased], seconds: float) -> Extended:
         kept: set[str] = set()
+        locked: set[str] = set()
         for start in range(0, len(leases), self._max_batch):
             batch = leases[start : start + self._max_batch]
             running = [{"task_id": lease.id, "lease_token": lease.token} for lease in batch]
             answer = self._ask(worker_id, {"running": running})
             if answer is not None:
                 kept |= {lease.id for lease in batch} - {lost["task_id"] for lost in answer["lost"]}
-        return kept
+                locked |= {lease["task_id"] for lease in answer.get("locked", ())}
+        return Extended(kept - locked, locked)
 
     def drop(self) -> None:
         self._link.drop()

@@ -25,7 +25,7 @@ from tasklib.tasks.function import TaskFunction
 from tasklib.worker.attempt import Attempt
 from tasklib.worker.cancels import watch_for_cancel_requests
 from tasklib.worker.claimer import Claimer
-from tasklib.worker.door import Pulse, Registration, Start, Unstorable
+from tasklib.worker.door import Extended, Pulse, Registration, Settled, Start, Unstorable
 from tasklib.worker.runner import Runner
 from tasklib.worker.slots import Slots
 from tasklib.worker.wakeup import Wakeup, listen
@@ -130,41 +130,48 @@ class PostgresDoor:
         await self._maintenance.resign()
         await self._control.run(fleet.deregister(worker_id))
 
-    async def complete(self, worker_id: str, completions: Sequence[Completion], *, again: bool) -> set[str]:
+    async def complete(
+        self, worker_id: str, completions: Sequence[Completion], *, again: bool, contended: bool = False
+    ) -> Settled:
         try:
-            ours = await self._settling.run(settle.complete(completions, worker_id))
+            ours = await self._settling.run(settle.complete(completions, worker_id, contended=contended))
         except psycopg.Error as e:
             if not is_bad_data(e):
                 raise
             raise Unstorable(f"PostgreSQL refused the return value: {e.diag.message_primary}") from e
-        return ours | await self._settled([c.lease for c in completions], ours) if again else ours
+        return await self._judged(worker_id, [c.lease for c in completions], dict.fromkeys(ours, "completed"), again)
 
-    async def fail(self, worker_id: str, failures: Sequence[Failure], *, again: bool) -> dict[str, str]:
+    async def fail(self, worker_id: str, failures: Sequence[Failure], *, again: bool) -> Settled:
         states = await self._settling.run(settle.fail(failures, worker_id, self._config.crash_limit))
-        return await self._with_settled(states, [f.lease for f in failures]) if again else states
+        return await self._judged(worker_id, [f.lease for f in failures], states, again)
 
-    async def release(self, worker_id: str, leases: Sequence[Leased], *, again: bool) -> dict[str, str]:
+    async def release(self, worker_id: str, leases: Sequence[Leased], *, again: bool) -> Settled:
         states = await self._settling.run(settle.release(leases, worker_id))
-        return await self._with_settled(states, leases) if again else states
+        return await self._judged(worker_id, leases, states, again)
 
-    async def stop(self, worker_id: str, stopped: Sequence[tuple[Leased, str]], *, again: bool) -> set[str]:
+    async def stop(self, worker_id: str, stopped: Sequence[tuple[Leased, str]], *, again: bool) -> Settled:
         ours = await self._settling.run(settle.stop(stopped, worker_id))
-        return ours | await self._settled([lease for lease, _ in stopped], ours) if again else ours
+        states = dict.fromkeys(ours, "cancelled")
+        return await self._judged(worker_id, [lease for lease, _ in stopped], states, again)
 
-    async def progress(self, worker_id: str, reports: Sequence[tuple[Leased, str]]) -> None:
-        await self._settling.run(settle.progress(reports, worker_id))
+    async def progress(self, worker_id: str, reports: Sequence[tuple[Leased, str]]) -> set[str]:
+        stored = await self._settling.run(settle.progress(reports, worker_id))
+        missing = [lease for lease, _ in reports if lease.id not in stored]
+        return await self._settling.run(settle.still_held(missing, worker_id)) if missing else set()
 
     async def close(self) -> None:
         for link in (self._claiming, self._settling, self._control):
             link.drop()
         self._maintenance.close()
 
-    async def _settled(self, leases: Sequence[Leased], ours: set[str]) -> set[str]:
-        """After a lost answer the table says what took effect."""
-        return await self._settling.run(settle.settled(leases)) if len(ours) < len(leases) else set()
-
-    async def _with_settled(self, states: dict[str, str], leases: Sequence[Leased]) -> dict[str, str]:
-        return dict.fromkeys(await self._settled(leases, set(states)), "failed") | states
+    async def _judged(self, worker_id: str, leases: Sequence[Leased], states: dict[str, str], again: bool) -> Settled:
+        """What a write left out is not ours any more, or locked; or, after a lost answer, settled already."""
+        if len(states) == len(leases):
+            return Settled(states)
+        missing = [lease for lease in leases if lease.id not in states]
+        locked = await self._settling.run(settle.still_held(missing, worker_id))
+        over = await self._settling.run(settle.settled(missing)) if again else set()
+        return Settled(dict.fromkeys(over, "failed") | states, locked)
 
 
 class PostgresPulse:
@@ -177,8 +184,11 @@ class PostgresPulse:
     def beat(self, worker_id: str, *, load: int, draining: bool, names: Sequence[str] | None) -> bool | None:
         return self._run(fleet.heartbeat(worker_id, load=load, draining=draining, names=names))
 
-    def extend(self, worker_id: str, leases: Sequence[Leased], seconds: float) -> set[str]:
-        return self._run(settle.extend(leases, worker_id, seconds))
+    def extend(self, worker_id: str, leases: Sequence[Leased], seconds: float) -> Extended:
+        kept = self._run(settle.extend(leases, worker_id, seconds))
+        missing = [lease for lease in leases if lease.id not in kept]
+        locked = self._run(settle.still_held(missing, worker_id, unexpired=True)) if missing else set()
+        return Extended(kept, locked)
 
     def drop(self) -> None:
         if self._connection is not None:

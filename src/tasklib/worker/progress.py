@@ -17,7 +17,7 @@ _SECONDS = 0.5
 
 
 class _Backend(Protocol):
-    async def progress(self, worker_id: str, reports: Sequence[tuple[Leased, str]]) -> None: ...
+    async def progress(self, worker_id: str, reports: Sequence[tuple[Leased, str]]) -> set[str]: ...
 
 
 class ProgressReports:
@@ -74,8 +74,9 @@ class ProgressReports:
                 await self._write_of(worker_id, [report for report in reports if report[0].worker_id == worker_id])
 
     async def _write_of(self, worker_id: str, reports: Sequence[tuple[Attempt, str]]) -> None:
+        locked: set[str] = set()
         try:
-            await self._backend.progress(worker_id, [(attempt.claimed, text) for attempt, text in reports])
+            locked = await self._backend.progress(worker_id, [(attempt.claimed, text) for attempt, text in reports])
         except DatabaseUnavailable:
             raise
         except Exception as e:
@@ -88,7 +89,8 @@ class ProgressReports:
                 logging.getLogger("tasklib").warning(
                     "progress of %s (%s) can't be stored: %s", reports[0][0].claimed.name, reports[0][0].claimed.id, e
                 )
-        self._stored.update(reports)
+        # Another transaction holds the rows of some: they are written with the next.
+        self._stored.update(report for report in reports if report[0].claimed.id not in locked)
 
     def forget(self, attempts: Iterable[Attempt]) -> None:
         """These are stored, with all they said."""

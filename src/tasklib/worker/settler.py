@@ -6,10 +6,13 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
+from functools import partial
 from typing import Protocol, TypeVar, assert_never
 
 from tasklib.config import Config
+from tasklib.db.failures import conflict_pause
 from tasklib.db.link import backoff
 from tasklib.errors import DatabaseUnavailable, ResultNotStorable
 from tasklib.events import Events, ResultRefused, TaskEnded
@@ -51,6 +54,8 @@ class Settler:
         self._default_policy = RetryPolicy.of(config)
         self._waiting: list[tuple[Attempt, Outcome]] = []
         self._writing: list[tuple[Attempt, Outcome]] = []
+        self._locked: dict[Attempt, int] = {}
+        """How often each was tried whose row another transaction has locked. They keep their slots."""
         self.progress = ProgressReports(door)
         self._work = asyncio.Event()
         self.stale_results = 0
@@ -66,12 +71,12 @@ class Settler:
 
     @property
     def is_idle(self) -> bool:
-        return not self._waiting and not self._slots.flushing
+        return not self._waiting and not self._slots.flushing and not self._locked
 
     @property
     def unwritten(self) -> list[Attempt]:
         """Attempts that are over, as far as nobody but us knows."""
-        return [attempt for attempt, _ in (*self._waiting, *self._writing)]
+        return list({attempt: None for attempt, _ in (*self._waiting, *self._writing)} | dict.fromkeys(self._locked))
 
     async def run(self) -> None:
         """Flush for ever."""
@@ -83,14 +88,37 @@ class Settler:
                 del self._waiting[:_MOST_PER_FLUSH]
                 self._slots.flushing = True
                 await self._flush(batch)
-                self.progress.forget(attempt for attempt, _ in batch)
-                self._tallier.settled(len(batch))
+                self.progress.forget(attempt for attempt, _ in batch if attempt not in self._locked)
+                settled = len(batch) - self._try_locked_later(batch)
+                self._tallier.settled(settled)
                 self._writing, self._slots.flushing = [], False
-                self._slots.give_back(len(batch))
+                self._slots.give_back(settled)
 
     async def write_progress(self) -> None:
         """Write the newest progress of each attempt, now and then, for ever."""
         await self.progress.write_for_ever(lambda: self.unwritten)
+
+    def _try_locked_later(self, batch: Sequence[tuple[Attempt, Outcome]]) -> int:
+        """Of a batch that was flushed, put what was locked back after a pause; returns how many."""
+        if not self._locked:
+            return 0
+        locked = [(attempt, outcome) for attempt, outcome in batch if attempt in self._locked]
+        for attempt, outcome in locked:
+            pause = conflict_pause(self._locked[attempt])
+            asyncio.get_running_loop().call_later(pause, self._put_back, attempt, outcome)
+        return len(locked)
+
+    def _put_back(self, attempt: Attempt, outcome: Outcome) -> None:
+        self._waiting.append((attempt, outcome))
+        self._work.set()
+
+    def _is_locked(self, attempt: Attempt, locked: AbstractSet[str]) -> bool:
+        """Note whether an attempt's row was found to be locked."""
+        if attempt.claimed.id in locked:
+            self._locked[attempt] = self._locked.get(attempt, 0) + 1
+            return True
+        self._locked.pop(attempt, None)
+        return False
 
     async def _flush(self, batch: Sequence[tuple[Attempt, Outcome]]) -> None:
         """Store these. They may be of two workers: this one before and after it was declared dead."""
@@ -123,27 +151,41 @@ class Settler:
                     self._refused(attempt)
                 case _:
                     assert_never(outcome)
+        if self._locked:  # apart, so that the others don't wait for their rows
+            contended = [item for item in completions if item[0] in self._locked]
+            completions = [item for item in completions if item[0] not in self._locked]
+            await self._complete(worker_id, contended, contended=True)
         await self._complete(worker_id, completions)
         await self._fail(worker_id, failures)
         await self._release(worker_id, releases)
         await self._stop(worker_id, stopped)
 
-    async def _complete(self, worker_id: str, items: list[tuple[Attempt, Completion]], *, again: bool = False) -> None:
+    async def _complete(
+        self,
+        worker_id: str,
+        items: list[tuple[Attempt, Completion]],
+        *,
+        again: bool = False,
+        contended: bool = False,
+    ) -> None:
         if not items:
             return
         # One lock order for all who write many rows.
         items.sort(key=lambda item: item[0].claimed.id)
         attempts = [attempt for attempt, _ in items]
         try:
-            ours = await self._until_answered(self._door.complete, worker_id, [c for _, c in items], again=again)
+            write = partial(self._door.complete, contended=contended)
+            ours, locked = await self._until_answered(write, worker_id, [c for _, c in items], again=again)
         except Unstorable as e:
             await self._isolate_completions(worker_id, items, e.reason)
             return
         finished = attempts if len(ours) == len(attempts) else [a for a in attempts if a.claimed.id in ours]
         self._tallier.completed(finished, time.monotonic())
-        if len(ours) == len(attempts) and not self._events.routine:
+        if len(ours) == len(attempts) and not self._events.routine and not self._locked:
             return  # all is well, and nobody wants to hear of it
         for attempt in attempts:
+            if self._is_locked(attempt, locked):
+                continue
             if attempt.claimed.id in ours:
                 self._ended(attempt, "completed")
             else:
@@ -163,8 +205,10 @@ class Settler:
         if not items:
             return
         items.sort(key=lambda item: item[0].claimed.id)
-        states = await self._until_answered(self._door.fail, worker_id, [f for _, f in items])
+        states, locked = await self._until_answered(self._door.fail, worker_id, [f for _, f in items])
         for attempt, failure in items:
+            if self._is_locked(attempt, locked):
+                continue
             state = states.get(attempt.claimed.id)
             if state is None:
                 self._refused(attempt)
@@ -180,8 +224,10 @@ class Settler:
         if not attempts:
             return
         attempts.sort(key=lambda a: a.claimed.id)
-        states = await self._until_answered(self._door.release, worker_id, [a.claimed for a in attempts])
+        states, locked = await self._until_answered(self._door.release, worker_id, [a.claimed for a in attempts])
         for attempt in attempts:
+            if self._is_locked(attempt, locked):
+                continue
             if state := states.get(attempt.claimed.id):
                 self._tallier.ended(attempt.claimed, "cancelled" if state == "cancelled" else "released")
                 self._ended(attempt, state)
@@ -192,8 +238,11 @@ class Settler:
         if not items:
             return
         items.sort(key=lambda item: item[0].claimed.id)
-        ours = await self._until_answered(self._door.stop, worker_id, [(a.claimed, error) for a, error in items])
+        stopped = [(a.claimed, error) for a, error in items]
+        ours, locked = await self._until_answered(self._door.stop, worker_id, stopped)
         for attempt, error in items:
+            if self._is_locked(attempt, locked):
+                continue
             if attempt.claimed.id in ours:
                 self._count(attempt, "cancelled")
                 self._ended(attempt, "cancelled", error)

@@ -70,10 +70,10 @@ class Sleep:
         if not await self._link.run(fleet.sleeps(name, True)):
             await self._wakeup.sleep(None)  # not one of the fleet just now; the poll will do
             return
-        self._announced_as, self._awake_since = name, time.monotonic()
-        outlook = await self._link.run(claim.outlook(self._served()))
-        self._unaware_before, self._pause = outlook.next_writer, _FIRST_LOOK_SECONDS
-        await self._look_again(outlook)
+        # Asked for once the announcement is committed: a producer that begins to write from now on sees it.
+        self._unaware_before = await self._link.run(claim.next_writer())
+        self._announced_as, self._awake_since, self._pause = name, time.monotonic(), _FIRST_LOOK_SECONDS
+        await self._look_again(await self._link.run(claim.outlook(self._served())))
 
     async def _look_again(self, outlook: Outlook) -> None:
         assert self._unaware_before is not None

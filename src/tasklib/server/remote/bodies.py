@@ -151,6 +151,10 @@ class HeartbeatAnswer(BaseModel):
     drain: bool = Field(description="It was asked to take no more tasks, finish what it has, and end.")
     cancel: list[LeaseAnswer] = Field(description="Attempts of its own that were cancelled, but for `cancelling`.")
     lost: list[LeaseAnswer] = Field(description="Those of `running` that are not its own any more.")
+    locked: list[LeaseAnswer] = Field(
+        default=[],
+        description="Those of `running` that were not extended, as another transaction holds their rows: try again.",
+    )
 
 
 class ResultStatus(StrEnum):
@@ -214,7 +218,9 @@ class ResultAnswer(BaseModel):
     task_id: UUID | None = Field(description="null for one in a batch of which not even this could be read.")
     accepted: bool
     status: str | None = Field(description="The task's state after it, if it was accepted.")
-    code: str | None = Field(None, description="stale_attempt, already_settled or result_not_storable, if not.")
+    code: str | None = Field(
+        None, description="stale_attempt, already_settled, row_locked or result_not_storable, if not."
+    )
     detail: str | None = Field(None, description="Why not; in a batch, of one that can't be read, with its place.")
 
 

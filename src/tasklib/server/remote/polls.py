@@ -157,10 +157,8 @@ class Polls:
             if not await self._control.run(fleet.sleeps(member.id, True)):
                 raise not_found(member.id)
             member.is_announced, member.awake_since = True, time.monotonic()
-            outlook = await self._claiming.run(claim.outlook(served))
-            member.unaware_before = outlook.next_writer
-        else:
-            outlook = await self._claiming.run(claim.outlook(served))
+            member.unaware_before = await self._claiming.run(claim.next_writer())
+        outlook = await self._claiming.run(claim.outlook(served))
         if member.unaware_before is not None:
             if outlook.oldest_writer >= member.unaware_before:
                 # The next look is the last that is needed.

@@ -22,9 +22,11 @@ from tasklib.tasks.retry import RetryPolicy
 STALE = "stale_attempt"
 SETTLED = "already_settled"
 NOT_STORABLE = "result_not_storable"
+LOCKED = "row_locked"
 _DETAILS = {
     STALE: "This worker doesn't hold this attempt any more, or never did. Nothing was changed.",
     SETTLED: "This attempt has ended already: by an earlier result, or with its lease. Nothing was changed.",
+    LOCKED: "Another transaction holds the task's row just now. Nothing was changed: report this result again.",
 }
 _CANCELLED = "the task was cancelled while it ran"
 
@@ -81,7 +83,7 @@ class Results:
                     stopped = [(_lease(result), self._error(result) or _CANCELLED) for result in items]
                     ours = await self._settling.run(settle.stop(stopped, worker_id))
                     verdicts |= _accepted(dict.fromkeys(ours, "cancelled"))
-        verdicts |= await self._refusals([result for id_, result in first.items() if id_ not in verdicts])
+        verdicts |= await self._refusals(worker_id, [result for id_, result in first.items() if id_ not in verdicts])
         await self._count(first, verdicts)
         return verdicts
 
@@ -137,11 +139,15 @@ class Results:
             more_time=reason in (FailureReason.TIMEOUT, FailureReason.CRASH),
         )
 
-    async def _refusals(self, refused: Sequence[ResultBody]) -> dict[str, Verdict]:
+    async def _refusals(self, worker_id: str, refused: Sequence[ResultBody]) -> dict[str, Verdict]:
         if not refused:
             return {}
         over = await self._settling.run(settle.settled(_leases(refused)))
-        return {id_: _refusal(SETTLED if id_ in over else STALE) for id_ in (str(r.task_id) for r in refused)}
+        locked = await self._settling.run(settle.still_held(_leases(refused), worker_id))
+        return {
+            id_: _refusal(SETTLED if id_ in over else LOCKED if id_ in locked else STALE)
+            for id_ in (str(r.task_id) for r in refused)
+        }
 
     def _error(self, result: ResultBody) -> str | None:
         return storable_text(result.error, self._config.max_error_bytes) if result.error else None

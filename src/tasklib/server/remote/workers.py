@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from tasklib.config import Config
 from tasklib.server.news import News
@@ -20,6 +21,15 @@ _CLAIM_LINKS, _SETTLE_LINKS = 2, 2
 _LOOK_EVERY_SECONDS = 10.0
 _SAME_AGAIN_SECONDS = 1.0
 """A waiting heartbeat is answered after this long if all there is to say was said in the last answer."""
+
+
+class Heard(NamedTuple):
+    """The answer to a heartbeat."""
+
+    drain: bool
+    cancel: list[Lease]
+    lost: list[Lease]
+    locked: list[Lease]
 
 
 class RemoteWorkers:
@@ -46,17 +56,19 @@ class RemoteWorkers:
         """Store them; those that are not the worker's own any more."""
         texts = {lease: dump(report.progress) for lease, report in zip(leases_of(reports), reports, strict=True)}
         ours = await self._settling.run(settle.progress(sorted(texts.items()), member.id))
-        return [lease for lease in texts if lease.id not in ours]
+        missing = [lease for lease in texts if lease.id not in ours]
+        locked = await self._settling.run(settle.still_held(missing, member.id)) if missing else set()
+        return [lease for lease in missing if lease.id not in locked]
 
-    async def heartbeat(self, member: Member, body: HeartbeatBody, gone: Gone) -> tuple[bool, list[Lease], list[Lease]]:
-        """Whether to drain, what to cancel and what is lost: at once, or when there is something of it in time."""
+    async def heartbeat(self, member: Member, body: HeartbeatBody, gone: Gone) -> Heard:
+        """What the worker should know: at once, or when there is something of it in time."""
         began = time.monotonic()
         drains = body.status is WorkerStatus.DRAINING
         drain = await self._beat(member, load=body.current_load, draining=drains, names=body.task_types)
         if member.is_draining is not drains:
             member.is_draining = drains
             self._news.ring()  # its poll has nothing to wait for, or may take tasks again
-        lost = await self._extend(member, body.running)
+        lost, locked = await self._extend(member, body.running)
         known = {str(id_) for id_ in body.cancelling}
         while True:
             mark = self._news.mark(orders=True)
@@ -66,7 +78,7 @@ class RemoteWorkers:
             left = began + wait - time.monotonic()
             if left <= 0 or news - member.told or self._news.is_stopped or await gone():
                 member.told = news
-                return drain, cancel, lost
+                return Heard(drain, cancel, lost, locked)
             # Now and then without being told: a notification may get lost.
             await self._news.wait(min(left, _LOOK_EVERY_SECONDS), since=mark, orders=True)
             drain = await self._beat(member)
@@ -102,12 +114,17 @@ class RemoteWorkers:
             member.fresh_until = 0.0  # it serves others from now on
         return drain
 
-    async def _extend(self, member: Member, running: Sequence[LeaseBody]) -> list[Lease]:
-        if not running:
-            return []
+    async def _extend(self, member: Member, running: Sequence[LeaseBody]) -> tuple[list[Lease], list[Lease]]:
+        """Those that are lost, and those that were not extended because another transaction holds their rows."""
         held = sorted(set(leases_of(running)))
+        if not held:
+            return [], []
         kept = await self._settling.run(settle.extend(held, member.id, self._config.lock_timeout_seconds))
-        return [lease for lease in held if lease.id not in kept]
+        missing = [lease for lease in held if lease.id not in kept]
+        if not missing:
+            return [], []
+        locked = await self._settling.run(settle.still_held(missing, member.id, unexpired=True))
+        return [m for m in missing if m.id not in locked], [m for m in missing if m.id in locked]
 
 
 def leases_of(bodies: Sequence[LeaseBody]) -> list[Lease]:

@@ -108,10 +108,15 @@ async def heartbeat(
     wait = min(body.wait_seconds, given.settings.max_wait_seconds)
     bounded = body.model_copy(update={"wait_seconds": wait})
     with given.token_watch.waiting(principal) as waiting:
-        drain, cancel, lost = await given.remote.heartbeat(member, bounded, _gone(request, waiting))
+        heard = await given.remote.heartbeat(member, bounded, _gone(request, waiting))
     if waiting.is_over:
         raise token_ended()
-    return HeartbeatAnswer(drain=drain, cancel=_lease_answers(cancel), lost=_lease_answers(lost))
+    return HeartbeatAnswer(
+        drain=heard.drain,
+        cancel=_lease_answers(heard.cancel),
+        lost=_lease_answers(heard.lost),
+        locked=_lease_answers(heard.locked),
+    )
 
 
 async def result(

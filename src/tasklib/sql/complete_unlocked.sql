@@ -1,0 +1,19 @@
+-- The same for what is not locked by another transaction; it takes a fifth longer than complete.sql, which waits.
+WITH done AS (
+    SELECT task.id, given.result
+    FROM unnest(%(ids)s::uuid[], %(tokens)s::bigint[], %(results)s::text[]) AS given (id, token, result)
+    JOIN {schema.}tasks AS task ON task.id = given.id
+    WHERE {still_running}
+      AND task.lease_token = given.token
+      AND task.worker_id = %(worker)s
+    ORDER BY task.id
+    FOR NO KEY UPDATE OF task SKIP LOCKED
+),
+written AS (
+    UPDATE {schema.}tasks AS task
+    {include completed}
+    FROM done
+    WHERE task.id = done.id
+    RETURNING task.id
+)
+{include complete_answer}
