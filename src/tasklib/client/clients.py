@@ -6,7 +6,7 @@ import asyncio
 import functools
 import inspect
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, assert_never
@@ -189,6 +189,17 @@ class Client:
                 work = work.again()
 
 
+class Closed(Awaitable[None]):
+    """What closing an asynchronous client returns; `rest` is what the loop still has to do for it."""
+
+    def __init__(self, rest: asyncio.Task[None] | None = None) -> None:
+        self._rest = rest
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        if self._rest is not None:
+            yield from self._rest
+
+
 class AsyncClient:
     """Submits and looks up tasks, for asynchronous code. One per event loop.
 
@@ -262,15 +273,16 @@ class AsyncClient:
             value: T = end.value
             return value
 
-    def close(self) -> None:
-        """Close the connections; a later call opens new ones."""
+    def close(self) -> Awaitable[None]:
+        """Close the connections; a later call opens new ones. It may be awaited, and need not be."""
         self._database.close()
+        return Closed()
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self.close()
+        await self.close()
 
     async def _do(self, effect: Effect) -> Any:
         match effect:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
+import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
@@ -24,6 +25,9 @@ T = TypeVar("T")
 _client: Client | None = None
 # A connection belongs to the loop it was opened on, and a program may run several loops one after another.
 _async_clients: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncClient] = WeakKeyDictionary()
+# Held while clients are made and replaced. A signal handler may come in between, in the same thread: so it can be taken
+# again there.
+_changing = threading.RLock()
 _stand_ins: list[StandIn] = []
 
 
@@ -47,19 +51,20 @@ def init(config: Config | str | None = None) -> Config:
 def use(client: Client) -> None:
     """Put this client behind the module-level calls. It replaces the one before."""
     global _client
-    close()
-    _client = client
+    with _changing:
+        close()
+        _client = client
 
 
 def close() -> None:
     """Close what the module-level calls opened and forget the configuration."""
     global _client
-    if _client is not None:
-        _client.close()
-        _client = None
-    for client in list(_async_clients.values()):
-        client.close()
-    _async_clients.clear()
+    with _changing:
+        if _client is not None:
+            _client.close()
+            _client = None
+        for loop in _loops():
+            _close_client_of(loop)
 
 
 def configured() -> Config | None:
@@ -68,13 +73,16 @@ def configured() -> Config | None:
     None also if they go another way than to a database.
     """
     if _client is None and url_in(os.environ):
-        init()
+        with _changing:
+            if _client is None:  # another thread may have been quicker
+                init()
     return given_to_init()
 
 
 def given_to_init() -> Config | None:
     """The configuration that `init` was called with; None before, and if it names no database."""
-    return _client.config if _client is not None and _client.has_database else None
+    client = _client
+    return client.config if client is not None and client.has_database else None
 
 
 def default_client() -> Client:
@@ -82,9 +90,10 @@ def default_client() -> Client:
     config = configured()
     if _stand_ins:
         return _stand_ins[-1].client(config)
-    if _client is None:
+    client = _client
+    if client is None:
         raise NotInitialized
-    return _client
+    return client
 
 
 def default_async_client() -> AsyncClient:
@@ -94,16 +103,22 @@ def default_async_client() -> AsyncClient:
     loop = asyncio.get_running_loop()
     client = _async_clients.get(loop)
     if client is None:
-        _close_those_of_ended_loops()
-        client = _async_clients[loop] = default_client().asynchronous()
+        with _changing:
+            for other in _loops():
+                if other.is_closed():
+                    _close_client_of(other)
+            client = _async_clients[loop] = default_client().asynchronous()
     return client
 
 
-def _close_those_of_ended_loops() -> None:
-    for loop, client in list(_async_clients.items()):
-        if loop.is_closed():
-            client.close()
-            del _async_clients[loop]
+def _loops() -> list[asyncio.AbstractEventLoop]:
+    # By references: going through the dictionary itself fails if a loop of another thread is collected meanwhile.
+    return [loop for ref in _async_clients.keyrefs() if (loop := ref()) is not None]
+
+
+def _close_client_of(loop: asyncio.AbstractEventLoop) -> None:
+    if (client := _async_clients.pop(loop, None)) is not None:
+        client.close()
 
 
 @contextmanager

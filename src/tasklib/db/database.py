@@ -46,16 +46,21 @@ class _Pool(Generic[C]):
     def close(self) -> None:
         """Close the idle connections; the pool can be used again afterwards. Also works after the loop has ended."""
         self._forget_after_fork()
-        while self._idle:
-            discard(self._idle.pop())
+        while (connection := self._pop()) is not None:
+            discard(connection)
 
     def _take(self) -> C | None:
-        while self._idle:
-            connection = self._idle.pop()
+        while (connection := self._pop()) is not None:
             if is_alive(connection):
                 return connection
             discard(connection)
         return None
+
+    def _pop(self) -> C | None:
+        try:
+            return self._idle.pop()
+        except IndexError:  # asked for, not looked up: another thread may take the last one in between
+            return None
 
     def _keep_or_discard(self, connection: C) -> None:
         # A connection that is closed, or in the middle of something, isn't idle.
@@ -78,12 +83,19 @@ class _Pool(Generic[C]):
         return True
 
 
+class _Calls(threading.local):
+    """How many calls this thread is in the middle of. More than one: a signal handler has interrupted the first."""
+
+    count = 0
+
+
 class Database(_Pool[psycopg.Connection]):
-    """A small pool of synchronous connections. Safe between threads and across forks."""
+    """A small pool of synchronous connections. Safe between threads, across forks and in signal handlers."""
 
     def __init__(self, config: Config, role: str = "client") -> None:
         super().__init__(config, role)
         self._slots = threading.Semaphore(config.max_connections)
+        self._calls = _Calls()
 
     def run(self, query: Query[T]) -> T:
         """Run one statement in its own transaction and read its rows."""
@@ -116,16 +128,29 @@ class Database(_Pool[psycopg.Connection]):
     def _borrow(self) -> psycopg.Connection:
         if self._forget_after_fork():
             self._slots = threading.Semaphore(self.config.max_connections)
-        self._slots.acquire()
+        self._calls.count += 1
         try:
-            return self._take() or connect(self.config, role=self._role)
+            if self._calls.count > 1:
+                # The call that was interrupted may be the one that holds the last connection, or the semaphore's lock,
+                # and goes on only after this one: waiting for it would never end.
+                return connect(self.config, role=self._role)
+            self._slots.acquire()
+            try:
+                return self._take() or connect(self.config, role=self._role)
+            except BaseException:
+                self._slots.release()
+                raise
         except BaseException:
-            self._slots.release()
+            self._calls.count -= 1
             raise
 
     def _give_back(self, connection: psycopg.Connection) -> None:
-        self._keep_or_discard(connection)
-        self._slots.release()
+        if self._calls.count > 1:
+            discard(connection)
+        else:
+            self._keep_or_discard(connection)
+            self._slots.release()
+        self._calls.count -= 1
 
 
 class AsyncDatabase(_Pool[psycopg.AsyncConnection]):

@@ -26,11 +26,13 @@ async def call_async(
         arguments = arguments_of(function, kwargs, config)
         if isinstance(arguments, Failed):
             return arguments
-        return done(await function.function(**arguments, **injected), function, config)
+        returned = function.function(**arguments, **injected)
+        # A decorator may have made a plain function of an async one, and give its result without it.
+        return done(await returned if hasattr(returned, "__await__") else returned, function, config)
     except (asyncio.CancelledError, GeneratorExit):
         raise
     except BaseException as e:
-        return failed(e, function, config)
+        return failed(_explained(e, function), function, config)
 
 
 def call(
@@ -53,3 +55,15 @@ def arguments_of(function: TaskFunction[Any, Any], kwargs: str, config: Config) 
         return function.arguments.from_json(kwargs)
     except TaskExecutionError as e:
         return refused(e, config)
+
+
+def _explained(error: BaseException, function: TaskFunction[Any, Any]) -> BaseException:
+    """What to do about a decorator that runs the async function it wraps, on a loop of its own."""
+    if not (function.wraps_async and type(error) is RuntimeError and "running event loop" in str(error)):
+        return error
+    explained = RuntimeError(
+        f"{error}. {function.name} is a plain function around an async one, so it was called on the worker's loop. "
+        "If it runs the async one itself, say so: @task(executor='thread')."
+    )
+    explained.__cause__ = error
+    return explained

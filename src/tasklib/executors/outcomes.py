@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from types import CoroutineType
 from typing import Any, TypeAlias
 
 from tasklib.config import Config
@@ -93,11 +94,27 @@ def result_text(value: Any, config: Config, write: Callable[[Any], str] = dump) 
     try:
         return limited(f'{{"value":{write(value)}}}', config.max_payload_bytes, "the result")
     except Unstorable as e:
-        place = f" at {e.path}" if e.path else ""
-        raise ResultNotStorable(
-            f"the return value ({type(value).__name__}) can't be stored{place}: {e.reason}. "
-            "Return what Pydantic can turn into JSON and, if the function declares a type, read back as that."
-        ) from None
+        raise ResultNotStorable(_refusal(value, e)) from None
+
+
+def _refusal(value: Any, why: Unstorable) -> str:
+    if hasattr(value, "__await__"):
+        if isinstance(value, CoroutineType):
+            value.close()  # it never runs, and Python would complain
+        return (
+            f"the function returned a {type(value).__name__} that was not awaited. Make it `async def` and write "
+            "`return await ...`; a decorator around an async function has to do the same."
+        )
+    if hasattr(value, "__aiter__"):
+        return (
+            f"the function returned an {type(value).__name__}; a task returns one value. Make it `async def` and write "
+            "`return [item async for item in ...]`."
+        )
+    place = f" at {why.path}" if why.path else ""
+    return (
+        f"the return value ({type(value).__name__}) can't be stored{place}: {why.reason}. "
+        "Return what Pydantic can turn into JSON and, if the function declares a type, read back as that."
+    )
 
 
 def failed(error: BaseException, function: TaskFunction[Any, Any], config: Config) -> Failed:

@@ -6,14 +6,14 @@ import asyncio
 import os
 import ssl
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any
 from urllib.parse import urlsplit
 
 from tasklib import tracing
-from tasklib.client.clients import AsyncClient, Client
+from tasklib.client.clients import AsyncClient, Client, Closed
 from tasklib.client.default import use
 from tasklib.client.effects import Effect, Pause
 from tasklib.errors import ConfigError, InvalidOption
@@ -165,22 +165,16 @@ class AsyncHttpClient(AsyncClient):
         self.config = self.calls.config
         self._http: httpx.AsyncClient | None = None
 
-    def close(self) -> None:
-        """Close the connections, as soon as the loop comes to it; a later call opens new ones."""
+    def close(self) -> Awaitable[None]:
+        """Close the connections; a later call opens new ones. Without `await`, as soon as the loop comes to it."""
         http, self._http = self._http, None
         if http is not None:
             # Without a loop there is nobody left to close them, and they end with their sockets.
             with suppress(RuntimeError):
                 _closing.add(closing := asyncio.get_running_loop().create_task(http.aclose()))
                 closing.add_done_callback(_closing.discard)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        http, self._http = self._http, None
-        if http is not None:
-            await http.aclose()
+                return Closed(closing)
+        return Closed()
 
     def __repr__(self) -> str:
         return f"AsyncHttpClient({self.address.url!r})"

@@ -14,6 +14,7 @@ from tasklib.errors import InvalidTaskFunction
 from tasklib.tasks import registry
 from tasklib.tasks.arguments import Arguments, asks_for_connection
 from tasklib.tasks.options import MAX_NAME_BYTES, NOTHING_SAID, Options, is_name, options_of
+from tasklib.tasks.origins import written
 from tasklib.tasks.results import Results
 from tasklib.tasks.retry import RetryPolicy
 
@@ -73,9 +74,15 @@ class TaskFunction(Generic[P, R]):
         non_retriable: tuple[type[BaseException], ...] = (),
         defaults: Options = NOTHING_SAID,
     ) -> None:
+        if isinstance(function, staticmethod):
+            function = function.__func__
         self.function = function
         self.name = _checked_name(name, function)
-        self.is_async = inspect.iscoroutinefunction(function)
+        is_async = inspect.iscoroutinefunction(function)
+        # Unless it runs the async function itself, which nothing shows: such a function is given executor="thread".
+        self.wraps_async = not is_async and executor != "thread" and inspect.iscoroutinefunction(written(function))
+        """A plain function around an async one, made by a decorator: what it returns has to be awaited."""
+        self.is_async = is_async or self.wraps_async
         self.transactional = transactional
         """None: as the configuration says."""
         self.takes_connection = transactional or (transactional is None and asks_for_connection(function))
@@ -206,6 +213,12 @@ def task(
 
 
 def _checked_name(name: str | None, function: Callable[..., Any]) -> str:
+    if isinstance(function, classmethod) or _is_method(function):
+        described = function.__qualname__
+        raise InvalidTaskFunction(
+            f"{described} is a method, and a worker has no {described.rpartition('.')[0]} to call it on. Put @task on "
+            "a function outside of the class, or on a @staticmethod, that takes what it needs as arguments."
+        )
     if not callable(function) or isinstance(function, type) or not hasattr(function, "__name__"):
         raise InvalidTaskFunction(f"@task needs a function, not {function!r}.")
     if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
@@ -214,6 +227,15 @@ def _checked_name(name: str | None, function: Callable[..., Any]) -> str:
     if not is_name(name):
         raise InvalidTaskFunction(f"a task's name is a string of 1 to {MAX_NAME_BYTES} bytes, not {name!r}.")
     return name
+
+
+def _is_method(function: Callable[..., Any]) -> bool:
+    """Whether it was written in a class body and takes `self` or `cls`."""
+    source = written(function)
+    around = getattr(source, "__qualname__", "").rpartition(".")[0]
+    if not inspect.isfunction(source) or not around or around.endswith("<locals>") or inspect.ismethod(function):
+        return False
+    return next(iter(inspect.signature(source).parameters), None) in ("self", "cls")
 
 
 def _checked_executor(executor: str | None, name: str, is_async: bool, transactional: bool) -> Executor:

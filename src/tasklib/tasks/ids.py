@@ -11,7 +11,9 @@ from uuid import UUID, SafeUUID
 
 from tasklib.errors import InvalidOption
 
-_lock = threading.Lock()
+# A signal handler that submits may come in between, in the same thread: it must not wait for itself. At worst its ids
+# and those it interrupted count from the same millisecond; they differ by chance all the same.
+_lock = threading.RLock()
 _last = 0
 _CHANCE = (1 << 62) - 1
 _VARIANT = 0b10 << 62

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from tasklib.errors import InvalidTaskFunction, TaskNotFound
+from tasklib.tasks.origins import place, same_function
 
 if TYPE_CHECKING:
     from tasklib.tasks.function import TaskFunction
@@ -17,10 +18,10 @@ _registered: dict[str, TaskFunction[Any, Any]] = {}
 def register(function: TaskFunction[Any, Any]) -> None:
     """Add a task function under its name. The same function again (a reloaded module) replaces itself."""
     known = _registered.get(function.name)
-    if known is not None and _origin(known.function) != _origin(function.function):
+    if known is not None and not same_function(known.function, function.function):
         raise InvalidTaskFunction(
-            f"two functions want the task name {function.name!r}: {_place(known.function)} and "
-            f"{_place(function.function)}. Give one of them another: @task(name='...')."
+            f"two functions want the task name {function.name!r}: {place(known.function)} and "
+            f"{place(function.function)}. Give one of them another: @task(name='...')."
         )
     _registered[function.name] = function
 
@@ -70,15 +71,3 @@ def isolated() -> Iterator[None]:
     finally:
         _registered.clear()
         _registered.update(before)
-
-
-def _origin(function: Callable[..., Any]) -> tuple[str, str]:
-    # A script that is also imported is `__main__` once and itself once: the file tells that they are the same.
-    code = getattr(function, "__code__", None)
-    return (code.co_filename if code else function.__module__, function.__qualname__)
-
-
-def _place(function: Callable[..., Any]) -> str:
-    code = getattr(function, "__code__", None)
-    where = f" ({code.co_filename}:{code.co_firstlineno})" if code else ""
-    return f"{function.__module__}.{function.__qualname__}{where}"

@@ -68,9 +68,9 @@ class InlineTask:
         enter(lambda: context)
         try:
             arguments = self.function.arguments.from_json(self.new.kwargs)
-            return result_text(
-                await self.function.function(**arguments, **injected), config, self.function.results.to_json
-            )
+            returned = self.function.function(**arguments, **injected)
+            value = await returned if hasattr(returned, "__await__") else returned
+            return result_text(value, config, self.function.results.to_json)
         except (Exception, SystemExit) as e:
             return e
 

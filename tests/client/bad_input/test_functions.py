@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import re
+import runpy
 import sys
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,6 +19,7 @@ from tasklib import RetryPolicy, task
 from tasklib.errors import (
     InvalidTaskFunction,
 )
+from tasklib.tasks import registry
 
 if TYPE_CHECKING:
     from decimal import Decimal as OnlyForTypeCheckers
@@ -43,6 +47,119 @@ def test_a_reloaded_module_registers_its_functions_again(tmp_path: Path, monkeyp
     first = module.work
     assert importlib.reload(module).work is not first
     assert sys.modules.pop(name).work.name == "work"
+
+
+_DECORATORS = """
+import functools
+
+def logged(function):
+    @functools.wraps(function)
+    def wrapper(*args, **kwargs):
+        return function(*args, **kwargs)
+    return wrapper
+
+def careless(function):
+    def wrapper():
+        return function()
+    return wrapper
+"""
+
+
+@pytest.fixture
+def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, str], ModuleType]]:
+    """Writes a module and imports it; all are forgotten after the test."""
+    monkeypatch.syspath_prepend(tmp_path)
+    before = set(sys.modules)
+
+    def make(name: str, source: str) -> ModuleType:
+        (tmp_path / f"{name}.py").write_text(source)
+        importlib.invalidate_caches()
+        return importlib.import_module(name)
+
+    yield make
+    for name in set(sys.modules) - before:
+        del sys.modules[name]
+
+
+@pytest.mark.parametrize("decorator", ["logged", "careless"])
+def test_two_decorated_functions_of_one_name_are_refused_with_the_places_of_both(
+    modules: Callable[[str, str], ModuleType], decorator: str
+) -> None:
+    source = f"from tasklib import task\nfrom decorators_ import {decorator}\n\n"
+    source += f"@task(name='send')\n@{decorator}\ndef send() -> str:\n    return __name__\n"
+    modules("decorators_", _DECORATORS)
+    modules("billing_", source)
+    with pytest.raises(InvalidTaskFunction, match=r"two functions want the task name 'send': .* and .*name='\.\.\.'"):
+        modules("mail_", source)
+    if decorator == "logged":
+        with pytest.raises(
+            InvalidTaskFunction, match=r"billing_\.send \(\S*billing_\.py:\d+\) and mail_\.send \(\S*mail_"
+        ):
+            modules("mail_", source)
+
+
+def test_a_decorated_function_that_is_loaded_again_replaces_itself(
+    modules: Callable[[str, str], ModuleType], tmp_path: Path
+) -> None:
+    modules("decorators_", _DECORATORS)
+    source = "from tasklib import task\nfrom decorators_ import careless, logged\n\n"
+    source += "@task\n@logged\ndef send() -> None: ...\n\n@task(name='careless')\n@careless\ndef other() -> None: ...\n"
+    first = modules("mail_", source)
+    reloaded = importlib.reload(first)
+    del sys.modules["mail_"]
+    imported_again = modules("mail_", source)
+    as_script = runpy.run_path(str(tmp_path / "mail_.py"), run_name="__main__")
+    assert len({first.send, reloaded.send, imported_again.send, as_script["send"]}) > 1
+    assert registry.find("send") is as_script["send"]
+    assert registry.find("careless") is as_script["other"]
+
+
+def test_same_name_in_two_files_that_call_themselves_alike_is_refused() -> None:
+    def load(source: str, filename: str) -> None:
+        exec(compile(source, filename, "exec"), {"__name__": "plugin"})
+
+    source = "from tasklib import task\n@task\ndef send() -> None: ...\n"
+    load(source, "/plugins/one.py")
+    with pytest.raises(InvalidTaskFunction, match=r"\(/plugins/one\.py:2\) and plugin\.send \(/plugins/two\.py:2\)"):
+        load(source, "/plugins/two.py")
+
+
+def test_a_method_is_refused_with_what_to_write() -> None:
+    with pytest.raises(
+        InvalidTaskFunction,
+        match=r"Mailer\.send is a method, and a worker has no \S*Mailer to call it on\. Put @task on a function",
+    ):
+
+        class Mailer:
+            @task
+            def send(self, to: str) -> None: ...
+
+    with pytest.raises(InvalidTaskFunction, match=r"Sender\.send is a method"):
+
+        class Sender:
+            @task
+            @classmethod
+            async def send(cls, to: str) -> None: ...
+
+
+def test_a_static_method_is_a_task_like_any_function() -> None:
+    class Mailer:
+        @task(name="static.inner")
+        @staticmethod
+        async def send(to: str) -> str:
+            return to
+
+        @staticmethod
+        @task(name="static.outer")
+        def write(to: str) -> str:
+            return to
+
+    def send(self: str) -> str:  # no class around it: a parameter like any other
+        return self
+
+    assert Mailer.send.executor == "loop"
+    assert asyncio.run(Mailer().send("a")) == "a"
+    assert (Mailer.write.name, Mailer().write("b"), task(send)("c")) == ("static.outer", "b", "c")
 
 
 @pytest.mark.parametrize(
