@@ -8,6 +8,7 @@ from uuid import UUID
 
 import psycopg
 import pytest
+from pydantic import SecretStr
 
 from tasklib import Client, Config, Worker, task
 from tests.cli.conftest import Run
@@ -111,17 +112,77 @@ def test_words_that_make_no_sense_are_usage_errors(run: Run, args: tuple[str, ..
     [
         (
             ("x", "--priority", "urgent"),
-            "error: priority must be -10 to 100 or one of high, medium, low, not 'urgent'.",
+            "priority must be -10 to 100 or one of high, medium, low, not 'urgent'.",
         ),
-        (("x", "--delay", "-1"), "error: delay_seconds must be a number of seconds from 0"),
-        (("x", "--timeout", "0"), "error: timeout_seconds must be a whole number"),
-        (("x", "a=\x00"), "error: the arguments of x can't be stored: a: contains the character"),
+        (("x", "--delay", "-1"), "--delay"),
+        (("x", "--timeout", "0"), "timeout_seconds must be a whole number"),
     ],
 )
-def test_options_the_library_refuses_are_errors(run: Run, args: tuple[str, ...], words: str) -> None:
-    result = run("submit", *args)
+def test_options_the_library_refuses_are_usage_errors(run: Run, args: tuple[str, ...], words: str) -> None:
+    result = run("submit", *args, env={"COLUMNS": "400"})
+    assert result.exit_code == 2
+    assert words in result.stderr
+
+
+@pytest.mark.usefixtures("url")
+def test_arguments_that_cannot_be_stored_are_an_error(run: Run) -> None:
+    result = run("submit", "x", "a=\x00")
     assert result.exit_code == 1
-    assert result.stderr.startswith(words)
+    assert result.stderr.startswith("error: the arguments of x can't be stored: a: contains the character")
+
+
+def test_a_value_is_text_where_the_function_of_the_module_wants_text(run: Run, row: Any, project: Path) -> None:
+    (project / "mailing.py").write_text(MAILING)
+    assert row("send_email", "to=1")["kwargs"] == {"to": 1}, "without the module nothing says that it is text"
+    found = row("send_email", "to=1", "copies=2", "-m", "mailing")
+    assert found["kwargs"] == {"to": "1", "copies": 2}
+    assert row("send_email", "to=true", "-m", "mailing")["kwargs"] == {"to": "true"}
+    result = run("submit", "send_email", "to=1", "copies=many", "-m", "mailing")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("error: the arguments don't fit send_email: copies: Input should be")
+    result = run("submit", "send_email", "--json", '{"to": 1}', "-m", "mailing")
+    assert result.stderr.startswith("error: the arguments don't fit send_email: to: Input should be a valid string")
+
+
+def test_without_the_module_a_known_name_comes_with_a_note_of_what_was_not_applied(
+    run: Run, url: str, db: psycopg.Connection
+) -> None:
+    db.execute("INSERT INTO workers (id, names) VALUES ('w', '{send_email}')")
+    result = run("submit", "send_email", "to=a")
+    assert result.exit_code == 0
+    assert result.stderr.startswith("note: what the decorator of 'send_email' says (queue, retries, ")
+    said = ("--queue", "q", "--max-retries", "1", "--timeout", "5", "--priority", "low")
+    assert run("submit", "send_email", "to=a", *said).stderr == ""
+
+
+@pytest.mark.usefixtures("url")
+def test_ctrl_c_while_waiting_says_the_id_of_what_goes_on(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[Any] = []
+
+    def interrupted(_: Client, task_id: UUID, __: Any) -> None:
+        waited.append(task_id)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Client, "wait_for", interrupted)
+    result = run("submit", "slow", "--wait")
+    assert (result.exit_code, result.stdout) == (130, "")
+    assert result.stderr == (
+        f"task {waited[0]} goes on without this command. Wait for it: tasklib wait {waited[0]}. "
+        f"Stop it: tasklib cancel {waited[0]}\n"
+    )
+
+
+def test_secrets_are_hidden_wherever_the_command_shows_a_task(run: Run, url: str) -> None:
+    @task
+    def sign_in(password: SecretStr) -> None: ...
+
+    with Client(url) as client:
+        task_id = str(client.submit_task(sign_in, password="hunter2"))
+    for args in (("show", task_id), ("show", task_id, "--json"), ("list", "--json")):
+        result = run(*args)
+        assert result.exit_code == 0, result.output
+        assert '"password": "**********"' in result.stdout
+        assert "hunter2" not in result.output
 
 
 def test_wait_prints_the_result_as_json(run: Run, url: str) -> None:

@@ -62,8 +62,10 @@ class Standing:
 
     def json(self, task: Task, indent: int | None = None) -> str:
         """The row and what follows from it."""
+        from tasklib.tasks.secrets import hidden
+
         row = {
-            **task.model_dump(mode="json"),
+            **hidden(task.model_dump(mode="json")),
             "effective_priority": self.effective_priority(task),
             "paused": self.is_paused(task),
         }

@@ -55,10 +55,12 @@ def print_task(console: Console, task: Task, standing: Standing) -> None:
     """The task for a person."""
     from rich.text import Text
 
+    from tasklib.tasks.secrets import hidden
+
     title = Text(printable(task.name), "bold").append(f"  {task.id}", "dim not bold")
     console.print(title.append("  ").append_text(styled_state(task, standing)))
     console.print(_facts(task, standing))
-    for heading, value in (("arguments", task.kwargs), ("tags", task.tags), ("progress", task.progress)):
+    for heading, value in (("arguments", hidden(task.kwargs)), ("tags", task.tags), ("progress", task.progress)):
         if value or heading == "arguments":
             _print_json(console, heading, value)
     if task.state == TaskState.COMPLETED:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -9,9 +10,12 @@ import typer
 from tasklib.cli.moments import future_moment
 from tasklib.cli.options import DatabaseUrl, Debug, Schema, configured
 from tasklib.cli.pairs import mapping, pairs
+from tasklib.errors import InvalidOption
 from tasklib.wording import json_text
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from tasklib.client.clients import Client
 
 
@@ -22,7 +26,8 @@ def submit(
         typer.Argument(
             metavar="KEY=VALUE",
             show_default=False,
-            help="The task's arguments. A value that is JSON means that, any other is a string.",
+            help="The task's arguments. A value that is JSON means that, any other is a string; with --module it is "
+            "also a string where the function wants one.",
         ),
     ] = None,
     json_: Annotated[
@@ -31,10 +36,16 @@ def submit(
     module: Annotated[
         list[str] | None,
         typer.Option(
-            "--module", "-m", metavar="MODULE", show_default=False, help="Check the task against this module."
+            "--module",
+            "-m",
+            metavar="MODULE",
+            show_default=False,
+            help="Check the task against this module, and apply its decorator's options.",
         ),
     ] = None,
-    delay: Annotated[float | None, typer.Option(metavar="SECONDS", help="Run it no sooner than in this time.")] = None,
+    delay: Annotated[
+        float | None, typer.Option(metavar="SECONDS", min=0, help="Run it no sooner than in this time.")
+    ] = None,
     at: Annotated[str | None, typer.Option(metavar="TIME", help="Run it no sooner than then (ISO 8601).")] = None,
     priority: Annotated[str | None, typer.Option(metavar="P", help="-10 to 100, or low, medium, high.")] = None,
     queue: Annotated[str | None, typer.Option(metavar="QUEUE")] = None,
@@ -73,11 +84,15 @@ def submit(
         "idempotency_key": idempotency_key,
     }
     with _client(module or [], name, database_url, schema) as client:
-        task_id = client.submit_task(name, kwargs=kwargs, registered_elsewhere=not module, **options)
+        typed = as_declared(name, kwargs, arguments or []) if module else kwargs
+        try:
+            task_id = client.submit_task(name, kwargs=typed, registered_elsewhere=not module, **options)
+        except InvalidOption as e:
+            raise typer.BadParameter(str(e)) from e
         if not module:
-            _warn_if_nobody_knows(client, name)
+            _say_what_is_unknown(client, name, options)
         if wait:
-            _print_result(client.wait_for(task_id, timeout_wait))
+            _print_result(_waited_for(client, task_id, timeout_wait))
         else:
             typer.echo(str(task_id))
 
@@ -111,8 +126,41 @@ def _client(modules: list[str], name: str, database_url: str | None, schema: str
     return Client(config)
 
 
-def _warn_if_nobody_knows(client: Client, name: str) -> None:
-    """Say so if workers live but none has this name: it is misspelt, or its worker is yet to come."""
+def _waited_for(client: Client, task_id: UUID, timeout: float | None) -> Any:
+    from tasklib.cli.report import note
+
+    try:
+        return client.wait_for(task_id, timeout)
+    except KeyboardInterrupt:
+        note(
+            f"task {task_id} goes on without this command. Wait for it: tasklib wait {task_id}. "
+            f"Stop it: tasklib cancel {task_id}"
+        )
+        raise typer.Exit(130) from None
+
+
+def as_declared(name: str, kwargs: Mapping[str, Any], words: Iterable[str]) -> Mapping[str, Any]:
+    """Arguments as the function declares them. What was written `to=1` is the text "1" where 1 doesn't fit."""
+    from tasklib.client.submissions import typed
+    from tasklib.errors import TaskExecutionError
+
+    texts = {key: text for key, _, text in (word.partition("=") for word in words)}
+    given = dict(kwargs)
+    while True:
+        try:
+            return typed(name, given)
+        except TaskExecutionError as e:
+            if e.field not in texts or given.get(e.field) == texts[e.field]:
+                raise
+            given[e.field] = texts[e.field]
+
+
+def _say_what_is_unknown(client: Client, name: str, options: Mapping[str, Any]) -> None:
+    """Without its module nothing is known of the function but what live workers say: whether they have its name.
+
+    If none has it, it is misspelt, or its worker is yet to come. If one has it, its decorator may say more than is
+    known here.
+    """
     import difflib
 
     from tasklib.cli.report import note
@@ -123,6 +171,11 @@ def _warn_if_nobody_knows(client: Client, name: str) -> None:
         near = difflib.get_close_matches(name, known, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         note(f"warning: no live worker knows {name!r}.{hint} The task waits until one does.", "yellow")
+    elif live and any(options[option] is None for option in ("queue", "max_retries", "timeout_seconds", "priority")):
+        note(
+            f"note: what the decorator of {name!r} says (queue, retries, timeout, ...) is not known here and was not "
+            "applied. Name its module, -m MODULE, or give the options."
+        )
 
 
 def _require_registered(name: str, modules: list[str]) -> None:

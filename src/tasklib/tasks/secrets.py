@@ -51,6 +51,13 @@ def holds_one(text: str, values: Callable[[], Any]) -> bool:
     return may_be_in(text) and _is_in(values())
 
 
+def hidden(value: Any) -> Any:
+    """A stored value as it may be shown: with stars for what is marked as a secret."""
+    if isinstance(value, dict):
+        return _MASKED if value.keys() == {SECRET_MARK} else {k: hidden(v) for k, v in value.items()}
+    return [hidden(item) for item in value] if isinstance(value, list) else value
+
+
 def _is_in(value: Any) -> bool:
     if isinstance(value, Mapping):
         return any(map(_is_in, value.values()))
