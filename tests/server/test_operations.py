@@ -109,6 +109,17 @@ def test_the_queue_in_figures(api: Api) -> None:
     refused(api.ann.get(path), 403, "role_missing")
 
 
+def test_a_worker_is_listed_with_the_tasks_it_holds(api: Api) -> None:
+    api.db.execute("INSERT INTO workers (id, names) VALUES ('w1', '{api_any}'), ('w2', NULL)")
+    mine = sorted(api.submit() for _ in range(2))
+    for task_id in mine:
+        api.begin(task_id, "w1")
+    api.submit()
+    found = {w["worker_id"]: w for w in api.viewer.get("/api/v1/workers").json()["workers"]}
+    assert {name: w["current_tasks"] for name, w in found.items()} == {"w1": mine, "w2": []}
+    assert (found["w1"]["names"], found["w2"]["names"]) == (["api_any"], None)
+
+
 def test_workers_are_listed_and_drained(api: Api) -> None:
     api.db.execute("INSERT INTO workers (id, names, capacity, current_load) VALUES ('gpu/1', '{resize}', 5, 2)")
     [worker] = api.viewer.get("/api/v1/workers").json()["workers"]

@@ -100,6 +100,20 @@ def test_task_goes_from_poll_to_result(http: httpx.Client, db: psycopg.Connectio
     assert db.execute("SELECT count(*) FROM workers").fetchone() == (0,)
 
 
+def test_a_worker_that_names_no_task_types_runs_any(http: httpx.Client, db: psycopg.Connection, config: Config) -> None:
+    wanted = submit(db, 2, queue="mail") + submit(db, queue="other")
+    db.execute("UPDATE tasks SET name = 'another' WHERE id = %s", [wanted[0]])
+    worker = Remote(http, task_types=None, queues=["mail"])
+    assert sorted(task["task_id"] for task in worker.poll(5)) == sorted(wanted[:2])
+    assert worker.say("heartbeat", {"running": []}).status_code == 200
+    assert db.execute("SELECT names FROM workers").fetchall() == [(None,)]
+    with Client(config) as client:
+        assert client.queue_position(wanted[2]) is not None
+        assert "queue_not_served" in [r.code for r in client.explain_task(wanted[2]).reasons]
+        db.execute("UPDATE tasks SET queue = 'mail' WHERE id = %s", [wanted[2]])
+        assert "name_not_known" not in [r.code for r in client.explain_task(wanted[2]).reasons]
+
+
 def test_failed_released_and_cancelled_results(http: httpx.Client, db: psycopg.Connection) -> None:
     worker = Remote(http)
     submit(db, 5, max_retries=1)

@@ -166,8 +166,8 @@ def _say_what_is_unknown(client: Client, name: str, options: Mapping[str, Any]) 
     from tasklib.cli.report import note
 
     live = [w for w in client.workers() if w.status != "dead"]
-    known = {n for w in live for n in w.names}
-    if live and name not in known:
+    known = {n for w in live for n in w.names or ()}
+    if live and not any(w.knows(name) for w in live):
         near = difflib.get_close_matches(name, known, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         note(f"warning: no live worker knows {name!r}.{hint} The task waits until one does.", "yellow")

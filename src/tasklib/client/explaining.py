@@ -55,7 +55,7 @@ def _discreet(worker: WorkerInfo, task: Situation, number: int) -> WorkerInfo:
         worker,
         id=worker.id if worker.id == task.worker_id else f"worker {number}",
         queues=worker.queues and [queue for queue in worker.queues if queue == task.queue],
-        names=[name for name in worker.names if name == task.name],
+        names=worker.names and [name for name in worker.names if name == task.name],
         capabilities=[c for c in worker.capabilities if c in task.required_capabilities],
         host="",
         pid=0,

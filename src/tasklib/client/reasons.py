@@ -130,7 +130,7 @@ class Fleet:
         )
 
     def _nobody_knows(self, task: Situation, serving: Sequence[WorkerInfo]) -> Reason:
-        names = sorted({n for w in serving for n in w.names})
+        names = sorted({n for w in serving for n in w.names or ()})
         near = difflib.get_close_matches(task.name, names, n=3)
         elsewhere = [w for w in self.takers if _knows(w, task)]
         there = [f"{w.id} ({count(len(w.names), 'name')})" if w.names else w.id for w in serving]
@@ -274,7 +274,7 @@ def _serves(worker: WorkerInfo, task: Situation) -> bool:
 
 
 def _knows(worker: WorkerInfo, task: Situation) -> bool:
-    return task.name in worker.names
+    return worker.knows(task.name)
 
 
 def _missing(worker: WorkerInfo, task: Situation) -> list[str]:

@@ -96,7 +96,7 @@ def lanes(config: Config) -> Call[list[Finding]]:
 def _takes(worker: WorkerInfo, lane: Waiting) -> bool:
     return (
         (worker.queues is None or lane.queue in worker.queues)
-        and lane.name in worker.names
+        and worker.knows(lane.name)
         and set(lane.required_capabilities) <= set(worker.capabilities)
     )
 

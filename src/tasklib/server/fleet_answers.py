@@ -78,10 +78,13 @@ class WorkerAnswer(_Read):
     worker_id: str = Field(validation_alias="id")
     status: str = Field(description="active, draining or dead: dead if its last heartbeat is too long ago.")
     queues: list[str] | None = Field(description="The queues it takes from; null means all.")
-    names: list[str] = Field(description="The tasks it knows.")
+    names: list[str] | None = Field(description="The tasks it knows; null means any.")
     capabilities: list[str]
     capacity: int
     current_load: int
+    current_tasks: list[UUID] = Field(
+        default_factory=list, description="The ids of what it holds: it runs them, or is about to."
+    )
     version: str
     host: str
     pid: int
@@ -105,7 +108,8 @@ class WorkersAnswer(BaseModel):
                     "names": ["process_video"],
                     "capabilities": ["gpu"],
                     "capacity": 5,
-                    "current_load": 2,
+                    "current_load": 1,
+                    "current_tasks": [_ID],
                     "version": "0.1.0",
                     "host": "gpu1",
                     "pid": 4711,

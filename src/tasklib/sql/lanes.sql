@@ -15,7 +15,7 @@ lanes AS (
     CROSS JOIN LATERAL (SELECT
         lane.queue = ANY (COALESCE(%(queues)s::text[], ARRAY[lane.queue]))
             AND lane.queue <> ALL (ARRAY(SELECT value FROM {schema.}pauses WHERE kind = 'queue')) AS our_queue,
-        lane.name = ANY (%(names)s::text[])
+        lane.name = ANY (COALESCE(%(names)s::text[], ARRAY[lane.name]))
             AND lane.name <> ALL (ARRAY(SELECT value FROM {schema.}pauses WHERE kind = 'name')) AS our_name,
         lane.required_capabilities <@ %(capabilities)s::text[] AS our_capabilities
     ) AS serves
@@ -38,7 +38,7 @@ ours AS (
     SELECT * FROM lanes
     WHERE queue = ANY (COALESCE(%(queues)s::text[], ARRAY[queue]))
       AND queue <> ALL (ARRAY(SELECT value FROM {schema.}pauses WHERE kind = 'queue'))
-      AND name = ANY (%(names)s::text[])
+      AND name = ANY (COALESCE(%(names)s::text[], ARRAY[name]))
       AND name <> ALL (ARRAY(SELECT value FROM {schema.}pauses WHERE kind = 'name'))
       AND required_capabilities <@ %(capabilities)s::text[]
 )

@@ -18,7 +18,7 @@ fitting AS (
       ON workers.status = 'active'
      AND workers.drain_requested_at IS NULL
      AND (workers.queues IS NULL OR asked.queue = ANY (workers.queues))
-     AND asked.name = ANY (workers.names)
+     AND asked.name = ANY (COALESCE(workers.names, ARRAY[asked.name]))
      AND asked.required_capabilities <@ workers.capabilities
 ),
 -- The lanes of its queue, from head to head as in lanes.sql. Where nobody fits, all lanes count.
@@ -32,10 +32,10 @@ lanes AS (
     SELECT following.*
     FROM lanes AS lane
     CROSS JOIN LATERAL (SELECT
-        NOT EXISTS (SELECT FROM fitting) OR EXISTS (SELECT FROM fitting WHERE lane.name = ANY (names)) AS our_name,
+        NOT EXISTS (SELECT FROM fitting) OR EXISTS (SELECT FROM fitting WHERE lane.name = ANY (COALESCE(names, ARRAY[lane.name]))) AS our_name,
         NOT EXISTS (SELECT FROM fitting) OR EXISTS (
             SELECT FROM fitting
-            WHERE lane.name = ANY (names) AND lane.required_capabilities <@ capabilities) AS our_capabilities
+            WHERE lane.name = ANY (COALESCE(names, ARRAY[lane.name])) AND lane.required_capabilities <@ capabilities) AS our_capabilities
     ) AS serves
     CROSS JOIN LATERAL (
         SELECT queue, name, required_capabilities, priority
@@ -73,7 +73,7 @@ borders AS (
     WHERE lanes.name <> ALL (ARRAY(SELECT value FROM {schema.}pauses WHERE kind = 'name'))
       AND (NOT EXISTS (SELECT FROM fitting) OR EXISTS (
           SELECT FROM fitting
-          WHERE lanes.name = ANY (names) AND lanes.required_capabilities <@ capabilities))
+          WHERE lanes.name = ANY (COALESCE(names, ARRAY[lanes.name])) AND lanes.required_capabilities <@ capabilities))
 ),
 -- In the index's order, and up to a number unknown to the planner: so it plans to stop, not to read all and sort.
 ahead AS (

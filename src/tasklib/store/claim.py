@@ -15,16 +15,16 @@ from tasklib.db.wire import in_text
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What a worker takes: queues (None: all), the names it knows, and what it is capable of."""
+    """What a worker takes: queues and names (None: all), and what it is capable of."""
 
-    names: Sequence[str]
+    names: Sequence[str] | None
     queues: Sequence[str] | None = None
     capabilities: Sequence[str] = ()
 
     def parameters(self) -> dict[str, object]:
         return {
             "queues": list(self.queues) if self.queues is not None else None,
-            "names": list(self.names),
+            "names": list(self.names) if self.names is not None else None,
             "capabilities": list(self.capabilities),
         }
 

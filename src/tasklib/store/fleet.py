@@ -19,7 +19,7 @@ class WorkerInfo:
     id: str
     status: str
     queues: list[str] | None
-    names: list[str]
+    names: list[str] | None
     capabilities: list[str]
     capacity: int
     current_load: int
@@ -33,6 +33,10 @@ class WorkerInfo:
     is_leader: bool
     is_undeclared: bool = False
     """Dead by its silence, and no leader has declared it dead yet."""
+
+    def knows(self, name: str) -> bool:
+        """Whether it runs tasks of this name."""
+        return self.names is None or name in self.names
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +54,7 @@ def register(
     id_: str,
     *,
     queues: Sequence[str] | None,
-    names: Sequence[str],
+    names: Sequence[str] | None,
     capabilities: Sequence[str],
     capacity: int,
     version: str,
@@ -66,7 +70,7 @@ def register(
     parameters = {
         "id": id_,
         "queues": list(queues) if queues is not None else None,
-        "names": list(names),
+        "names": list(names) if names is not None else None,
         "capabilities": list(capabilities),
         "capacity": capacity,
         "version": version,
@@ -83,7 +87,7 @@ class Registered(NamedTuple):
 
     status: str
     queues: list[str] | None
-    names: list[str]
+    names: list[str] | None
     capabilities: list[str]
     capacity: int
     token_id: str | None

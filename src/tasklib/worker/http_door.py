@@ -112,7 +112,7 @@ class HttpDoor:
     async def register(self, id_: str, registration: Registration) -> str:
         served = registration.served
         body = {
-            "task_types": list(served.names),
+            "task_types": list(served.names or ()),
             "queues": list(served.queues) if served.queues is not None else None,
             "capabilities": list(served.capabilities),
             "capacity": registration.capacity,

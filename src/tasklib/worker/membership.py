@@ -87,7 +87,7 @@ class Membership:
 
     async def _register(self) -> None:
         served = self._served()
-        self._told_names = served.names
+        self._told_names = served.names or ()
         me = Registration(served, self._slots.size, _version(), socket.gethostname(), os.getpid())
         self.id = await self._door.register(self.id, me)
         self.is_member = True
@@ -102,7 +102,7 @@ class Membership:
         return list(self._runner.running)
 
     def new_names(self) -> Sequence[str] | None:
-        names = self._served().names
+        names = self._served().names or ()
         if names == self._told_names:
             return None
         self._told_names = names

@@ -191,7 +191,7 @@ class Worker:
         assert self._membership is not None
         await self._membership.join()
         self._wakeup.on_fleet_news = self._membership.look
-        names = self._what_we_serve().names
+        names = self._what_we_serve().names or ()
         self.events.emit(WorkerStarted(self.id, tuple(names), self.queues, self.concurrency))
         jobs = [
             self._settler.run(),

@@ -4,7 +4,7 @@ CREATE TABLE {schema.}worker_registrations (
     id                 text        NOT NULL,
     reported_status    text        NOT NULL DEFAULT 'active',
     queues             text[],
-    names              text[]      NOT NULL DEFAULT '{}',
+    names              text[]      DEFAULT '{}', -- null: any
     capabilities       text[]      NOT NULL DEFAULT '{}',
     capacity           integer     NOT NULL DEFAULT 1,
     current_load       integer     NOT NULL DEFAULT 0,

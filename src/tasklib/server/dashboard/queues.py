@@ -64,7 +64,7 @@ async def queues(request: Request, principal: Viewer, services: Serving) -> Resp
     done_by_name = await services.run(tallies.by_name(_MINUTES, limit=_MOST))
     of_names = _lines(waiting, done_by_name, paused, "name")
     for worker in workers:
-        for name in worker.names:
+        for name in list(of_names) if worker.names is None else worker.names:
             of_names.setdefault(name, Line(name)).workers += 1
         for queue in worker.queues or of_queues:
             of_queues.setdefault(queue, Line(queue)).workers += 1

@@ -40,7 +40,9 @@ LeaseToken = Annotated[StrictInt, Field(ge=0, le=2**63 - 1, description="As the 
 class RegisterBody(Body):
     """What a worker is and can do."""
 
-    task_types: Annotated[Names, Field(min_length=1, description="The names of the tasks it can run.")]
+    task_types: Annotated[Names, Field(min_length=1)] | None = Field(
+        None, description="The names of the tasks it can run; null: it runs any."
+    )
     queues: Annotated[Names, Field(min_length=1)] | None = Field(None, description="Only from these; null: from all.")
     capabilities: Names = Field(default_factory=list, description="What tasks may require of it.")
     capacity: Annotated[StrictInt, Field(ge=1, le=100_000, description="How many tasks it runs at a time.")] = 5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Annotated
+from uuid import UUID
 
 from fastapi import APIRouter, Path
 
@@ -11,19 +12,25 @@ from tasklib.server.bodies import Text
 from tasklib.server.document import refusals
 from tasklib.server.fleet_answers import DrainAnswer, WorkerAnswer, WorkersAnswer
 from tasklib.server.routing import Given, Operator, Viewer
-from tasklib.store import fleet
+from tasklib.store import fleet, seeing
 
 router = APIRouter(prefix="/api/v1/workers", tags=["workers"])
 
 
 @router.get("", operation_id="list_workers", summary="List workers")
 async def list_workers(principal: Viewer, given: Given) -> WorkersAnswer:
-    """Every worker that is known. What one runs: `GET /api/v1/tasks?worker=...`."""
+    """Every worker that is known, with the ids of what it holds; of a very large fleet a part of them.
+
+    The tasks themselves: `GET /api/v1/tasks?worker=...`.
+    """
     found = await client_of(principal, given).workers()
-    return WorkersAnswer(
-        workers=[WorkerAnswer.model_validate(worker) for worker in found],
-        leader=await given.run(fleet.leader()),
-    )
+    held: dict[str, list[UUID]] = {}
+    for task in await given.run(seeing.running()):
+        held.setdefault(task.worker, []).append(task.id)
+    answers = [WorkerAnswer.model_validate(worker) for worker in found]
+    for answer in answers:
+        answer.current_tasks = sorted(held.get(answer.worker_id, ()))
+    return WorkersAnswer(workers=answers, leader=await given.run(fleet.leader()))
 
 
 # A worker's id may have a slash in it: people choose the first part.
