@@ -8,10 +8,10 @@ DEMO_READY := $(VENV)/.demo-ready
 JOBS ?= $(shell echo $$((2 * $$(nproc))))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long test-programs check lint types imports format test-postgres test-pgbouncer test-pythons schema benchmarks model interleavings mutants chaos failover peers clean
+.PHONY: help demo test test-long test-integration test-programs check lint types imports format test-postgres test-pgbouncer test-pythons schema benchmarks model interleavings mutants chaos failover peers clean
 
 help:  ## show this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-17s %s\n", $$1, $$2}'
 
 demo:  ## see TaskLib work, on its own embedded PostgreSQL, in under a minute
 	@[ -e $(READY) ] || $(MAKE) --no-print-directory $(DEMO_READY)
@@ -22,6 +22,9 @@ test: $(READY) check test-programs  ## set up, check and test everything
 
 test-long: $(READY) test-programs  ## the long tests: whole pages of the documentation, browsers, chaos, the demo
 	$(BIN)/pytest -n $(JOBS) -m long $(ARGS)
+
+test-integration: $(READY)  ## the tests that talk to PostgreSQL, on TASKLIB_TEST_DATABASE_URL or the embedded server
+	$(BIN)/pytest -n $(JOBS) -m 'not long' tests/store tests/worker tests/client tests/migrations $(ARGS)
 
 test-programs:
 	@tools/test_programs.sh
