@@ -97,3 +97,19 @@ async def test_what_a_job_sets_in_its_context_ends_with_it() -> None:
     executor.submit(job, gathered)
     assert await gathered.all() == [1, 1]
     executor.close()
+
+
+async def test_job_waits_until_the_system_gives_a_thread(
+    threads: ThreadExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, refusals = threading.Thread.start, iter(range(3))
+
+    def start_later(thread: threading.Thread) -> None:
+        if next(refusals, None) is not None:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_later)
+    gathered = Gathered(1)
+    threads.submit(lambda: "ran", gathered)
+    assert await gathered.all() == ["ran"]

@@ -19,6 +19,7 @@ from tasklib.store.settle import Leased
 from tasklib.tasks import registry
 from tasklib.tasks.function import TaskFunction
 from tasklib.worker.attempt import Attempt
+from tasklib.worker.postgres_door import PostgresDoor
 from tasklib.worker.progress import ProgressReports
 from tests.worker import progress_tasks
 from tests.worker.watching import burst, working
@@ -98,6 +99,27 @@ async def test_progress_that_cannot_be_stored_costs_nobody_anything(config: Conf
     ]
 
 
+@pytest.mark.parametrize(("times", "stored"), [(1, "last"), (1000, None)])
+async def test_last_progress_is_stored_though_its_row_was_locked_for_a_moment(
+    config: Config, monkeypatch: pytest.MonkeyPatch, times: int, stored: str | None
+) -> None:
+    registry.register(progress_tasks.each)
+    original, locked = PostgresDoor.progress, iter(range(times))
+
+    async def progress(self: PostgresDoor, worker_id: str, reports: Sequence[tuple[Leased, str]]) -> set[str]:
+        if next(locked, None) is not None:
+            return {lease.id for lease, _ in reports}
+        return await original(self, worker_id, reports)
+
+    monkeypatch.setattr(PostgresDoor, "progress", progress)
+    async with AsyncClient(config) as client:
+        id_ = await client.submit_task(progress_tasks.each, value="last")
+        await burst(config)
+        row = await client.get_task(id_)
+    assert row is not None
+    assert (row.state, row.progress) == ("completed", stored), "and one that stays locked completes all the same"
+
+
 class SlowBackend:
     """Writes when it is told to."""
 
@@ -105,10 +127,11 @@ class SlowBackend:
         self.asked, self.go_on = asyncio.Event(), asyncio.Event()
         self.written: list[str] = []
 
-    async def progress(self, worker_id: str, reports: Sequence[tuple[Leased, str]]) -> None:
+    async def progress(self, worker_id: str, reports: Sequence[tuple[Leased, str]]) -> set[str]:
         self.asked.set()
         await self.go_on.wait()
         self.written += [text for _, text in reports]
+        return set()
 
 
 async def test_report_under_way_is_written_before_the_last_one_and_not_again() -> None:

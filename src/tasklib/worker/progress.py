@@ -51,10 +51,13 @@ class ProgressReports:
             if over:  # a thread that was settled without it may have reported since
                 self.forget(over.difference(unwritten()))
 
-    async def write_last(self, attempts: Iterable[Attempt]) -> None:
-        """Write what these reported last: their outcomes are written next, and then nothing can be added."""
+    async def write_last(self, attempts: Iterable[Attempt]) -> set[Attempt]:
+        """Write what these reported last: their outcomes are written next, and then nothing can be added.
+
+        Returns those whose rows another transaction has locked.
+        """
         if not self._newest:
-            return
+            return set()
         reporting = [attempt for attempt in attempts if attempt in self._newest]
         failures = 0
         while reporting:
@@ -64,6 +67,7 @@ class ProgressReports:
             except DatabaseUnavailable:
                 await asyncio.sleep(backoff(failures))
                 failures += 1
+        return {attempt for attempt in reporting if self.newest(attempt) is not None}
 
     async def _write(self, attempts: Sequence[Attempt]) -> None:
         async with self._turn:

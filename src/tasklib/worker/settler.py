@@ -33,6 +33,7 @@ from tasklib.worker.wakeup import Wakeup
 Item = TypeVar("Item", contravariant=True)
 Settled = TypeVar("Settled", covariant=True)
 _MOST_PER_FLUSH = 2000
+_TRIES_FOR_PROGRESS = 3
 
 
 class _Write(Protocol[Item, Settled]):
@@ -123,7 +124,12 @@ class Settler:
     async def _flush(self, batch: Sequence[tuple[Attempt, Outcome]]) -> None:
         """Store these. They may be of two workers: this one before and after it was declared dead."""
         # A transaction that is committed has stored its own; where the lease is lost, nothing may be written.
-        await self.progress.write_last(a for a, outcome in batch if not isinstance(outcome, Committed | Lost))
+        reporting = (a for a, outcome in batch if not isinstance(outcome, Committed | Lost))
+        if locked := await self.progress.write_last(reporting):
+            # By a heartbeat, most likely: the next try finds it free. A row that stays locked loses its progress only.
+            locked = {attempt for attempt in locked if self._locked.get(attempt, 0) < _TRIES_FOR_PROGRESS}
+            self._locked.update((attempt, self._locked.get(attempt, 0) + 1) for attempt in locked)
+            batch = [item for item in batch if item[0] not in locked]
         workers = {attempt.worker_id for attempt, _ in batch}
         for worker_id in workers:
             ours = batch if len(workers) == 1 else [item for item in batch if item[0].worker_id == worker_id]
