@@ -49,6 +49,15 @@ def two_workers(db: psycopg.Connection) -> None:
 
 
 @pytest.mark.usefixtures("two_workers")
+def test_workers_led_by_a_server_are_listed_with_its_name(run: Run, db: psycopg.Connection) -> None:
+    assert "led by" not in run("workers").stderr, "a worker leads, and is marked"
+    db.execute("UPDATE leadership SET holder = 'server-web-7-cafe'")
+    assert "led by server-web-7-cafe" in run("workers").stderr
+    db.execute("UPDATE leadership SET expires_at = now()")
+    assert "no worker and no server leads" in run("workers").stderr
+
+
+@pytest.mark.usefixtures("two_workers")
 def test_workers_are_listed_with_load_leader_and_heartbeat(run: Run) -> None:
     first, second = lines(run("workers"))
     assert first[:8] == ["web-1-aaaa", "active", "leader", "3/10", "all", "", "0.1.0", "web:1"]

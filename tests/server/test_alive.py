@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import socket
 import subprocess
 from collections.abc import Callable, Iterator
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
@@ -153,3 +156,27 @@ tests:
               summary: No worker is active
               description: Nothing has been run for 2 minutes. Start workers, or see why they ended; tasks wait and are not lost.
 """  # noqa: E501
+
+
+def test_heartbeat_that_waits_keeps_no_worker_alive_that_has_hung_up(
+    config: Config, db: psycopg.Connection, server: Callable[..., Running]
+) -> None:
+    running = server(config)
+    worker = running.http.post("/internal/workers/register", json={"task_types": ["x"]}).json()["worker_id"]
+    waiting = running.app.state.services.news._waiting_for_orders
+    connections = running.server.server_state.connections
+    others = len(connections)
+    body = json.dumps({"wait_seconds": 30}).encode()
+    head = (
+        f"POST /internal/workers/{worker}/heartbeat HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", urlsplit(str(running)).port)) as killed:
+        killed.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        eventually(lambda: waiting, "the heartbeat waits")
+    eventually(lambda: len(connections) == others, "the worker has hung up")
+    last = "SELECT last_heartbeat FROM workers"
+    before = db.execute(last).fetchone()
+    db.execute("SELECT pg_notify('tasklib_public', %s)", [fleet.DRAIN])
+    eventually(lambda: not waiting, "the server looks again")
+    eventually(lambda: not running.server.server_state.tasks, "the request is over")
+    assert db.execute(last).fetchone() == before
