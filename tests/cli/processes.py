@@ -40,7 +40,7 @@ class Started:
         self._deaf = False
         self._news = threading.Condition()
         line = [sys.executable, "-m", "tasklib", *args]
-        env = environment(environment)
+        env = own_environment(environment)
         if terminal:
             self._master, slave = pty.openpty()
             self.process = subprocess.Popen(
@@ -111,7 +111,7 @@ class Started:
             self._news.notify_all()
 
 
-def environment(more: Mapping[str, str]) -> dict[str, str]:
+def own_environment(more: Mapping[str, str]) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("TASKLIB_")}
     path = os.pathsep.join([str(POOLED), str(SOURCES)] if "POOLED_PORTS" in kept else [str(SOURCES)])
     return {**kept, "PYTHONPATH": path, "COLUMNS": "200", "TERM": "xterm", "PYTHONWARNINGS": "error", **more}

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from tasklib import Client
-from tests.cli.processes import PATIENCE, environment
+from tests.cli.processes import PATIENCE, own_environment
 
 TASKS = """
 import os, subprocess, sys, time
@@ -66,7 +66,7 @@ def worker(
     command = [*before, sys.executable, "-m", "tasklib", "worker", "tasks", "--burst", *options]
     return subprocess.run(
         ["sh", "-c", shell, "sh", *command],
-        env=environment({"TASKLIB_DATABASE_URL": url, **variables}),
+        env=own_environment({"TASKLIB_DATABASE_URL": url, **variables}),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

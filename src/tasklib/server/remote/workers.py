@@ -82,7 +82,7 @@ class RemoteWorkers:
             # Now and then without being told: a notification may get lost.
             await self._news.wait(min(left, _LOOK_EVERY_SECONDS), since=mark, orders=True)
             if await gone():  # a worker that was killed must not be kept alive by the request it left behind
-                return drain, cancel, lost
+                return Heard(drain, cancel, lost, locked)
             drain = await self._beat(member)
 
     async def leave(self, member: Member) -> None:
