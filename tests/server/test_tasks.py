@@ -212,7 +212,25 @@ def test_a_known_key_answers_with_the_first_task_whatever_door_it_came_through(a
     assert str(direct) == by_sql
     api.end(by_sql)
     assert api.operator.post(TASKS, json=body).json()["status"] == "completed"
-    refused(api.ann.post(TASKS, json=body), 409, "idempotency_key_taken")
+    # Whoever sees or submits only has keys of its own: nobody's is told or taken.
+    for submitter in (api.ann, api.bob, api.watcher):
+        own = submitter.post(TASKS, json=body)
+        assert (own.status_code, own.json()["is_new"]) == (201, True)
+        assert submitter.post(TASKS, json=body).json()["task_id"] == own.json()["task_id"]
+        assert api.viewer.get(f"{TASKS}/{own.json()['task_id']}").json()["idempotency_key"] == "k1"
+
+
+@pytest.mark.parametrize("more", [{"parameters": {"n": 2}}, {"queue": "other"}, {"priority": 7}, {"tags": {"a": 1}}])
+def test_an_id_sent_again_with_something_else_is_refused(api: Api, more: dict[str, Any]) -> None:
+    body = {"task_type": "api_given", "parameters": {"n": 1}, "task_id": str(new_id())}
+    assert api.ann.post(TASKS, json=body).status_code == 201
+    assert api.ann.post(TASKS, json=body).status_code == 201, "a repeated request"
+    refused(api.ann.post(TASKS, json={**body, **more}), 422, "invalid_option")
+    batch = {"tasks": [{"task_type": "api_given"}, {**body, **more}]}
+    refused(api.ann.post(f"{TASKS}/batch", json=batch), 422, "invalid_option")
+    assert api.db.execute("SELECT kwargs, queue, priority, tags FROM tasks").fetchall() == [
+        ({"n": 1}, "default", 0, {})
+    ]
 
 
 def test_a_batch_keeps_its_order_and_says_what_was_there_before(api: Api) -> None:

@@ -49,13 +49,13 @@ class Calls(OperatorCalls, ExplainingCalls, SearchingCalls, TokenCalls):
 
     def __init__(self, config: Config, identity: Identity | None = None) -> None:
         super().__init__(config, identity)
-        self.defaults = submissions.Defaults(config, self.identity.submitted_by)
+        self.defaults = submissions.Defaults(config, self.identity)
 
     def on_behalf_of(self, identity: Identity) -> Self:
         """The same calls for somebody else."""
         calls = copy(self)
         calls.identity = identity
-        calls.defaults = submissions.Defaults(self.config, identity.submitted_by)
+        calls.defaults = submissions.Defaults(self.config, identity)
         return calls
 
     def submit_task(

@@ -32,10 +32,22 @@ class Identity:
         if self.only_own and self.submitted_by is None:
             raise InvalidOption("only_own=True needs submitted_by=, which says whose tasks are its own.")
 
+    def key(self, idempotency_key: str) -> str:
+        """The idempotency key as it is stored: a caller who knows only its own tasks has keys of its own.
+
+        Else it could learn from a key that somebody has used it, and use one before they do.
+        """
+        return f"{self.submitted_by}/{idempotency_key}" if self.only_own else idempotency_key
+
     @property
     def owner(self) -> str | None:
         """Whose tasks it is limited to; None: everybody's."""
         return self.submitted_by if self.only_own else None
+
+
+def said_key(stored: str | None, submitted_by: str | None) -> str | None:
+    """The idempotency key as the submission said it."""
+    return stored and stored.removeprefix(f"{submitted_by}/")
 
 
 class OnBehalf:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, overload
 from uuid import UUID
 
 from tasklib import tracing
+from tasklib.client.identity import Identity
 from tasklib.config import Config
 from tasklib.errors import InvalidOption, TaskExecutionError, TaskLibError, TaskNotFound
 from tasklib.events import TaskSubmitted, client_events
@@ -49,9 +50,9 @@ class Defaults:
     Remembers what came out, as most calls of a program say the same.
     """
 
-    def __init__(self, config: Config, submitted_by: str | None = None) -> None:
+    def __init__(self, config: Config, identity: Identity | None = None) -> None:
         self.config = config
-        self.submitted_by = submitted_by
+        self.identity = identity
         self._known: dict[tuple[Target, Options], Terms] = {}
 
     def terms(self, target: Target, options: Options) -> Terms:
@@ -89,10 +90,13 @@ class Defaults:
             else None,
             delay_seconds=options.delay_seconds or None,
             scheduled_at=options.scheduled_at,
-            idempotency_key=options.idempotency_key,
+            idempotency_key=self._key(options.idempotency_key),
             idempotency_window=config.idempotency_window_seconds if options.idempotency_key else None,
-            submitted_by=self.submitted_by,
+            submitted_by=self.identity.submitted_by if self.identity else None,
         )
+
+    def _key(self, said: str | None) -> str | None:
+        return said if said is None or self.identity is None else self.identity.key(said)
 
 
 def submission(

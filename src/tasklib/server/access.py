@@ -139,9 +139,9 @@ def _declared(dependant: Any) -> frozenset[Role] | None:
 
 
 def client_of(principal: Principal, services: Services, *, to_change: bool = False) -> AsyncClient:
-    """The client as this principal uses it. `to_change`: for what changes a task that is there.
+    """The client as this principal uses it. `to_change`: to submit, or to change a task that is there.
 
-    A viewer sees everybody's tasks; only an operator changes them.
+    A viewer sees everybody's tasks; only an operator changes them, and shares idempotency keys with everybody.
     """
     only_own = principal.submitted_by is not None and (
         principal.only_own or (to_change and not principal.may(Role.OPERATOR))

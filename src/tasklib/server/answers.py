@@ -9,6 +9,7 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field
 
 from tasklib.client.calls import Submitted
+from tasklib.client.identity import said_key
 from tasklib.models import Task
 from tasklib.priorities import HIGH, MEDIUM
 from tasklib.states import TaskState
@@ -151,6 +152,7 @@ class TaskAnswer(BaseModel):
             assigned_worker_id=task.worker_id,
             result=(task.result or {}).get("value"),
             error=_error(task.error, TaskState(task.state)),
+            idempotency_key=said_key(task.idempotency_key, task.submitted_by),
             trace_id=task.trace_id,
             **{name: getattr(task, name) for name in _AS_THEY_ARE},
         )
@@ -174,7 +176,6 @@ _AS_THEY_ARE = (
     "lease_token",
     "cancel_requested_at",
     "progress",
-    "idempotency_key",
     "idempotency_expires_at",
     "trace_context",
     "history",

@@ -78,7 +78,9 @@ class SubmitBody(Body):
         Field(description="A second submission with this name and key, within the window, returns the first task."),
     ] = None
     task_id: UUID | None = Field(
-        None, description="An id of your own, a UUID of version 7: with it a request that is repeated adds nothing."
+        None,
+        description="An id of your own, a UUID of version 7: with it a request that is repeated adds nothing. "
+        "With other parameters or options it is refused.",
     )
     delay: Seconds | None = Field(None, description="Run it no sooner than in so many seconds.")
     delay_seconds: Seconds | None = Field(None, description="The same as `delay`.")

@@ -17,6 +17,9 @@ WITH given AS (
     ON CONFLICT (id) DO NOTHING
 )
 -- This sees the table as it was before the insert.
-SELECT known.id::text, known.name = given.name AND known.submitted_by IS NOT DISTINCT FROM given.submitted_by
+SELECT known.id::text,
+       known.submitted_by IS NOT DISTINCT FROM given.submitted_by
+       AND (known.name, known.queue, known.kwargs, known.priority, known.tags, known.required_capabilities)
+           = (given.name, given.queue, given.kwargs, given.priority, given.tags, given.required_capabilities)
 FROM given
 JOIN {schema.}tasks AS known USING (id)

@@ -180,7 +180,10 @@ def _ids_by_key(tasks: Sequence[NewTask], owner: str | None, rows: Rows) -> Kept
 
 def foreign_id() -> InvalidOption:
     """Whose it is is not for every caller to know."""
-    return InvalidOption("an id that was given belongs to another task. Make a new one for each task.")
+    return InvalidOption(
+        "an id that was given belongs to another task, or to this one with other arguments or options. "
+        "Make a new id for each task."
+    )
 
 
 def _refuse_foreign(rows: Rows) -> None:

@@ -11,6 +11,7 @@ from fastapi import Form, Query, Request
 from starlette.responses import Response
 
 from tasklib.client.explaining import Explanation, Reason
+from tasklib.client.identity import said_key
 from tasklib.client.search_language import quoted
 from tasklib.errors import InvalidOption, TaskExecutionError, TaskNotFound
 from tasklib.models import Task
@@ -66,6 +67,7 @@ async def task(
         arguments=_shown(arguments),
         result=_result(found),
         progress=None if found.state == TaskState.COMPLETED else progress_of(found.progress),
+        idempotency_key=said_key(found.idempotency_key, found.submitted_by),
         trace_id=found.trace_id,
         steps=steps(found),
         error=_cut(found.error),

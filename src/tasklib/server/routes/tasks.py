@@ -72,7 +72,7 @@ async def submit_task(
 
     The server need not know the task function. If it does (a module was given to it), the arguments are checked first.
     """
-    client = client_of(principal, given)
+    client = client_of(principal, given, to_change=True)
     item = _submission(body, _trace(traceparent, tracestate))
     [stored] = await client.submit_each([item], ids=None if body.task_id is None else [body.task_id])
     state: str = TaskState.PENDING
@@ -111,7 +111,7 @@ async def submit_batch(
     ids = [item.task_id or new_id() for item in body.tasks] if any(item.task_id for item in body.tasks) else None
     try:
         items = [_submission(item, trace, index) for index, item in enumerate(body.tasks)]
-        stored = await client_of(principal, given).submit_each(items, ids=ids)
+        stored = await client_of(principal, given, to_change=True).submit_each(items, ids=ids)
     except (InvalidOption, TaskExecutionError) as e:
         problem = problem_of(e)
         problem.detail = " ".join([problem.detail, *getattr(e, "__notes__", ())])  # which item it was
