@@ -11,6 +11,9 @@ from tasklib.cli.options import DatabaseUrl, Debug, Schema, configured
 
 def migrate(
     sql: Annotated[bool, typer.Option("--sql", help="Print the SQL instead, without a database.")] = False,
+    roles: Annotated[
+        bool, typer.Option("--roles", help="Print SQL that makes roles with the least rights, without a database.")
+    ] = False,
     check: Annotated[bool, typer.Option("--check", help="Change nothing; exit with 1 unless up to date.")] = False,
     database_url: DatabaseUrl = None,
     schema: Schema = None,
@@ -21,11 +24,11 @@ def migrate(
     from tasklib.config import Config
     from tasklib.migrations.revisions import head
 
-    if sql and check:
-        raise typer.BadParameter("give either --sql or --check.")
-    if sql:
+    if sql + check + roles > 1:
+        raise typer.BadParameter("give one of --sql, --roles and --check.")
+    if sql or roles:
         checked = Config("postgresql://", schema=schema or None)
-        typer.echo(migrations.script(checked.schema))
+        typer.echo(migrations.script(checked.schema) if sql else migrations.roles(checked.schema))
         return
     config = configured(database_url, schema)
     if check:

@@ -3,12 +3,14 @@
 migrate(config)            # idempotent; safe when many processes do it at once
 pending(config)            # revisions still to run; () means up to date
 script("jobs")             # the SQL for a schema, for a DBA
+roles("jobs")              # the SQL for roles with the least rights
 """
 
 from __future__ import annotations
 
 import io
 import math
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,7 +31,10 @@ from tasklib.errors import SchemaError
 from tasklib.migrations.revisions import VERSION_TABLE, head, known, missing_after, require_current
 from tasklib.sql import quoted
 
-__all__ = ["check", "migrate", "pending", "script"]
+__all__ = ["ROLES", "check", "migrate", "pending", "roles", "script"]
+
+ROLES = ("owner", "reader", "producer", "worker", "server")
+"""The roles that `roles` makes."""
 
 # Alembic keeps the migration that is running in module globals: one at a time in a process.
 _one_at_a_time = threading.Lock()
@@ -70,6 +75,28 @@ def script(schema: str | None = None) -> str:
         command.upgrade(alembic, head(), sql=True)
     create = f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)};\n\n" if schema else ""
     return create + buffer.getvalue()
+
+
+def roles(schema: str | None = None) -> str:
+    """An SQL script that makes roles with the least rights, for the tables in this schema: `tasklib_reader` and so on.
+
+    In a schema of their own they are named after it.
+    """
+    names = {role: f"{schema or 'tasklib'}_{role}" for role in ROLES}
+    marks = {
+        **{role: quoted(name) for role, name in names.items()},
+        "names": ", ".join(_literal(name) for name in names.values()),
+        "owner_name": _literal(names["owner"]),
+        "schema": quoted(schema or "public"),
+        "schema_name": _literal(schema or "public"),
+    }
+    text = files(__package__).joinpath("roles.sql").read_text(encoding="utf-8")
+    # In one go, so that nothing in a name is taken for a mark.
+    return re.sub(r"\{(\w+)\}", lambda match: marks[match[1]], text)
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
 
 
 def _alembic(schema: str | None) -> AlembicConfig:

@@ -1,0 +1,61 @@
+-- Roles for TaskLib's tables, each with the rights it needs and no more. Run this as a superuser, or as the owner of the
+-- tables with the right to create roles; run it again after each `tasklib migrate` that changed something.
+-- None of the roles can log in. Grant them to those that can: GRANT {producer} TO shop_web;
+--
+--   {owner}     owns the tables: for `tasklib migrate`
+--   {reader}    sees tasks and the fleet, neither tokens nor the audit
+--   {producer}  submits tasks, and sees nothing of others but which idempotency keys they have
+--   {worker}    runs tasks, leads the fleet, and submits
+--   {server}    all that `tasklib server` and the commands of an operator do
+DO $roles$
+DECLARE
+    wanted text;
+    found record;
+BEGIN
+    FOREACH wanted IN ARRAY ARRAY[{names}] LOOP
+        IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = wanted) THEN
+            EXECUTE format('CREATE ROLE %I NOLOGIN', wanted);
+        END IF;
+    END LOOP;
+    FOR found IN
+        SELECT format('ALTER TABLE %I.%I OWNER TO %I', nspname, relname, {owner_name}) AS change
+        FROM pg_class JOIN pg_namespace AS n ON n.oid = relnamespace
+        WHERE nspname = {schema_name} AND relkind IN ('r', 'v')
+          AND relname IN ('tasks', 'workers', 'leadership', 'pauses', 'settings', 'snapshots', 'depths', 'tallies',
+                          'tally_deltas', 'api_tokens', 'audit', 'tasklib_version')
+        UNION ALL
+        SELECT format('ALTER FUNCTION %s OWNER TO %I', p.oid::regprocedure, {owner_name})
+        FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = pronamespace
+        WHERE nspname = {schema_name} AND proname LIKE 'tasklib\_%'
+    LOOP
+        EXECUTE found.change;
+    END LOOP;
+END
+$roles$;
+
+GRANT USAGE ON SCHEMA {schema} TO {owner}, {reader}, {producer}, {worker}, {server};
+GRANT CREATE ON SCHEMA {schema} TO {owner};
+
+-- The reader.
+GRANT SELECT ON {schema}.tasks, {schema}.workers, {schema}.leadership, {schema}.pauses, {schema}.settings,
+    {schema}.snapshots, {schema}.depths, {schema}.tallies, {schema}.tally_deltas, {schema}.tasklib_version TO {reader};
+
+-- The producer. It can insert a task that waits, and free or find an idempotency key; what a worker writes it can't.
+GRANT INSERT (id, name, queue, args, kwargs, scheduled_at, max_retries, timeout_seconds, priority, tags,
+              required_capabilities, trace_context, submitted_by, idempotency_key, idempotency_expires_at),
+      SELECT (id, name, submitted_by, idempotency_key, idempotency_expires_at),
+      UPDATE (idempotency_key, idempotency_expires_at)
+    ON {schema}.tasks TO {producer};
+
+-- The worker, which may become the leader: that deletes what is kept no longer.
+GRANT {reader}, {producer} TO {worker};
+GRANT UPDATE, DELETE ON {schema}.tasks TO {worker};
+GRANT INSERT, UPDATE, DELETE ON {schema}.workers, {schema}.leadership, {schema}.snapshots, {schema}.depths,
+    {schema}.tallies, {schema}.tally_deltas TO {worker};
+
+-- The server. Tokens are never deleted, and records of the audit never changed.
+GRANT {worker} TO {server};
+GRANT INSERT, UPDATE, DELETE ON {schema}.pauses TO {server};
+GRANT INSERT, UPDATE ON {schema}.settings TO {server};
+GRANT SELECT, INSERT ON {schema}.audit TO {server};
+GRANT SELECT, INSERT, UPDATE (last_used_at, revoked_at) ON {schema}.api_tokens TO {server};
