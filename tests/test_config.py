@@ -190,6 +190,8 @@ BAD_URLS = [
     ("postgresql://app@db/shop?hunter2=1", "is not a connection string PostgreSQL understands: invalid URI query"),
     ("postgresql://app:p@hunter2@db/shop", "has a host or port that can't be one. In a user or password, write @ as"),
     ("postgresql://app:hunter2/x@db/shop", "has a host or port that can't be one. In a user or password, write @ as"),
+    ("postgresql://app:p@hunter2/x@db/shop", "has a host or port that can't be one. In a user or password, write @ as"),
+    ("postgresql://app:1/hunter2@db/shop", "has a host or port that can't be one. In a user or password, write @ as"),
 ]
 
 
@@ -215,6 +217,15 @@ def test_a_password_is_in_no_repr_and_no_message(url: str) -> None:
     shown = [repr(c), str(c), repr(client), repr(client.calls), address(url), str(unavailable(url, OSError("no")))]
     assert [text for text in shown if "hunter2" in text] == []
     assert address(url) == "app@db:5433/shop"
+
+
+@pytest.mark.parametrize("password", ["p@hunter2", "p@hunter2/x", "1/hunter2", "@hunter2", "hunter2@", "h@@unter2/@"])
+def test_a_password_with_a_raw_at_sign_is_in_no_address(password: str) -> None:
+    url = f"postgresql://app:{password}@db/shop"
+    with pytest.raises(ConfigError) as caught:
+        Config(url)
+    for text in (address(url), str(unavailable(url, OSError("no"))), str(caught.value)):
+        assert "unter2" not in text
 
 
 def test_an_address_is_shown_as_far_as_it_says() -> None:

@@ -267,7 +267,8 @@ def _checked_url(name: str, url: object) -> str:
         reason = re.sub(r'".*"', '"…"', str(e).strip(), flags=re.DOTALL)
         raise ConfigError(f"{name} is not a connection string PostgreSQL understands: {reason}.") from None
     # An @ or / in a password shifts what follows: a piece of it would turn up as the host in every error message.
-    if "@" in str(parts.get("host", "")) or not re.fullmatch(r"[\d,]*", str(parts.get("port", ""))):
+    read = f"{parts.get('host', '')}{parts.get('dbname', '') if scheme else ''}"
+    if "@" in read or not re.fullmatch(r"[\d,]*", str(parts.get("port", ""))):
         raise ConfigError(
             f"{name} has a host or port that can't be one. In a user or password, write @ as %40, / as %2F, : as %3A."
         )

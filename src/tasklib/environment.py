@@ -1,11 +1,14 @@
-"""Settings from environment variables: PREFIX_FIELD for each field of a dataclass."""
+"""Settings from environment variables: PREFIX_FIELD for each field of a dataclass. And which hosts are near."""
 
 from __future__ import annotations
 
+import ipaddress
+import os
 from collections.abc import Mapping
 from dataclasses import fields
 from types import UnionType
 from typing import Any, get_args, get_type_hints
+from urllib.parse import urlsplit
 
 from tasklib.errors import ConfigError
 
@@ -18,6 +21,33 @@ def read(settings: type, prefix: str, environ: Mapping[str, str]) -> dict[str, A
     types = get_type_hints(settings)
     given = {f.name: (environ.get(prefix + f.name.upper()), _kind(types[f.name])) for f in fields(settings)}
     return {name: _parsed(prefix + name.upper(), raw, kind) for name, (raw, kind) in given.items() if raw and kind}
+
+
+ALLOW_HTTP = "TASKLIB_ALLOW_HTTP"
+"""Set to true where the network itself is safe: a token may then go over plain HTTP to other machines."""
+
+
+def require_https(url: str, token: str | None, environ: Mapping[str, str] | None = None) -> None:
+    """ConfigError if a token would go over the network for everybody to read."""
+    parts = urlsplit(url)
+    if token is None or parts.scheme != "http" or is_loopback(parts.hostname or ""):
+        return
+    environ = os.environ if environ is None else environ
+    if not _parsed(ALLOW_HTTP, environ.get(ALLOW_HTTP) or "false", bool):
+        raise ConfigError(
+            f"over http:// the token could be read on its way to {parts.hostname}. Use https://, or set "
+            f"{ALLOW_HTTP}=true if the network between is safe."
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """True for localhost, 127.0.0.0/8 and ::1."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
 
 
 def _kind(annotation: Any) -> Any:

@@ -36,6 +36,7 @@ from tasklib.http.calls import HttpCalls
 from tasklib.http.requests import Answer, Lost, Request
 from tasklib.tasks.function import Submission
 from tasklib.tasks.options import Options
+from tasklib.worker.http_link import Server
 from tests.http.test_same_answers import token_of
 from tests.server.api import Api
 
@@ -169,6 +170,21 @@ def test_an_address_that_can_not_be_one_is_refused_without_its_secrets(given: di
     with pytest.raises(ConfigError) as refused:
         HttpClient(**{"url": "http://localhost", **given})
     assert "s3cr" not in str(refused.value)
+
+
+@pytest.mark.parametrize("url", ["http://queue.example.com", "http://192.0.2.7:8765", "HTTP://127.0.0.1.evil.example"])
+def test_a_token_goes_over_plain_http_to_this_machine_only(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TASKLIB_ALLOW_HTTP", raising=False)
+    for make in (HttpClient, AsyncHttpClient, lambda u, token: Server(u, token, Config("postgresql://"))):
+        with pytest.raises(ConfigError, match=r"https://, or set TASKLIB_ALLOW_HTTP=true") as refused:
+            make(url, token=TOKEN)
+        assert "s3cret" not in str(refused.value)
+    HttpClient(url)  # there is nothing to lose
+    HttpClient(url.lower().replace("http:", "https:"), token=TOKEN)
+    for near in ("http://localhost:1", "http://127.0.0.1:1", "http://[::1]:1"):
+        HttpClient(near, token=TOKEN)
+    monkeypatch.setenv("TASKLIB_ALLOW_HTTP", "true")
+    HttpClient(url, token=TOKEN)
 
 
 def test_where_the_server_is_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

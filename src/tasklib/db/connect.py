@@ -150,6 +150,8 @@ def unavailable(url: str, error: BaseException) -> DatabaseUnavailable:
 def address(url: str) -> str:
     """`user@host:port/database` of a connection string, without its password."""
     parts = conninfo_to_dict(url)
+    if "@" in f"{parts.get('host', '')}{parts.get('dbname', '')}":
+        return "(a URL with a raw @ in its password; write it as %40)"
     user = f"{parts['user']}@" if parts.get("user") else ""
     host = parts.get("host") or parts.get("hostaddr") or "the local socket"
     port = f":{parts['port']}" if parts.get("port") else ""

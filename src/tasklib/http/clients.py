@@ -16,6 +16,7 @@ from tasklib import tracing
 from tasklib.client.clients import AsyncClient, Client, Closed
 from tasklib.client.default import use
 from tasklib.client.effects import Effect, Pause
+from tasklib.environment import require_https
 from tasklib.errors import ConfigError, InvalidOption
 from tasklib.http.calls import HttpCalls
 from tasklib.http.requests import Answer, Lost, Request
@@ -48,6 +49,7 @@ class Address:
         # Not repeated: it may be a secret with a mistake in it.
         if self.token is not None and not (self.token.isascii() and self.token.isprintable() and " " not in self.token):
             raise ConfigError("a token is one word, as `tasklib token create` shows it.")
+        require_https(self.url, self.token)
         if isinstance(self.timeout, bool) or not 0 < self.timeout < float("inf"):
             raise ConfigError(f"timeout must be more than 0 seconds, not {self.timeout!r}.")
         if isinstance(self.retries, bool) or not isinstance(self.retries, int) or self.retries < 0:

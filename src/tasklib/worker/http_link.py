@@ -10,6 +10,7 @@ import httpx
 from pydantic_core import from_json, to_json
 
 from tasklib.config import Config
+from tasklib.environment import require_https
 from tasklib.errors import DatabaseUnavailable
 
 _SLACK_SECONDS = 10.0
@@ -98,6 +99,7 @@ class Server:
 
     def __init__(self, url: str, token: str | None, config: Config) -> None:
         self.url = url.rstrip("/")
+        require_https(self.url, token)
         self._token = token
         self._patience = config.statement_timeout_seconds
         self._connect = config.connect_timeout_seconds
