@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import httpx
 import pytest
 from fastapi.routing import APIRoute
+from structlog.testing import capture_logs
 
 from tasklib import Client, Config
 from tasklib.server.dashboard import mounting
 from tasklib.server.dashboard.screens import genuine
 from tasklib.server.dashboard.shell import SCREENS, local_path
+from tasklib.server.problems import Problem
 from tasklib.server.sessions import COOKIE, LIFETIME_SECONDS, Sessions
 from tests.server.conftest import Running, bearer, running
 
@@ -44,6 +47,12 @@ def _csrf(page: httpx.Response) -> str:
 def _log_in(web: Running, token: str, **fields: str) -> httpx.Response:
     csrf = _csrf(web.http.get("/login"))
     return web.http.post("/login", data={"csrf": csrf, "token": token, **fields})
+
+
+def _log_in_elsewhere(web: Running, token: str) -> httpx.Response:
+    """In another browser."""
+    with httpx.Client(base_url=web, headers=HTML, timeout=60) as browser:
+        return browser.post("/login", data={"csrf": _csrf(browser.get("/login")), "token": token})
 
 
 def test_a_stranger_is_led_to_the_login_and_back(web: Running, config: Config) -> None:
@@ -108,6 +117,119 @@ def test_a_session_ends_by_itself() -> None:
     now = LIFETIME_SECONDS
     assert sessions.find(id_) is None
     assert sessions.find(None) is None
+
+
+def test_ten_thousand_logins_of_one_token_end_no_session_of_another() -> None:
+    sessions = Sessions(per_token=5)
+    admin = sessions.begin("tasklib_admin")
+    own = [sessions.begin("tasklib_submitter") for _ in range(10_000)]
+    assert sessions.find(admin)
+    assert [id_ for id_ in own if sessions.find(id_)] == own[-5:], "the oldest of its own are ended"
+
+
+def test_a_full_server_ends_nobodys_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tasklib.server.sessions._MOST", 3)
+    now = 0.0
+    sessions = Sessions(clock=lambda: now, per_token=2)
+    first = [sessions.begin(token) for token in ("a", "b", "c")]
+    with pytest.raises(Problem, match="too_many_sessions"):
+        sessions.begin("d")
+    assert all(map(sessions.find, first))
+    now = LIFETIME_SECONDS
+    assert sessions.begin("d")
+
+
+def test_logins_are_limited_for_each_token_and_say_when_to_come_again(
+    server: Callable[..., Running], config: Config
+) -> None:
+    first, second = _token(config, "viewer")[0], _token(config, "viewer")[0]
+    web = server(config, logins_per_minute=2)
+    assert _log_in(web, first).status_code == 303
+    assert [_log_in_elsewhere(web, first).status_code for _ in range(2)] == [303, 429]
+    assert web.http.get("/").status_code == 200, "who is logged in stays so"
+    refused = _log_in_elsewhere(web, first)
+    assert int(refused.headers["Retry-After"]) > 0
+    assert _log_in_elsewhere(web, second).status_code == 303, "another token is another matter"
+
+
+def test_logins_are_limited_for_all_tokens_together(server: Callable[..., Running], config: Config) -> None:
+    texts = [_token(config, "viewer")[0] for _ in range(3)]
+    web = server(config, all_logins_per_minute=2)
+    assert [_log_in_elsewhere(web, text).status_code for text in texts] == [303, 303, 429]
+
+
+def test_bad_logins_are_limited_and_keep_no_good_one_out(server: Callable[..., Running], config: Config) -> None:
+    good = _token(config, "viewer")[0]
+    web = server(config, failed_logins_per_minute=2)
+    bad = f"tasklib_{'0' * 12}_{'s' * 43}"
+    assert [_log_in(web, bad).status_code for _ in range(4)] == [401, 401, 429, 429]
+    assert _log_in(web, good).status_code == 303
+
+
+def test_logins_and_refused_ones_are_in_the_audit_without_a_secret(web: Running, config: Config) -> None:
+    token, prefix = _token(config, "viewer")
+    bad = f"tasklib_{'0' * 12}_{'s' * 43}"
+    for text in (token, bad, "nonsense"):
+        _log_in_elsewhere(web, text)
+    with Client(config) as client:
+        [good] = client.audit(action="login")
+        nonsense, unknown = client.audit(action="login.refused")
+    assert (good.actor, good.details) == (f"token:viewer ({prefix})", {"client": "127.0.0.1"})
+    assert (unknown.actor, unknown.details) == ("nobody", {"client": "127.0.0.1", "prefix": "0" * 12})
+    assert nonsense.details == {"client": "127.0.0.1"}
+    assert "s" * 43 not in str(unknown)
+
+
+def test_a_stranger_can_not_fill_the_audit(server: Callable[..., Running], config: Config) -> None:
+    _token(config, "viewer")
+    web = server(config)
+    for _ in range(15):
+        _log_in(web, "nonsense")
+    with Client(config) as client:
+        assert len(client.audit(action="login.refused")) == 10
+
+
+# ---- behind TLS of a proxy ----
+
+
+def test_behind_tls_of_a_proxy_the_public_url_makes_cookies_secure_and_https_stay(
+    server: Callable[..., Running], config: Config
+) -> None:
+    token = _token(config, "operator")[0]
+    web = server(config, public_url="https://tasks.example.com")
+    answer = _log_in(web, token)
+    assert "Secure" in answer.headers["set-cookie"]
+    for path in ("/login", "/api/v1/tasks", "/health/live", "/nothing-here"):
+        assert web.http.get(path).headers["Strict-Transport-Security"] == "max-age=31536000", path
+
+
+@pytest.mark.parametrize("settings", [{}, {"public_url": "http://tasks.example.com"}])
+def test_without_https_nothing_promises_it(
+    server: Callable[..., Running], config: Config, settings: dict[str, str]
+) -> None:
+    token = _token(config, "operator")[0]
+    web = server(config, **settings)
+    answer = _log_in(web, token)
+    assert "Secure" not in answer.headers["set-cookie"]
+    assert "Strict-Transport-Security" not in answer.headers
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_told"),
+    [({}, True), ({"public_url": "https://tasks.example.com"}, False), ({"trusted_proxies": ("127.0.0.1",)}, False)],
+)
+def test_a_proxy_that_was_not_told_of_is_named_with_what_to_set(
+    server: Callable[..., Running], config: Config, settings: dict[str, Any], is_told: bool
+) -> None:
+    _token(config, "viewer")
+    with capture_logs() as lines:
+        web = server(config, **settings)
+        for _ in range(2):
+            web.http.get("/login", headers={"X-Forwarded-Proto": "https"})
+        web.stop()
+    hints = [line["hint"] for line in lines if "hint" in line]
+    assert len(hints) == is_told, "once"
+    assert all("--public-url https://NAME" in hint and "--trusted-proxy" in hint for hint in hints)
 
 
 def test_a_form_without_its_token_or_from_elsewhere_changes_nothing(web: Running, config: Config) -> None:

@@ -8,8 +8,9 @@ import pytest
 
 from tasklib import Config
 from tasklib.config import Retention
+from tasklib.environment import is_loopback
 from tasklib.errors import ConfigError
-from tasklib.server.settings import ServerSettings, is_loopback
+from tasklib.server.settings import ServerSettings
 from tests.server.conftest import Running
 
 
@@ -39,6 +40,9 @@ def test_settings_come_from_the_environment_and_arguments_win() -> None:
         ("MAX_WAIT_SECONDS", "-1", "at least 0"),
         ("MAX_WAIT_SECONDS", "nan", "at least 0"),
         ("BODY_TIMEOUT_SECONDS", "soon", "a number"),
+        ("PUBLIC_URL", "tasks.example.com", "https://tasks.example.com"),
+        ("PUBLIC_URL", "https://user:password@example.com", "https://tasks.example.com"),
+        ("LOGINS_PER_MINUTE", "0", "at least 1"),
     ],
 )
 def test_a_setting_that_can_not_be_used_is_named(name: str, value: str, said: str) -> None:

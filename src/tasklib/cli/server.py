@@ -27,6 +27,9 @@ def server(
     ] = False,
     tls_certificate: Annotated[Path | None, typer.Option(metavar="FILE", help="Speak HTTPS with this one.")] = None,
     tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="The certificate's private key.")] = None,
+    public_url: Annotated[
+        str | None, typer.Option(metavar="URL", help="Where people reach it, if a proxy speaks TLS for it: https://...")
+    ] = None,
     allowed_host: Annotated[
         list[str] | None,
         typer.Option(metavar="HOST", show_default=False, help="Serve only this name (the Host header); repeatable."),
@@ -68,6 +71,7 @@ def server(
         no_auth=True if no_auth else None,
         tls_certificate=str(tls_certificate) if tls_certificate else None,
         tls_key=str(tls_key) if tls_key else None,
+        public_url=public_url,
         allowed_hosts=tuple(allowed_host) if allowed_host else None,
         trusted_proxies=tuple(trusted_proxy) if trusted_proxy else None,
         max_body_bytes=max_body_bytes,

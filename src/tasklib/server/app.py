@@ -16,6 +16,7 @@ from tasklib.server import problems
 from tasklib.server.gate import Gate
 from tasklib.server.journal import Journal
 from tasklib.server.limits import Limits
+from tasklib.server.logins import Logins
 from tasklib.server.routes import (
     audit,
     dead_letters,
@@ -75,7 +76,8 @@ def create_app(config: Config, settings: ServerSettings | None = None) -> FastAP
     for router in ROUTERS:
         # Not include_router: it may wrap them, and the gate wants to see each.
         app.router.routes.extend(router.routes)
-    app.state.sessions = Sessions()
+    app.state.sessions = Sessions(per_token=settings.sessions_per_token)
+    app.state.logins = Logins(settings)
     if settings.dashboard:
         from tasklib.server.dashboard.mounting import mount
 
@@ -84,5 +86,5 @@ def create_app(config: Config, settings: ServerSettings | None = None) -> FastAP
     # The last one added is the outermost.
     app.add_middleware(Limits, settings=settings)
     app.add_middleware(Gate, router=app.router, settings=settings)
-    app.add_middleware(Journal)
+    app.add_middleware(Journal, settings=settings)
     return app

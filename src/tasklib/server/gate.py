@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 import re
-import time
 from urllib.parse import urlsplit
-from uuid import UUID
 
+import structlog
 from starlette.datastructures import Headers
 from starlette.requests import cookie_parser
 from starlette.routing import BaseRoute, Match, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from tasklib.environment import is_loopback
 from tasklib.server.access import (
     ANONYMOUS,
     NOBODY,
@@ -24,9 +24,10 @@ from tasklib.server.access import (
     roles_of,
 )
 from tasklib.server.problems import Problem
+from tasklib.server.rates import Rate
 from tasklib.server.services import Services
 from tasklib.server.sessions import COOKIE, Sessions
-from tasklib.server.settings import ServerSettings, is_loopback
+from tasklib.server.settings import ServerSettings
 from tasklib.server.token_watch import token_ended
 
 API_PATHS = ("/api/", "/internal/", "/health/", "/metrics", "/openapi.json")
@@ -45,7 +46,9 @@ class Gate:
         self._router = router
         self._settings = settings
         self._by_beginning: dict[str, list[BaseRoute]] | None = None
-        self._buckets: dict[UUID | None, tuple[float, float]] = {}
+        rate = settings.rate_limit_per_second
+        self._rate = None if rate is None else Rate(rate, rate)
+        self._has_warned = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":  # there are none here
@@ -60,6 +63,7 @@ class Gate:
         headers = Headers(scope=scope)
         if not scope["path"].startswith("/health/"):  # probes name no host
             self._check_host(headers)
+        self._warn_of_a_proxy(scope, headers)
         services: Services = scope["app"].state.services
         route = _route(self._candidates(scope["path"]), scope)
         if route is None:
@@ -104,24 +108,29 @@ class Gate:
         if allowed and _host_of(headers.get("host", "")) not in allowed:
             raise Problem(421, "host_not_allowed", "This host is not served", "The Host header names another server.")
 
-    def _check_rate(self, principal: Principal) -> None:
-        """A bucket for each token that holds a second's worth and fills steadily."""
-        rate = self._settings.rate_limit_per_second
-        if rate is None:
+    def _warn_of_a_proxy(self, scope: Scope, headers: Headers) -> None:
+        """Once: behind TLS of a proxy that the server wasn't told of, cookies would lack `Secure`."""
+        if self._has_warned or scope["scheme"] == "https" or self._settings.is_public_https:
             return
-        now, most = time.monotonic(), max(1.0, rate)
-        level, then = self._buckets.get(principal.token_id, (most, now))
-        level = min(most, level + (now - then) * rate)
-        if level < 1:
-            seconds = (1 - level) / rate
+        if headers.get("x-forwarded-proto", "").lower() == "https":
+            self._has_warned = True
+            structlog.get_logger("tasklib.server").warning(
+                "a proxy says that its clients use HTTPS, and is not believed",
+                hint="Set --public-url https://NAME, or --trusted-proxy ADDRESS: else cookies lack Secure, and there "
+                "is no Strict-Transport-Security.",
+                client=scope["client"][0] if scope.get("client") else None,
+            )
+
+    def _check_rate(self, principal: Principal) -> None:
+        if self._rate is not None and (seconds := self._rate.take(principal.token_id)) is not None:
+            most = self._settings.rate_limit_per_second
             raise Problem(
                 429,
                 "rate_limited",
                 "Too many requests",
-                f"A token may make {rate:g} requests a second; try again in {seconds:.1f} s.",
+                f"A token may make {most:g} requests a second; try again in {seconds:.1f} s.",
                 headers={"Retry-After": str(math.ceil(seconds))},
             )
-        self._buckets[principal.token_id] = (level - 1, now)
 
 
 def is_for_programs(path: str) -> bool:

@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tasklib.server.access import NOBODY, PRINCIPAL, Principal
 from tasklib.server.limits import BODY_IS_READ, drain, has_body
 from tasklib.server.problems import CODE, REQUEST_ID, answer, problem_of
+from tasklib.server.settings import ServerSettings
 from tasklib.store.tokens import prefix_of
 
 _HARMLESS = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -29,12 +30,15 @@ _SECURITY = {
     "Cache-Control": "no-store",
 }
 
+_ONLY_HTTPS = {"Strict-Transport-Security": "max-age=31536000"}
+
 
 class Journal:
     """The outermost ASGI middleware."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, settings: ServerSettings) -> None:
         self.app = app
+        self._headers = {**_SECURITY, **(_ONLY_HTTPS if settings.is_public_https else {})}
         self._log: Any = structlog.get_logger("tasklib.server")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -50,7 +54,7 @@ class Journal:
                 status = message["status"]
                 headers = MutableHeaders(scope=message)
                 headers["X-Request-ID"] = request_id
-                for name, value in _SECURITY.items():
+                for name, value in self._headers.items():
                     headers.setdefault(name, value)
             await send(message)
 

@@ -76,10 +76,12 @@ KNOWN: dict[str, Known] = {
     "too_deep": Known(422, "The JSON is nested deeper than `max_depth`."),
     "rate_limited": Known(429, "More requests than `rate_limit_per_second`. `Retry-After` says when to go on."),
     "headers_too_large": Known(431, "More headers than `max_headers`, or larger than `max_header_bytes` together."),
+    "too_many_logins": Known(429, "More logins to the dashboard than are allowed a minute; see `Retry-After`."),
     "internal_error": Known(500, "A mistake in the server. Its log has the details, under the `request_id`."),
     "database_unavailable": Known(503, "PostgreSQL doesn't answer. Try again after `Retry-After` seconds."),
     "schema_not_current": Known(503, "The database needs `tasklib migrate`, or the server a newer TaskLib."),
     "too_many_connections": Known(503, "The server holds `max_connections` connections already."),
+    "too_many_sessions": Known(503, "More browsers are logged in to the dashboard than one server remembers."),
     "stopping": Known(503, "The server is about to end."),
 }
 """Every code there is. They are stable: a code never changes its meaning."""

@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from tasklib.server.problems import Problem
+
 COOKIE = "tasklib_session"
 """Holds the id of a session, for the dashboard's pages only."""
 LIFETIME_SECONDS = 12 * 3600
@@ -30,14 +32,23 @@ class Session:
 class Sessions:
     """Begin, find and end sessions; and the tokens by which forms prove that they come from our own pages."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic, *, per_token: int = 20) -> None:
         self._clock = clock
+        self._per_token = per_token
         self._key = secrets.token_bytes(32)
         self._known: dict[str, Session] = {}
 
     def begin(self, token: str) -> str:
-        """A session for somebody who has shown this token; returns the id for the cookie."""
-        self._make_room()
+        """A session for somebody who has shown this token; returns the id for the cookie.
+
+        Whoever logs in too often ends their own sessions, the oldest first, and never those of others.
+        """
+        self._forget_ended()
+        own = [id_ for id_, session in self._known.items() if session.token == token]
+        for id_ in own[: max(0, len(own) + 1 - self._per_token)]:
+            del self._known[id_]
+        if len(self._known) >= _MOST:
+            raise Problem(503, "too_many_sessions", "Too many are logged in", "Try again when others have logged out.")
         id_ = secrets.token_urlsafe(32)
         self._known[id_] = Session(token, self._clock() + LIFETIME_SECONDS)
         return id_
@@ -65,9 +76,7 @@ class Sessions:
         """Proof that this server has said it."""
         return hmac.new(self._key, text.encode(), hashlib.sha256).hexdigest()
 
-    def _make_room(self) -> None:
+    def _forget_ended(self) -> None:
         now = self._clock()
         for id_ in [i for i, session in self._known.items() if session.ends <= now]:
             del self._known[id_]
-        while len(self._known) >= _MOST:
-            del self._known[next(iter(self._known))]  # the oldest

@@ -6,16 +6,18 @@ ServerSettings.from_env()        # TASKLIB_SERVER_HOST, TASKLIB_SERVER_PORT, ...
 
 from __future__ import annotations
 
-import ipaddress
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from tasklib import environment
+from tasklib.environment import is_loopback
 from tasklib.errors import ConfigError
 
 ENV_PREFIX = "TASKLIB_SERVER_"
+_PUBLIC_URL = re.compile(r"https?://[^\s/?#@]+(/[^\s?#]*)?", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,10 @@ class ServerSettings:
 
     metrics_without_token: bool = False
     """Whether everybody who can reach the server may read /metrics. Nothing else is opened by this."""
+
+    public_url: str | None = None
+    """Where people reach the server, such as `https://tasks.example.com`, if a proxy speaks TLS for it. With https,
+    cookies are `Secure`, and browsers are told never to use plain HTTP (Strict-Transport-Security)."""
 
     allowed_hosts: tuple[str, ...] = ()
     """The names that requests may be meant for (the Host header); none: any. With `no_auth`, names beside localhost."""
@@ -105,6 +111,18 @@ class ServerSettings:
     rate_limit_per_second: float | None = None
     """How many requests a second each token may make; None: any number."""
 
+    logins_per_minute: int = 10
+    """How often a token may log in to the dashboard."""
+
+    all_logins_per_minute: int = 300
+    """How often all tokens together may."""
+
+    failed_logins_per_minute: int = 60
+    """How many logins with a bad token are answered as such; more are answered with 429. Good ones don't count."""
+
+    sessions_per_token: int = 20
+    """How many browsers may be logged in with one token. One more ends the oldest of them."""
+
     shutdown_grace_seconds: float = 10.0
     """How long requests may go on after SIGTERM. Those that only wait for news end at once."""
 
@@ -120,6 +138,8 @@ class ServerSettings:
                 f"no_auth is for this machine only, and {self.host} can be reached from others. Create a token and "
                 "leave --no-auth out: tasklib token create NAME --role admin. Or serve on 127.0.0.1."
             )
+        if self.public_url is not None and not _PUBLIC_URL.fullmatch(self.public_url):
+            raise ConfigError(f"public_url is such as https://tasks.example.com, not {self.public_url!r}.")
         if self.tls_key and not self.tls_certificate:
             raise ConfigError("tls_key needs tls_certificate, the certificate that this is the key of.")
 
@@ -131,19 +151,14 @@ class ServerSettings:
         return cls(**values)
 
     @property
+    def is_public_https(self) -> bool:
+        """True if people reach it over HTTPS, whatever a proxy makes of it."""
+        return self.public_url is not None and self.public_url.lower().startswith("https:")
+
+    @property
     def is_loopback(self) -> bool:
         """True if only programs on this machine can reach it."""
         return is_loopback(self.host)
-
-
-def is_loopback(host: str) -> bool:
-    """True for localhost, 127.0.0.0/8 and ::1."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 _LEAST: dict[str, float] = {
@@ -160,5 +175,9 @@ _LEAST: dict[str, float] = {
     "max_connections": 1,
     "database_timeout_seconds": 0.1,
     "rate_limit_per_second": 0.01,
+    "logins_per_minute": 1,
+    "all_logins_per_minute": 1,
+    "failed_logins_per_minute": 1,
+    "sessions_per_token": 1,
     "shutdown_grace_seconds": 0,
 }

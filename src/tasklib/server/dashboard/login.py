@@ -10,6 +10,7 @@ from starlette.responses import RedirectResponse, Response
 from tasklib.server.access import Principal, Role, anybody, principal_of
 from tasklib.server.dashboard.screens import Serving, screen_router
 from tasklib.server.dashboard.shell import is_secure, local_path, page, root_of, sessions
+from tasklib.server.logins import Logins
 from tasklib.server.sessions import COOKIE, LIFETIME_SECONDS
 
 router = screen_router()
@@ -38,8 +39,11 @@ async def login(
         error = "This token opens nothing: it is unknown, expired or revoked."
     elif not principal_of(found).may(Role.VIEWER, Role.SUBMITTER):
         error = "This token may not see the dashboard: that takes the role viewer, submitter, operator or admin."
+    logins: Logins = request.app.state.logins
     if found is None or error:
+        await logins.refused(request, services, token.strip())
         return page(request, "login.html", status=401, next=local_path(next), error=error)
+    await logins.accepted(request, services, found)
     if local_path(next) == "/" and principal_of(found).only_own:
         next = "/tasks"  # a submitter sees its own tasks, and no more
     sessions(request).end(request.cookies.get(COOKIE))

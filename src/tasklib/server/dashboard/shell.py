@@ -26,6 +26,7 @@ from tasklib.server.dashboard import assets
 from tasklib.server.dashboard.filters import FILTERS
 from tasklib.server.services import version
 from tasklib.server.sessions import COOKIE, Sessions
+from tasklib.server.settings import ServerSettings
 from tasklib.store.tokens import Role
 
 POLICY = (
@@ -126,7 +127,9 @@ def sessions(request: Request) -> Sessions:
 
 
 def is_secure(request: Request) -> bool:
-    return request.url.scheme == "https"
+    """True if the browser speaks HTTPS, by what we see or were told."""
+    settings: ServerSettings = request.app.state.services.settings
+    return request.url.scheme == "https" or settings.is_public_https
 
 
 def local_path(path: str | None, otherwise: str = "/") -> str:
