@@ -61,7 +61,7 @@ def as_(database: tuple[str, str]) -> Iterator[As]:
     url, schema = database
     yield lambda role: Config(make_conninfo(url, options=f"-c role={schema}_{role}"), schema=schema)
     with psycopg.connect(url, autocommit=True) as admin:
-        admin.execute(f"TRUNCATE {schema}.tasks, {schema}.workers".encode())
+        admin.execute(f"TRUNCATE {schema}.tasks, {schema}.worker_registrations".encode())
 
 
 def refused(config: Config, *statements: str) -> None:
@@ -91,7 +91,7 @@ NOT_FOR_PRODUCERS = (
     "UPDATE tasks SET priority = 100",
     "UPDATE tasks SET kwargs = '{}'",
     "DELETE FROM tasks",
-    "INSERT INTO workers (id) VALUES ('w')",
+    "INSERT INTO worker_registrations (id) VALUES ('w')",
     "UPDATE leadership SET holder = 'me'",
 )
 

@@ -12,7 +12,7 @@ WITH given AS (
         id, name, queue, kwargs, scheduled_at, max_retries, timeout_seconds, priority, tags, required_capabilities,
         trace_context, submitted_by, idempotency_key, idempotency_expires_at)
     SELECT id, name, queue, kwargs,
-           COALESCE(scheduled_at, now() + make_interval(secs => COALESCE(delay_seconds, 0))),
+           GREATEST(now(), scheduled_at, now() + make_interval(secs => delay_seconds)),
            max_retries, timeout_seconds, priority, tags, required_capabilities, trace_context, submitted_by,
            idempotency_key, now() + make_interval(secs => idempotency_window)
     FROM given
