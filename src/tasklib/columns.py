@@ -30,5 +30,7 @@ TASK_COLUMNS: tuple[str, ...] = (
     "cancel_requested_at",
     "progress",
     "history",
+    "begun_token",
+    "at_most_once",
     "submitted_by",
 )

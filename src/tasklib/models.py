@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ARRAY, BigInteger, Column, DateTime, FetchedValue, Integer, Text, Uuid, func, text
+from sqlalchemy import ARRAY, BigInteger, Boolean, Column, DateTime, FetchedValue, Integer, Text, Uuid, func, text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import registry
 from sqlmodel import Field, SQLModel
@@ -70,6 +70,8 @@ class Task(_Base, table=True):  # type: ignore[no-redef]  # the plugin takes the
     cancel_requested_at: datetime | None = Field(default=None, sa_column=_time())
     progress: Any | None = Field(default=None, sa_column=_json_or_null())
     history: list[dict[str, Any]] | None = Field(default=None, sa_column=_json_or_null())
+    begun_token: int | None = Field(default=None, sa_column=Column(BigInteger))
+    at_most_once: bool | None = Field(default=None, sa_column=Column(Boolean))
     submitted_by: str | None = Field(default=None, sa_column=Column(Text))
 
     @property

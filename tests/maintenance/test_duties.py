@@ -83,7 +83,7 @@ async def test_tasks_of_a_dead_worker_are_rescued_before_their_lease_ends_and_th
     assert [(name, state) for _, name, state in event.tasks] == [("lost", "failed")]
     row = db.execute("SELECT retry_count, crash_count, error FROM tasks WHERE name = 'lost'").fetchone()
     assert row is not None
-    assert row[:2] == (1, 1)
+    assert row[:2] == (0, 1), "it uses no retry"
     assert "worker dead was lost in attempt 1" in row[2]
     assert db.execute("SELECT state FROM tasks WHERE name = 'long'").fetchone() == ("running",)
 
@@ -100,15 +100,15 @@ async def test_more_orphans_than_one_batch_are_all_rescued(
     assert len(event.tasks) == 1234
 
 
-async def test_attempt_past_its_timeout_whose_worker_does_not_act_is_failed(
+async def test_attempt_on_record_past_its_timeout_whose_worker_does_not_act_is_failed(
     config: Config, db: psycopg.Connection, link: Link, term: Term
 ) -> None:
     db.execute("INSERT INTO workers (id) VALUES ('wedged')")
     db.execute(
-        "INSERT INTO tasks (name, state, worker_id, locked_until, started_at, timeout_seconds) VALUES "
-        "('over', 'running', 'wedged', now() + interval '1 h', now() - interval '41 s', 10), "
-        "('within grace', 'running', 'wedged', now() + interval '1 h', now() - interval '39 s', 10), "
-        "('no timeout', 'running', 'wedged', now() + interval '1 h', now() - interval '9 h', NULL)"
+        "INSERT INTO tasks (name, state, worker_id, locked_until, started_at, timeout_seconds, begun_token) VALUES "
+        "('over', 'running', 'wedged', now() + interval '1 h', now() - interval '41 s', 10, 0), "
+        "('within grace', 'running', 'wedged', now() + interval '1 h', now() - interval '39 s', 10, 0), "
+        "('no timeout', 'running', 'wedged', now() + interval '1 h', now() - interval '9 h', NULL, 0)"
     )
     db.execute(
         "INSERT INTO tasks (name, state, started_at, timeout_seconds, completed_at, next_retry_at) VALUES "

@@ -39,9 +39,10 @@ def crash_child(database: Database, db: psycopg.Connection, *, crashed: bool = T
 
 
 def crash_worker(database: Database, db: psycopg.Connection) -> None:
-    """Claim the task, and let the whole worker die."""
+    """Claim the task, begin it, and let the whole worker die."""
     db.execute("UPDATE tasks SET next_retry_at = now() WHERE state = 'failed'")
-    database.run(claim.claim(Served(["bomb"]), 1, "w-1", **TERMS))
+    [task] = database.run(claim.claim(Served(["bomb"]), 1, "w-1", **TERMS))
+    database.run(settle.begin([(task, False)], "w-1"))
     db.execute("UPDATE tasks SET locked_until = now() - interval '1 s'")
     term = database.run(fleet.lead("leader", 60))
     assert term is not None
@@ -56,7 +57,7 @@ def row(db: psycopg.Connection) -> tuple[Any, ...]:
     ("last", "verdict"),
     [
         (crash_child, "WorkerLost: the child process died (signal 9); given up as poison after 3 crashes"),
-        (crash_worker, "worker w-1 was lost in attempt 3; given up as poison after 3 crashes"),
+        (crash_worker, "worker w-1 was lost in attempt 1; given up as poison after 3 crashes"),
     ],
     ids=["child", "worker"],
 )
@@ -67,16 +68,16 @@ def test_task_given_up_at_the_crash_limit_says_so_below_its_earlier_attempts(
     crash_child(database, db)
     crash_worker(database, db)
     state, crashes, error, _ = row(db)
-    assert (state, crashes, error) == ("failed", 2, "worker w-1 was lost in attempt 2")
+    assert (state, crashes, error) == ("failed", 2, "worker w-1 was lost in attempt 1")
     last(database, db)
     state, crashes, error, history = row(db)
     assert (state, crashes) == ("dead_letter", 3)
     assert error.splitlines() == [
         f"attempt 1, {history[0]['ended_at']}, crash, worker w-1: WorkerLost: the child process died (signal 9)",
-        f"attempt 2, {history[1]['ended_at']}, lost, worker w-1: worker w-1 was lost in attempt 2",
+        f"attempt 1, {history[1]['ended_at']}, lost, worker w-1: worker w-1 was lost in attempt 1",
         verdict,
     ]
-    assert [entry["attempt"] for entry in history] == [1, 2, 3]
+    assert [entry["attempt"] for entry in history] == [1, 1, 1], "a crash uses no retry"
     assert verdict.startswith(history[2]["error"].strip()), "an entry is about its own attempt"
 
 
@@ -147,7 +148,8 @@ def test_poison_of_different_workers_and_histories_has_one_fingerprint(
     for worker in ("web-1-77-cafe0001", "batch-22-beefbeef"):
         history = json.dumps([{"attempt": 1, "outcome": "error", "error": f"ValueError: said {worker}"}])
         db.execute("INSERT INTO tasks (name, max_retries, crash_count, history) VALUES ('bomb', 9, 2, %s)", (history,))
-        [_] = database.run(claim.claim(Served(["bomb"]), 1, worker, **TERMS))
+        [task] = database.run(claim.claim(Served(["bomb"]), 1, worker, **TERMS))
+        database.run(settle.begin([(task, False)], worker))
         db.execute("UPDATE tasks SET locked_until = now() - interval '1 s' WHERE state = 'running'")
         term = database.run(fleet.lead("leader", 60))
         assert term is not None

@@ -144,11 +144,13 @@ def test_what_no_worker_does_is_counted_by_the_statement_that_does_it(
     assert totals(database) == {("cancelled", ""): 2, ("replayed", "cancelled"): 1}
 
     _insert(db, "running", worker_id="'gone'", locked_until="now() - interval '1 s'")
-    _insert(db, "running", worker_id="'gone'", locked_until="now() - interval '1 s'", max_retries="0")
+    crashed = {"crash_count": "2", "lease_token": "1"}
+    _insert(db, "running", worker_id="'gone'", locked_until="now() - interval '1 s'", **crashed)
+    _insert(db, "running", worker_id="'gone'", locked_until="now() - interval '1 s'", begun_token="1", **crashed)
     database.run(upkeep.rescue(term, 3, 10))
     _insert(
         db, "running", worker_id="'w'", locked_until="now() + interval '1 h'", timeout_seconds="1",
-        started_at="now() - interval '1 h'", max_retries="0",
+        started_at="now() - interval '1 h'", max_retries="0", lease_token="1", begun_token="1",
     )  # fmt: skip
     database.run(upkeep.fail_overdue(term, 30, 1, 10))
     database.run(dead_letters.replay(dead_letters.Chosen(), None, 10, by="ann"))
@@ -158,6 +160,7 @@ def test_what_no_worker_does_is_counted_by_the_statement_that_does_it(
         ("cancelled", ""): 2,
         ("replayed", "cancelled"): 1,
         ("failed", "lost"): 1,
+        ("released", ""): 1,
         ("dead_letter", "lost"): 1,
         ("dead_letter", "timeout"): 1,
         ("replayed", "dead_letter"): 2,

@@ -68,7 +68,7 @@ def test_killed_worker_loses_its_leases_and_others_finish_the_work(fleet: Fleet,
     assert results == {f"by {fleet.value('SELECT pid FROM notes WHERE token = 2 LIMIT 1')}"}
     for row in rows:
         assert row is not None
-        assert (row.retry_count, row.crash_count) == (1, 1), "a crash uses a retry and is counted"
+        assert (row.retry_count, row.crash_count) == (0, 1), "a lost worker uses no retry and is counted"
         assert (row.history or [])[0]["outcome"] == "lost"
 
 
@@ -214,9 +214,10 @@ async def test_crash_limit_sends_a_poisonous_task_to_the_dead_letters(config: Co
     assert term is not None
     states = []
     for _ in range(3):
-        await database.run(
+        [claimed] = await database.run(
             claim.claim(Served(["poison"]), 1, "w", lease_seconds=600, medium_after=600, high_after=1200)
         )
+        await database.run(settle.begin([(claimed, False)], "w"))
         db.execute("UPDATE tasks SET locked_until = now() - interval '1 s'")
         states += [state for _, _, state in await database.run(upkeep.rescue(term, config.crash_limit, 10))]
     assert states == ["failed", "failed", "dead_letter"]

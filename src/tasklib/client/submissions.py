@@ -75,6 +75,10 @@ class Defaults:
         name = target if isinstance(target, str) else target.name
         if not isinstance(target, str):
             options = options.over(target.defaults)
+            if target.at_most_once and options.max_retries:
+                raise InvalidOption(
+                    f"{name} runs at most once and is never tried again: leave out max_retries={options.max_retries}."
+                )
         priority, level = priority_of(options.priority, config)
         return Terms(
             name=name,

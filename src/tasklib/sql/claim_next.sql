@@ -1,7 +1,8 @@
 -- Lease the next task of one lane, for a worker that was idle and is told of news: it guesses that they are of the lane
 -- it served last. That takes little more than half as long as a look at all lanes, which follows in any case.
 UPDATE {schema.}tasks AS task
-{include lease}
+{include lease},
+    started_at = now()
 FROM {include thresholds}
 WHERE task.id = (
     SELECT id

@@ -1,13 +1,14 @@
 -- Record failed attempts. The row decides whether a retry is left, and whether anybody still wants one; the worker
--- says how long to wait for it, and whether the attempt may be repeated at all.
+-- says how long to wait for it, and whether the attempt may be repeated at all. What runs at most once has no retries.
 WITH attempt AS (
     -- Guarded and locked before it is judged, in the order of ids: a cancel that comes at the same moment is seen or
     -- waits, and what is written below is still ours. What another transaction has locked is left for later, so that
     -- the others don't wait for it.
     SELECT reported.id, reported.error, outcome, delay, crashed, grows,
            task.cancel_requested_at IS NOT NULL AS cancelled,
-           task.cancel_requested_at IS NOT NULL OR NOT retriable OR task.retry_count >= task.max_retries
-               OR (crashed AND task.crash_count + 1 >= %(crash_limit)s) AS ends,
+           task.cancel_requested_at IS NOT NULL OR NOT retriable OR ({include begun} AND task.at_most_once IS TRUE)
+               OR CASE WHEN crashed THEN task.crash_count + 1 >= %(crash_limit)s
+                       ELSE task.retry_count >= task.max_retries END AS ends,
            task.cancel_requested_at IS NULL AND crashed AND task.crash_count + 1 >= %(crash_limit)s AS poison
     FROM unnest(%(ids)s::uuid[], %(tokens)s::bigint[], %(errors)s::text[], %(outcomes)s::text[],
                 %(delays)s::float8[], %(retriable)s::bool[], %(crashed)s::bool[], %(grows)s::bool[])
@@ -20,11 +21,12 @@ WITH attempt AS (
 UPDATE {schema.}tasks AS task
 SET state = CASE WHEN cancelled THEN 'cancelled' WHEN ends THEN 'dead_letter' ELSE 'failed' END,
     error = {include poison},
-    retry_count = task.retry_count + CASE WHEN ends THEN 0 ELSE 1 END,
+    -- A process that was lost is not the function's failure: it uses no retry.
+    retry_count = task.retry_count + CASE WHEN ends OR attempt.crashed THEN 0 ELSE 1 END,
     crash_count = task.crash_count + attempt.crashed::int,
     next_retry_at = CASE WHEN ends THEN NULL ELSE now() + make_interval(secs => attempt.delay) END,
     completed_at = CASE WHEN ends THEN now() END,
-    -- An attempt that ran out of time, or lost its worker, gets half as much again.
+    -- An attempt that ran out of time, or lost its process, gets half as much again.
     timeout_seconds = CASE WHEN attempt.grows AND NOT ends
         THEN least(ceil(task.timeout_seconds * 1.5), 2147483647)::int ELSE task.timeout_seconds END,
     history = {include history},

@@ -1,5 +1,6 @@
 -- Give tasks back as they were before the claim, without using a retry, but for rows that another transaction has
--- locked. The token stays: it only ever grows.
+-- locked. The token stays: it only ever grows. What runs at most once and has
+-- begun can't be given back.
 WITH given AS (
     SELECT task.id
     FROM unnest(%(ids)s::uuid[], %(tokens)s::bigint[]) AS given (id, token)
@@ -7,6 +8,7 @@ WITH given AS (
     WHERE {still_running}
       AND task.lease_token = given.token
       AND task.worker_id = %(worker)s
+      AND NOT ({include begun} AND task.at_most_once IS TRUE)
     ORDER BY task.id
     FOR NO KEY UPDATE OF task SKIP LOCKED
 )

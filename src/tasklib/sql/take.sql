@@ -61,7 +61,9 @@ taken AS (
     LIMIT %(limit)s
 )
 UPDATE {schema.}tasks AS task
-{include lease}
+{include lease},
+    -- In the order in which the worker begins them: by (started_at, due, id). See held.sql.
+    started_at = now() + (100 - taken.effective_priority) * interval '1 microsecond'
 FROM taken
 WHERE task.id = taken.id
 RETURNING {include leased}, taken.effective_priority

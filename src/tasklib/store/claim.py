@@ -20,6 +20,8 @@ class Served:
     names: Sequence[str] | None
     queues: Sequence[str] | None = None
     capabilities: Sequence[str] = ()
+    at_most_once: bool = False
+    """Some of these tasks run at most once: nothing unknown is claimed ahead of the free slots."""
 
     def parameters(self) -> dict[str, object]:
         return {

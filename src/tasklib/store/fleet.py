@@ -114,6 +114,11 @@ def heartbeat(
     return Query("worker_heartbeat", parameters, lambda rows: bool(rows[0][0]) if rows else None)
 
 
+def may_begin(id_: str, count: int | None) -> Query[None]:
+    """Say how many tasks a worker may have begun whose results are not stored yet; None: all it holds."""
+    return Query("worker_may_begin", {"id": id_, "count": count}, nothing)
+
+
 def sleeps(id_: str, asleep: bool) -> Query[bool]:
     """Tell producers whether this worker waits for a notification; reads whether it is still one of the fleet."""
     return Query("worker_sleeps", {"id": id_, "asleep": asleep}, bool, all_text=True)

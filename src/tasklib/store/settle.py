@@ -39,7 +39,7 @@ class Completion(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An attempt that failed; the row decides whether a retry is left."""
+    """An attempt that failed; the row decides whether a retry is left. One that crashed uses none."""
 
     lease: Leased
     error: str
@@ -93,6 +93,16 @@ def fail(failures: Sequence[Failure], worker_id: str, crash_limit: int) -> Query
         "crash_limit": crash_limit,
     }
     return Query("fail", parameters, lambda rows: {id_: state for id_, state in rows}, all_text=True)
+
+
+def begin(begins: Sequence[tuple[Leased, bool]], worker_id: str) -> Query[set[str]]:
+    """Put on record that attempts begin, and which of them run at most once; reads the ids that were still ours."""
+    parameters = {
+        **arrays([lease for lease, _ in begins]),
+        "worker": worker_id,
+        "at_most_once": plain_array([once for _, once in begins]),
+    }
+    return Query("begin", parameters, _ids, prepare=True)
 
 
 def release(leases: Sequence[Leased], worker_id: str) -> Query[dict[str, str]]:

@@ -70,6 +70,7 @@ class TaskFunction(Generic[P, R]):
         name: str | None = None,
         executor: str | None = None,
         transactional: bool | None = None,
+        at_most_once: bool = False,
         retry_policy: RetryPolicy | None = None,
         non_retriable: tuple[type[BaseException], ...] = (),
         defaults: Options = NOTHING_SAID,
@@ -83,12 +84,18 @@ class TaskFunction(Generic[P, R]):
         self.wraps_async = not is_async and executor != "thread" and inspect.iscoroutinefunction(written(function))
         """A plain function around an async one, made by a decorator: what it returns has to be awaited."""
         self.is_async = is_async or self.wraps_async
+        if at_most_once and transactional is None:  # whatever the configuration says
+            transactional = False
         self.transactional = transactional
         """None: as the configuration says."""
         self.takes_connection = transactional or (transactional is None and asks_for_connection(function))
         self.executor = _checked_executor(executor, self.name, self.is_async, self.takes_connection)
         self.retry_policy = _checked_policy(retry_policy, self.name)
         self.non_retriable = _checked_exceptions(non_retriable, self.name)
+        self.at_most_once = at_most_once
+        if at_most_once:
+            _refuse_retries(self, defaults)
+            defaults = Options(max_retries=0).over(defaults)
         self.defaults = defaults
         self.arguments = Arguments(function, self.name, with_connection=self.takes_connection)
         self.results = Results(function)
@@ -159,6 +166,7 @@ def task(
     required_capabilities: Iterable[str] | None = None,
     executor: str | None = None,
     transactional: bool | None = None,
+    at_most_once: bool = False,
     retry_policy: RetryPolicy | None = None,
     non_retriable: tuple[type[BaseException], ...] = (),
     tags: Mapping[str, Any] | None = None,
@@ -175,6 +183,7 @@ def task(
     required_capabilities: Iterable[str] | None = None,
     executor: str | None = None,
     transactional: bool | None = None,
+    at_most_once: bool = False,
     retry_policy: RetryPolicy | None = None,
     non_retriable: tuple[type[BaseException], ...] = (),
     tags: Mapping[str, Any] | None = None,
@@ -202,6 +211,7 @@ def task(
             name=name,
             executor=executor,
             transactional=transactional,
+            at_most_once=at_most_once,
             retry_policy=retry_policy,
             non_retriable=non_retriable,
             defaults=defaults,
@@ -254,6 +264,25 @@ def _checked_executor(executor: str | None, name: str, is_async: bool, transacti
             f"{name}: a transactional task can't run in a process: its connection lives in the worker."
         )
     return chosen
+
+
+def _refuse_retries(function: TaskFunction[Any, Any], defaults: Options) -> None:
+    """What runs at most once is never tried again, so nothing may be said of retries."""
+    name = function.name
+    if function.transactional:
+        raise InvalidTaskFunction(
+            f"{name}: transactional=True and at_most_once=True exclude each other: the writes of a transactional task "
+            "take effect exactly once already."
+        )
+    given = {
+        "max_retries": defaults.max_retries,
+        "retry_policy": function.retry_policy,
+        "non_retriable": function.non_retriable,
+    }
+    if said := [option for option, value in given.items() if value]:
+        raise InvalidTaskFunction(
+            f"{name}: at_most_once=True excludes {' and '.join(said)}: once begun, the task is never tried again."
+        )
 
 
 def _checked_policy(policy: object, name: str) -> RetryPolicy | None:

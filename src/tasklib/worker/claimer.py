@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from tasklib.config import Config
 from tasklib.db.link import Link, backoff
 from tasklib.errors import DatabaseUnavailable
 from tasklib.events import Events, TasksClaimed
-from tasklib.store import claim
+from tasklib.store import claim, settle
 from tasklib.store.claim import Claimed, Lane, Served
+from tasklib.store.settle import Lease
 from tasklib.tally import Tallier
+from tasklib.worker.attempt import Attempt
+from tasklib.worker.begin_limit import BeginLimit
 from tasklib.worker.places import Places
 from tasklib.worker.sleep import LONG_AWAKE_SECONDS, Sleep
 from tasklib.worker.slots import BATCH, Slots
 from tasklib.worker.timing import eager_task
 from tasklib.worker.wakeup import Wakeup
+
+_DOUBT_SECONDS = 60.0
+"""For how long after a lost answer we look what else is leased to us."""
+_LOOK_AGAIN_SECONDS = 1.0
 
 
 class Claimer:
@@ -35,6 +42,8 @@ class Claimer:
         served: Callable[[], Served],
         worker_id: Callable[[], str],
         start: Callable[[list[Claimed], str, float], None],
+        held: Callable[[], Sequence[Attempt]],
+        begin_limit: BeginLimit,
         tallier: Tallier,
         burst: bool = False,
     ) -> None:
@@ -46,9 +55,12 @@ class Claimer:
         self._served = served
         self._worker_id = worker_id
         self._start = start
+        self._held = held
+        self._begin_limit = begin_limit
         self._tallier = tallier
         self._burst = burst
         self._stopped = False
+        self._doubt_until = self._look_again_at = 0.0
         self._sleep = Sleep(link, wakeup, served=served, worker_id=worker_id)
         self._places = Places(slots.prefetch)
         self._guessing: asyncio.Task[None] | None = None
@@ -68,7 +80,7 @@ class Claimer:
     async def run(self) -> None:
         failures = 0
         while not self._stopped:
-            self._slots.ahead = self._slots.prefetch.count if self._places.are_short else 0
+            self._slots.ahead = self._slots.prefetch.count if self._may_claim_ahead else 0
             try:
                 if not self._slots.worth_claiming:
                     await self._wait_for_slots()
@@ -76,8 +88,30 @@ class Claimer:
                     await self._rest()
                 failures = 0
             except DatabaseUnavailable:
+                self._doubt_until = time.monotonic() + _DOUBT_SECONDS
+                self._look_again_at = 0.0
                 await asyncio.sleep(backoff(failures))
                 failures += 1
+
+    @property
+    def _may_claim_ahead(self) -> bool:
+        """Only what is known to be short. A look at all lanes may bring tasks that run at most once: not ahead."""
+        return self._places.are_short and (self._places.worth_going_on or not self._served().at_most_once)
+
+    async def _give_back_unknown(self) -> None:
+        """Release what is leased to us though we know nothing of it: the answer to a claim was lost.
+
+        That claim may commit only now, or later, so this is repeated for a while. What turns up later still is found
+        when its lease ends.
+        """
+        worker_id = self._worker_id()
+        await self._begin_limit.lift()
+        leased = await self._link.run(claim.leases_of(worker_id))
+        held = {(a.claimed.id, a.claimed.token) for a in self._held()}
+        unknown = sorted(Lease(c.id, c.token) for c in leased if (c.id, c.token) not in held)
+        if unknown:
+            await self._link.run(settle.release(unknown, worker_id))
+        self._look_again_at = time.monotonic() + _LOOK_AGAIN_SECONDS
 
     async def _wait_for_slots(self) -> None:
         if self._sleep.is_announced:
@@ -92,13 +126,20 @@ class Claimer:
         await self._sleep.stay_awake()
         self._wakeup.arm()
         before, worker_id = time.monotonic(), self._worker_id()
+        if self._look_again_at < before < self._doubt_until:
+            await self._give_back_unknown()
+            before = time.monotonic()
         if going_on := self._places.worth_going_on:
             asked = min(self._slots.room, BATCH)
             query = claim.claim_on(self._places.behind, asked, worker_id, **self._terms)
         else:
             # Who knows what it will bring: no more than the slots will be free for in a moment.
-            asked = min(self._slots.room, self._slots.size, BATCH)
-            query = claim.claim(self._served(), asked, worker_id, **self._terms)
+            served = self._served()
+            room = self._slots.size - self._slots.taken if served.at_most_once else self._slots.room
+            asked = min(room, self._slots.size, BATCH)
+            if asked <= 0:
+                return True  # there is work, and no slot for it
+            query = claim.claim(served, asked, worker_id, **self._terms)
         claimed = await self._link.run(query)
         if going_on:
             self._places.went_on(asked, claimed)

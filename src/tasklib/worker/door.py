@@ -22,6 +22,7 @@ from tasklib.store.claim import Claimed, Served
 from tasklib.store.settle import Completion, Failure, Leased
 from tasklib.tasks.function import TaskFunction
 from tasklib.worker.attempt import Attempt
+from tasklib.worker.begin_limit import BeginLimit
 from tasklib.worker.slots import Slots
 from tasklib.worker.wakeup import Wakeup
 
@@ -99,12 +100,20 @@ class Settlements(Protocol):
     async def fail(self, worker_id: str, failures: Sequence[Failure], /, *, again: bool) -> Settled: ...
     async def release(self, worker_id: str, leases: Sequence[Leased], /, *, again: bool) -> Settled: ...
     async def stop(self, worker_id: str, stopped: Sequence[tuple[Leased, str]], /, *, again: bool) -> Settled: ...
+    async def begin(self, worker_id: str, begins: Sequence[tuple[Leased, bool]]) -> set[str]:
+        """Put on record that attempts begin, and which of them run at most once; the ids of those still ours. May be
+        asked for again after an answer that was lost."""
+
     async def progress(self, worker_id: str, reports: Sequence[tuple[Leased, str]]) -> set[str]:
         """Store the newest progress; the ids of tasks whose rows another transaction has locked."""
 
 
 class Door(Settlements, Protocol):
     """One way to the tasks."""
+
+    @property
+    def knows_order(self) -> bool:
+        """Whether the order in which the worker begins its tasks is known on the other side: see `may_begin`."""
 
     async def open(self) -> Config:
         """Come in; the settings that hold in there."""
@@ -122,6 +131,7 @@ class Door(Settlements, Protocol):
         worker_id: Callable[[], str],
         start: Start,
         held: Callable[[], Sequence[Attempt]],
+        begin_limit: BeginLimit,
         burst: bool,
     ) -> Claims: ...
     def jobs(
@@ -133,6 +143,9 @@ class Door(Settlements, Protocol):
 
     async def register(self, id_: str, registration: Registration) -> str:
         """Join the fleet, however often it takes to be answered; the id under which we are known."""
+
+    async def may_begin(self, worker_id: str, count: int | None) -> None:
+        """Put on record how many tasks the worker may have begun without having stored their results; None: all."""
 
     async def deregister(self, worker_id: str) -> None:
         """Leave the fleet, holding nothing."""

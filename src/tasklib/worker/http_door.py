@@ -18,6 +18,7 @@ from tasklib.store.settle import Completion, Failure, Leased
 from tasklib.tally import Tallier
 from tasklib.tasks.function import TaskFunction
 from tasklib.worker.attempt import Attempt, Interruption
+from tasklib.worker.begin_limit import BeginLimit
 from tasklib.worker.door import Extended, Pulse, Registration, Settled, Start, Unstorable
 from tasklib.worker.http_link import HttpLink, HttpThreadLink, Refused, Server
 from tasklib.worker.poller import Poller
@@ -33,6 +34,8 @@ _ENVELOPE = 200
 
 class HttpDoor:
     """Asks a server to claim, settle and beat; its worker never leads."""
+
+    knows_order = False
 
     def __init__(self, config: Config, events: Events, tallier: Tallier, url: str, token: str | None) -> None:
         self._config = config
@@ -85,6 +88,7 @@ class HttpDoor:
         worker_id: Callable[[], str],
         start: Start,
         held: Callable[[], Sequence[Attempt]],
+        begin_limit: BeginLimit,
         burst: bool,
     ) -> Poller:
         return Poller(
@@ -93,6 +97,7 @@ class HttpDoor:
             slots,
             wakeup,
             events,
+            served=served,
             worker_id=worker_id,
             start=start,
             held=held,
@@ -161,6 +166,25 @@ class HttpDoor:
     async def stop(self, worker_id: str, stopped: Sequence[tuple[Leased, str]], /, *, again: bool) -> Settled:
         items = [_item(lease, "cancelled", f',"error":{json.dumps(error)}') for lease, error in stopped]
         return await self._report(worker_id, items, again)
+
+    async def begin(self, worker_id: str, begins: Sequence[tuple[Leased, bool]]) -> set[str]:
+        ours: set[str] = set()
+        items = [
+            f'{{"task_id":"{lease.id}","lease_token":{lease.token},"at_most_once":{json.dumps(once)}}}'
+            for lease, once in begins
+        ]
+        for batch in self._batches(items):
+            try:
+                answer = await self._settling.ask("POST", f"/{worker_id}/begin", f'{{"tasks":[{",".join(batch)}]}}')
+            except Refused as e:
+                if e.status == 404:  # we were declared dead, and forgotten
+                    return ours
+                raise DatabaseUnavailable(str(e)) from e
+            ours |= {lease["task_id"] for lease in answer["begun"]}
+        return ours
+
+    async def may_begin(self, worker_id: str, count: int | None) -> None:
+        """The server takes it that a worker has begun all it holds."""
 
     async def progress(self, worker_id: str, reports: Sequence[tuple[Leased, str]]) -> set[str]:
         items = [f'{{"task_id":"{lease.id}","lease_token":{lease.token},"progress":{text}}}' for lease, text in reports]

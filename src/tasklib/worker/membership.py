@@ -133,6 +133,7 @@ class Membership:
         self.is_member = False
         self._interrupt(self.held())
         old, self.id = self.id, fresh_id(self._config)
+        self._runner.begin_limit.reset()
         self._renewal = asyncio.create_task(self._register_anew(old))
 
     async def _register_anew(self, old: str) -> None:

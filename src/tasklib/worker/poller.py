@@ -13,7 +13,7 @@ from tasklib.config import Config
 from tasklib.db.link import backoff
 from tasklib.errors import DatabaseUnavailable
 from tasklib.events import Events, TasksClaimed
-from tasklib.store.claim import Claimed
+from tasklib.store.claim import Claimed, Served
 from tasklib.tally import Tallier
 from tasklib.worker.attempt import Attempt
 from tasklib.worker.door import Start
@@ -38,6 +38,7 @@ class Poller:
         wakeup: Wakeup,
         events: Events,
         *,
+        served: Callable[[], Served],
         worker_id: Callable[[], str],
         start: Start,
         held: Callable[[], Sequence[Attempt]],
@@ -50,6 +51,7 @@ class Poller:
         self._slots = slots
         self._wakeup = wakeup
         self._events = events
+        self._served = served
         self._worker_id = worker_id
         self._start = start
         self._held = held
@@ -70,6 +72,7 @@ class Poller:
         failures = 0
         while not self._stopped:
             short = bool(self._names) and self._slots.prefetch.are_short(self._names)
+            short = short and not self._served().at_most_once  # a poll may bring any of them
             self._slots.ahead = self._slots.prefetch.count if short else 0
             if not self._slots.worth_claiming:
                 await self._slots.changed()
@@ -89,7 +92,11 @@ class Poller:
 
     async def _poll(self, asked: int) -> bool:
         before, worker_id = time.monotonic(), self._worker_id()
-        body: dict[str, Any] = {"available_capacity": asked, "wait_seconds": self._wait_seconds}
+        body: dict[str, Any] = {
+            "available_capacity": asked,
+            "wait_seconds": self._wait_seconds,
+            "reports_begin": True,
+        }
         if before < self._doubt_until:
             leases = {(a.claimed.id, a.claimed.token) for a in self._held() if a.worker_id == worker_id}
             body["holding"] = [{"task_id": id_, "lease_token": token} for id_, token in leases]

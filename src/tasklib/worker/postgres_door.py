@@ -17,12 +17,13 @@ from tasklib.db.startup import wait_for_database
 from tasklib.errors import ConfigError, DatabaseUnavailable
 from tasklib.events import DatabaseAwaited, DatabaseBack, DatabaseLost, Events
 from tasklib.maintenance.service import Maintenance
-from tasklib.store import fleet, schema, settle
+from tasklib.store import claim, fleet, schema, settle
 from tasklib.store.claim import Served
-from tasklib.store.settle import Completion, Failure, Leased
+from tasklib.store.settle import Completion, Failure, Lease, Leased
 from tasklib.tally import Tallier
 from tasklib.tasks.function import TaskFunction
 from tasklib.worker.attempt import Attempt
+from tasklib.worker.begin_limit import BeginLimit
 from tasklib.worker.cancels import watch_for_cancel_requests
 from tasklib.worker.claimer import Claimer
 from tasklib.worker.door import Extended, Pulse, Registration, Settled, Start, Unstorable
@@ -35,6 +36,8 @@ T = TypeVar("T")
 
 class PostgresDoor:
     """Claims, settles and beats by SQL; its worker may lead."""
+
+    knows_order = True
 
     def __init__(self, config: Config, events: Events, tallier: Tallier) -> None:
         self._config = config
@@ -78,6 +81,7 @@ class PostgresDoor:
         worker_id: Callable[[], str],
         start: Start,
         held: Callable[[], Sequence[Attempt]],
+        begin_limit: BeginLimit,
         burst: bool,
     ) -> Claimer:
         return Claimer(
@@ -89,6 +93,8 @@ class PostgresDoor:
             served=served,
             worker_id=worker_id,
             start=start,
+            held=held,
+            begin_limit=begin_limit,
             tallier=self._tallier,
             burst=burst,
         )
@@ -128,6 +134,10 @@ class PostgresDoor:
     async def deregister(self, worker_id: str) -> None:
         """Hand the lead over, too."""
         await self._maintenance.resign()
+        # What is still leased to us is what we know nothing of: the answer to the last claim was not waited for.
+        held = await self._control.run(claim.leases_of(worker_id))
+        if leases := sorted(Lease(c.id, c.token) for c in held):
+            await self._control.run(settle.release(leases, worker_id))
         await self._control.run(fleet.deregister(worker_id))
 
     async def complete(
@@ -153,6 +163,12 @@ class PostgresDoor:
         ours = await self._settling.run(settle.stop(stopped, worker_id))
         states = dict.fromkeys(ours, "cancelled")
         return await self._judged(worker_id, [lease for lease, _ in stopped], states, again)
+
+    async def begin(self, worker_id: str, begins: Sequence[tuple[Leased, bool]]) -> set[str]:
+        return await self._settling.run(settle.begin(begins, worker_id))
+
+    async def may_begin(self, worker_id: str, count: int | None) -> None:
+        await self._control.run(fleet.may_begin(worker_id, count))
 
     async def progress(self, worker_id: str, reports: Sequence[tuple[Leased, str]]) -> set[str]:
         stored = await self._settling.run(settle.progress(reports, worker_id))

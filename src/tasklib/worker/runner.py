@@ -24,6 +24,8 @@ from tasklib.executors.threads import ThreadExecutor
 from tasklib.executors.transactions import call_in_transaction, call_in_transaction_async, transaction_config
 from tasklib.tasks.function import Executor
 from tasklib.worker.attempt import Attempt, Interruption
+from tasklib.worker.begin_limit import BeginLimit
+from tasklib.worker.begins import Begins
 from tasklib.worker.prefetch import PATIENCE_SECONDS
 from tasklib.worker.settler import Settler
 from tasklib.worker.slots import Slots
@@ -48,12 +50,22 @@ class Runner:
     """Starts attempts, interrupts them, and hands their outcomes to the settler."""
 
     def __init__(
-        self, config: Config, slots: Slots, settler: Settler, events: Events, modules: tuple[str, ...]
+        self,
+        config: Config,
+        slots: Slots,
+        settler: Settler,
+        events: Events,
+        modules: tuple[str, ...],
+        begins: Begins,
+        begin_limit: BeginLimit,
     ) -> None:
         self._config = config
         self._slots = slots
         self._settler = settler
         self._events = events
+        self._begins = begins
+        self.begin_limit = begin_limit
+        slots.on_given_back = begin_limit.on_raised = self._start_waiting
         self._loop = asyncio.get_running_loop()
         self._fresh_context = contextvars.copy_context().copy
         self._threads = ThreadExecutor(slots.size)
@@ -64,6 +76,8 @@ class Runner:
         """What this worker holds: attempts that run, and those that wait for a slot."""
         self._waiting: deque[Attempt] = deque()
         self._starting = self._traces = False
+        self._records_all = config.crash_limit <= 1  # then the first crash is the last
+        self._recording: set[asyncio.Task[None]] = set()
         self._ended = 0
         self._late = RepeatedLook(self._give_back_late)
         self._deadlines = RepeatedLook(self._interrupt_overdue)
@@ -80,7 +94,7 @@ class Runner:
     def release_waiting(self) -> None:
         """Give back what has not been started."""
         while self._waiting:
-            self.interrupt(self._waiting.popleft(), Interruption.SHUTDOWN)
+            self.interrupt(self._next_waiting(), Interruption.SHUTDOWN)
 
     def interrupt(self, attempt: Attempt, why: Interruption) -> None:
         """Stop an attempt: cancel the coroutine, kill the child, ask the thread. The first to end it counts."""
@@ -108,6 +122,7 @@ class Runner:
 
     async def close(self) -> None:
         """End threads and children; the attempts are over by now."""
+        self._begins.close()
         self._late.stop()
         self._deadlines.stop()
         self._threads.close()
@@ -136,11 +151,46 @@ class Runner:
             if now > breathe_at:
                 self._loop.call_soon(self._start_waiting)
                 break
-            attempt = self._waiting.popleft()
-            if attempt.interruption is None:
+            if self._slots.open >= self.begin_limit.most:
+                self.begin_limit.ask_for_more()
+                break
+            attempt = self._next_waiting()
+            if attempt.interruption is not None:
+                continue
+            if attempt.claimed.crash_count or attempt.function.at_most_once or self._records_all:
+                self._record(attempt)
+            else:
                 self._begin(attempt, now)
             now = time.monotonic()
         self._starting = False
+
+    def _next_waiting(self) -> Attempt:
+        self._slots.waiting -= 1
+        return self._waiting.popleft()
+
+    def _record(self, attempt: Attempt) -> None:
+        """Begin it once that is on record. It has its slot from now on, and its time does not run yet."""
+        self._slots.running += 1
+        recording = self._loop.create_task(self._record_and_begin(attempt))
+        self._recording.add(recording)
+        recording.add_done_callback(self._recording.discard)
+
+    async def _record_and_begin(self, attempt: Attempt) -> None:
+        try:
+            is_ours, problem = await self._begins.record(attempt), ""
+        except Exception as e:  # whatever it is, the function was not called
+            is_ours, problem = False, f"its beginning could not be put on record: {e}"
+        self._slots.running -= 1
+        if attempt.settled:
+            pass  # interrupted meanwhile
+        elif is_ours:
+            self._begin(attempt, time.monotonic())
+        elif problem:
+            self._give_back_not_begun(attempt, problem)
+        else:
+            self.running.pop(attempt, None)
+            self._settler.put(attempt, Lost())
+        self._start_waiting()
 
     def _begin(self, attempt: Attempt, now: float) -> None:
         if attempt.claimed.crash_count and self._is_suspect(attempt):
@@ -226,7 +276,8 @@ class Runner:
         attempt.runner = None  # it has the context, which has the attempt: that ring would be left to the collector
         self._slots.running -= 1
         self._ended += 1
-        self._slots.prefetch.ended(attempt.claimed.name, time.monotonic() - attempt.started_at)
+        if not attempt.function.at_most_once:  # what is not known to be short is never claimed ahead
+            self._slots.prefetch.ended(attempt.claimed.name, time.monotonic() - attempt.started_at)
         if attempt.settled:
             self._slots.give_back()  # settled without it long ago; only now is its slot free
         elif attempt.interruption is Interruption.LEASE_LOST:
@@ -255,7 +306,7 @@ class Runner:
         if len(self._waiting) > _LOOKS_AHEAD * ended:
             while self._waiting and self._waiting[0].started_at <= now - PATIENCE_SECONDS:
                 self._slots.prefetch.was_too_much()
-                self.interrupt(self._waiting.popleft(), Interruption.NO_SLOT)
+                self.interrupt(self._next_waiting(), Interruption.NO_SLOT)
         return now + PATIENCE_SECONDS if self._waiting else None
 
     def _interrupt_overdue(self) -> float | None:
@@ -286,6 +337,12 @@ class Runner:
                 return Failed(f"{type(error).__name__}: {error}", Kind.TIMEOUT, raised=type(error).__name__)
             case Interruption.LEASE_LOST:
                 return Lost()
+            case Interruption.SHUTDOWN if attempt.begun and attempt.function.at_most_once:
+                return Failed(
+                    f"WorkerLost: worker {attempt.worker_id} was stopped while the task ran. The task runs at most "
+                    "once, so it is not tried again.",
+                    retriable=False,
+                )
             case Interruption.SHUTDOWN | Interruption.NO_SLOT:
                 return Released()
             case Interruption.CANCELLED:

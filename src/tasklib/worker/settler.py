@@ -268,22 +268,23 @@ class Settler:
                 failures += 1
 
     def _failure(self, attempt: Attempt, outcome: Failed) -> Failure:
-        asked = outcome.delay_seconds
+        asked, crashed = outcome.delay_seconds, outcome.kind is Kind.CRASH
+        before = attempt.claimed.crash_count if crashed else attempt.claimed.retry_count
         return Failure(
             attempt.claimed,
             storable_text(outcome.error, self._config.max_error_bytes),
             outcome.kind.value,
-            self._delay(attempt) if asked is None else min(asked, 10 * 365 * 86400.0),
+            self._delay(attempt, before) if asked is None else min(asked, 10 * 365 * 86400.0),
             retriable=outcome.retriable,
-            crashed=outcome.kind is Kind.CRASH,
+            crashed=crashed,
             more_time=outcome.kind in (Kind.TIMEOUT, Kind.CRASH),
         )
 
-    def _delay(self, attempt: Attempt) -> float:
-        """Until the next attempt. A policy may be a subclass, whose code is the program's own."""
-        policy, retries = attempt.function.retry_policy or self._default_policy, attempt.claimed.retry_count
+    def _delay(self, attempt: Attempt, before: int) -> float:
+        """Until the next attempt, after so many. A policy may be a subclass, whose code is the program's own."""
+        policy = attempt.function.retry_policy or self._default_policy
         try:
-            seconds = float(policy.delay(retries))
+            seconds = float(policy.delay(before))
             if 0 <= seconds <= MAX_DELAY_SECONDS:
                 return seconds
             problem = f"gave {seconds} seconds"
@@ -293,7 +294,7 @@ class Settler:
             logging.getLogger("tasklib").error(
                 "the retry policy of %s %s; the default one is used", attempt.claimed.name, problem
             )
-        return self._default_policy.delay(retries)
+        return self._default_policy.delay(before)
 
     def _ended(self, attempt: Attempt, state: str, error: str | None = None, retry_in: float | None = None) -> None:
         seconds = time.monotonic() - attempt.started_at

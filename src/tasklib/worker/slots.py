@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from tasklib.worker.prefetch import Prefetch
 
@@ -18,11 +19,14 @@ class Slots:
         self.taken = 0
         self.running = 0
         """Functions that run now; never more than `size`."""
+        self.waiting = 0
+        """Tasks that were claimed and have not been begun, nor given back."""
         self.flushing = False
         """Results are being stored: slots are about to become free."""
         self.prefetch = Prefetch(most_prefetched)
         self.ahead = 0
         """How many tasks may be held beyond the slots, just now."""
+        self.on_given_back: Callable[[], None] = lambda: None
         self._changed = asyncio.Event()
 
     @property
@@ -30,8 +34,14 @@ class Slots:
         """How many more tasks to ask for."""
         return max(0, self.size + self.ahead - self.taken)
 
+    @property
+    def open(self) -> int:
+        """Tasks that were begun, or are given back, and whose results are not durable yet."""
+        return self.taken - self.waiting
+
     def take(self, count: int) -> None:
         self.taken += count
+        self.waiting += count
 
     def keep(self) -> None:
         """Take one more: an attempt is settled while its function goes on, and gives this one back when it ends."""
@@ -40,6 +50,8 @@ class Slots:
     def give_back(self, count: int = 1) -> None:
         self.taken -= count
         self._changed.set()
+        if self.waiting:
+            self.on_given_back()
 
     def nudge(self) -> None:
         """Make waiters look again."""

@@ -22,6 +22,8 @@ from tasklib.store.claim import Claimed, Served
 from tasklib.tally import Tallier
 from tasklib.tasks import registry
 from tasklib.worker.attempt import Attempt, Interruption
+from tasklib.worker.begin_limit import BeginLimit
+from tasklib.worker.begins import Begins
 from tasklib.worker.door import Door
 from tasklib.worker.membership import Membership, fresh_id
 from tasklib.worker.postgres_door import PostgresDoor
@@ -88,7 +90,7 @@ class Worker:
         self._membership: Membership | None = None
         self.events = Events()
         self.tallier = Tallier()
-        self._served = Served(self.names or (), self.queues, self.capabilities)
+        self._served = self._serving(self.names or ())
         self._known_functions = -1
         self._stop_asked = asyncio.Event()
         self._stopping_now = False
@@ -164,7 +166,9 @@ class Worker:
         config = await self._door.open()
         self._wakeup = Wakeup(config.poll_interval_seconds, self.events)
         self._settler = Settler(config, self._door, self._slots, self._wakeup, self.events, self.tallier)
-        self._runner = Runner(config, self._slots, self._settler, self.events, self.modules)
+        self._begin_limit = BeginLimit(self._slots, self._door, lambda: self.id)
+        begins = Begins(self._door)
+        self._runner = Runner(config, self._slots, self._settler, self.events, self.modules, begins, self._begin_limit)
         self._claimer = self._door.claimer(
             self._slots,
             self._wakeup,
@@ -173,6 +177,7 @@ class Worker:
             worker_id=lambda: self.id,
             start=self._start,
             held=lambda: [*self._runner.running, *self._settler.unwritten],
+            begin_limit=self._begin_limit,
             burst=self.burst,
         )
         self._membership = Membership(
@@ -196,6 +201,7 @@ class Worker:
         jobs = [
             self._settler.run(),
             self._settler.write_progress(),
+            self._begin_limit.run(),
             *self._door.jobs(self._runner, self._wakeup, self.events, lambda: self.id),
         ]
         return [asyncio.create_task(job) for job in jobs]
@@ -270,6 +276,7 @@ class Worker:
             assert function is not None, "a claim only brings names this worker asked for"
             attempts.append(Attempt(row, function, worker_id, lease_deadline, now))
         if self._stop_asked.is_set():
+            self._slots.waiting -= len(attempts)
             for attempt in attempts:
                 self._settler.put(attempt, Released())
         else:
@@ -280,8 +287,12 @@ class Worker:
         if self.names is None and registry.count() != self._known_functions:
             self._known_functions = registry.count()
             names = [name for name in registry.names() if self._door.serves(registry.find(name))]
-            self._served = Served(tuple(names), self.queues, self.capabilities)
+            self._served = self._serving(tuple(names))
         return self._served
+
+    def _serving(self, names: tuple[str, ...]) -> Served:
+        at_most_once = any(registry.find(name).at_most_once for name in names)
+        return Served(names, self.queues, self.capabilities, at_most_once)
 
 
 def _configuration(given: Config | str | None, *, over_http: bool) -> Config:

@@ -37,6 +37,9 @@ CREATE TABLE {schema.}tasks (
     cancel_requested_at    timestamptz,
     progress               jsonb,
     history                jsonb,
+    -- The lease token of the last attempt whose beginning was put on record, and whether that one must not be repeated.
+    begun_token            bigint,
+    at_most_once           boolean,
     CONSTRAINT tasks_pkey PRIMARY KEY (id),
     CONSTRAINT tasks_name_not_empty CHECK (name <> ''),
     CONSTRAINT tasks_state_known

@@ -14,6 +14,8 @@ CREATE TABLE {schema.}worker_registrations (
     started_at         timestamptz NOT NULL DEFAULT now(),
     last_heartbeat     timestamptz NOT NULL DEFAULT now(),
     drain_requested_at timestamptz,
+    -- How many tasks it may have begun whose results are not stored yet; null: all it holds.
+    may_begin          integer,
     -- The worker's own setting: it gives its tasks up by itself before it has been silent for this long.
     heartbeat_timeout_seconds double precision NOT NULL DEFAULT 90,
     CONSTRAINT worker_registrations_pkey PRIMARY KEY (id),

@@ -91,6 +91,9 @@ class PollBody(Body):
     holding: list[LeaseBody] | None = Field(
         None, description="All it holds. Then what is leased to it and not among these is handed out again."
     )
+    reports_begin: StrictBool = Field(
+        False, description="It puts the beginning of tasks with a `crash_count` on record itself, with `begin`."
+    )
 
 
 class ClaimedTask(BaseModel):
@@ -230,6 +233,25 @@ class ResultsAnswer(BaseModel):
     """One for each result, in the same order."""
 
     results: list[ResultAnswer]
+
+
+class BeginBody(LeaseBody):
+    """One attempt is about to begin."""
+
+    at_most_once: StrictBool = Field(False, description="If the worker is lost from here on, the task is given up.")
+
+
+class BeginsBody(Body):
+    """Many are."""
+
+    tasks: Annotated[list[BeginBody], Field(min_length=1)]
+
+
+class BeginAnswer(BaseModel):
+    """Which beginnings are on record now: these may begin."""
+
+    begun: list[LeaseAnswer]
+    lost: list[LeaseAnswer] = Field(description="Those that are not the worker's own any more.")
 
 
 class ProgressBody(LeaseBody):

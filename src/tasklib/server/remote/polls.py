@@ -39,6 +39,7 @@ class Poll:
     wait_seconds: float
     capabilities: list[str] | None
     holding: list[Lease] | None
+    reports_begin: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,7 @@ class Polls:
             tasks = await self._claiming.run(claim.claim(served, poll.limit, member.id, **self._terms))
             if tasks:
                 await self._count_promoted(tasks)
-                return await self._handed_out(member, turn, Found(tasks, waited), gone)
+                return await self._handed_out(member, turn, poll, Found(tasks, waited), gone)
             left = began + poll.wait_seconds - time.monotonic()
             if left <= 0:
                 break
@@ -130,11 +131,15 @@ class Polls:
         kept = await self._settling.run(settle.extend(leases, member.id, self._config.lock_timeout_seconds))
         return [c for c in lost if c.id in kept]
 
-    async def _handed_out(self, member: Member, turn: int, found: Found, gone: Gone) -> Found:
+    async def _handed_out(self, member: Member, turn: int, poll: Poll, found: Found, gone: Gone) -> Found:
         """If somebody is there to take it. Should the answer be lost all the same, the next poll asks for it."""
         if turn != member.newest_poll or member.is_draining or await gone():
             await self.release(member, found.tasks)
             return Found([], found.waited_seconds)
+        crashed = sorted((Lease(task.id, task.token), False) for task in found.tasks if task.crash_count)
+        if crashed and not poll.reports_begin:
+            # It won't tell, so handing them out is the beginning: else they would never be given up as poison.
+            await self._settling.run(settle.begin(crashed, member.id))
         if member.is_announced:
             asyncio.get_running_loop().call_later(_AWAY_SECONDS, self._if_away, member, turn)
         return await self._if_it_may_take(member, found)

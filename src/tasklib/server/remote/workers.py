@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from tasklib.config import Config
 from tasklib.server.news import News
-from tasklib.server.remote.bodies import HeartbeatBody, LeaseBody, ProgressBody, ResultBody, WorkerStatus
+from tasklib.server.remote.bodies import BeginBody, HeartbeatBody, LeaseBody, ProgressBody, ResultBody, WorkerStatus
 from tasklib.server.remote.links import Links
 from tasklib.server.remote.members import Member, Members, not_found
 from tasklib.server.remote.polls import Found, Gone, Poll, Polls
@@ -51,6 +51,12 @@ class RemoteWorkers:
 
     async def store(self, member: Member, results: Sequence[ResultBody]) -> list[Verdict]:
         return await self._results.store(member.id, results)
+
+    async def begin(self, member: Member, begins: Sequence[BeginBody]) -> tuple[list[Lease], list[Lease]]:
+        """Put on record that these attempts begin; those that may, and those that are not the worker's own any more."""
+        wanted = {lease: body.at_most_once for lease, body in zip(leases_of(begins), begins, strict=True)}
+        ours = await self._settling.run(settle.begin(sorted(wanted.items()), member.id))
+        return [lease for lease in wanted if lease.id in ours], [lease for lease in wanted if lease.id not in ours]
 
     async def progress(self, member: Member, reports: Sequence[ProgressBody]) -> list[Lease]:
         """Store them; those that are not the worker's own any more."""

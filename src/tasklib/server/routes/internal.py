@@ -14,6 +14,9 @@ from tasklib.server.document import refusals
 from tasklib.server.problems import Problem
 from tasklib.server.remote.bodies import (
     PROTOCOL,
+    BeginAnswer,
+    BeginBody,
+    BeginsBody,
     HeartbeatAnswer,
     HeartbeatBody,
     LeaseAnswer,
@@ -82,6 +85,7 @@ async def poll(
         min(body.wait_seconds, given.settings.max_wait_seconds),
         sorted(set(body.capabilities)) if body.capabilities is not None else None,
         leases_of(body.holding) if body.holding is not None else None,
+        body.reports_begin,
     )
     with given.token_watch.waiting(principal) as waiting:
         found = await given.remote.poll(member, asked, _gone(request, waiting))
@@ -149,6 +153,25 @@ router.add_api_route(
     summary="Report how attempts ended",
     route_class_override=LenientRoute,
 )
+
+
+@router.post(
+    "/{worker_id}/begin",
+    operation_id="report_begin",
+    responses=refusals(404, 409),
+    summary="Put on record that attempts begin",
+)
+async def begin(
+    worker_id: WorkerId, body: BeginBody | BeginsBody, principal: WorkerPrincipal, given: Given
+) -> BeginAnswer:
+    """One attempt, or `tasks` with many. Ask before calling the function, and call it only if it is in `begun`."""
+    begins = body.tasks if isinstance(body, BeginsBody) else [body]
+    _check_batch(begins, given)
+    member = await given.remote.members.find(principal, worker_id)
+    begun, lost = await given.remote.begin(member, begins)
+    if lost and isinstance(body, BeginBody):
+        raise Problem(409, "stale_attempt", "The attempt is not this worker's", "It was lost, or has ended.")
+    return BeginAnswer(begun=_lease_answers(begun), lost=_lease_answers(lost))
 
 
 @router.post(

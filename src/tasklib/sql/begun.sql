@@ -1,0 +1,1 @@
+COALESCE(task.begun_token = task.lease_token, false)
