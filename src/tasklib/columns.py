@@ -1,5 +1,8 @@
 """The columns of `tasks`, in the order of the model (`models.py`): reading rows must not import SQLModel."""
 
+LARGE_COLUMNS = ("args", "kwargs", "result", "error", "tags", "trace_context", "progress", "history")
+"""Those that may have any size."""
+
 TASK_COLUMNS: tuple[str, ...] = (
     "id",
     "name",

@@ -98,6 +98,16 @@ def test_a_queue_for_each_customer_does_not_make_a_series_for_each() -> None:
     assert len([key for key in found if key[0] == "queue_depth" and found[key]]) == MOST_QUEUES + 1
 
 
+def test_no_metric_has_more_queues_than_the_server_is_set_to() -> None:
+    levels = [level(f"tenant-{n}", "low", n + 1) for n in range(50)]
+    recent = [Point([Tally(Key("", "", "", "completed"), 4, 2.0, 0.0, [0] * 16)], label=f"old-{n}") for n in range(50)]
+    reading = Reading([], levels, [], NOBODY, recent)
+    for most in (1, 10):
+        text = exposition.text(families.of_server(reading, most)).decode()
+        queues = {line.partition('queue="')[2].partition('"')[0] for line in text.splitlines() if 'queue="' in line}
+        assert len(queues - {OTHER, "default"}) == most
+
+
 @dataclass
 class Idle:
     tallier: Tallier

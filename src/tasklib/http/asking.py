@@ -5,14 +5,17 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tasklib.client.calls import Calls
 from tasklib.client.effects import Call, Pause
 from tasklib.config import Config
-from tasklib.errors import ServerUnavailable, TaskLibError
-from tasklib.http import problems
+from tasklib.errors import ServerUnavailable, TaskLibError, TaskNotFound
+from tasklib.http import answers, problems
 from tasklib.http.requests import Answer, Lost, Query, Request, get
+
+if TYPE_CHECKING:
+    from tasklib.models import Task
 
 T = TypeVar("T")
 _FIRST_PAUSE, _PAUSE_GROWTH, _LONGEST_PAUSE = 0.1, 2.0, 5.0
@@ -70,6 +73,18 @@ class Asking(Calls):
             cursor = page["next"]
             if cursor is None or len(found) >= limit:
                 return found
+
+    def _tasks(self, path: str, query: Query, start: str | None, limit: int) -> Call[list[Task]]:
+        """The same of tasks. What a list leaves out because it is large is asked for one by one."""
+        tasks: list[Task] = []
+        pages: list[Any] = yield from self._pages(path, "tasks", query, start, limit, lambda found: found)
+        for found in pages:
+            task_id = found["task_id"]
+            with suppress(TaskNotFound):  # deleted meanwhile
+                if found.get("left_out"):
+                    found = yield from self._ask(get(f"/tasks/{task_id}", task_id=task_id))
+                tasks.append(answers.task_of(found))
+        return tasks
 
 
 def checked(call: Call[Any]) -> None:

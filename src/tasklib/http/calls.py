@@ -79,7 +79,7 @@ class HttpCalls(HttpOperatorCalls):
         start = None if after is None else checks.as_id(after) if isinstance(after, UUID | str) else after.id
         place = None if start is None else cursor("tasks", str(start))
         query = [*query_of(**given), *_tags(tags or {})]
-        return (yield from self._pages("/tasks", "tasks", query, place, limit, answers.task_of))
+        return (yield from self._tasks("/tasks", query, place, limit))
 
     def wait_for(self, task_id: UUID | str, timeout: float | None = None) -> Call[Any]:
         task_id = checks.as_id(task_id)

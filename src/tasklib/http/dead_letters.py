@@ -51,7 +51,7 @@ class HttpDeadLetterCalls(Asking):
         checked(super().dead_letters(**given, after=after, limit=limit))
         place = None if after is None else (yield from self._place(after))
         start = None if place is None else cursor("dead_letters", place.completed_at.isoformat(), place.id)
-        return (yield from self._pages("/dead-letters", "tasks", query_of(**given), start, limit, answers.task_of))
+        return (yield from self._tasks("/dead-letters", query_of(**given), start, limit))
 
     def dead_letter_groups(
         self,

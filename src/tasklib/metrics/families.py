@@ -26,7 +26,7 @@ DUTIES = (
 )
 PROMOTIONS = (("low", "medium"), ("low", "high"), ("medium", "high"))
 MOST_QUEUES = 200
-"""Queues beyond these, the busiest, are counted together as `(other)`."""
+"""Queues beyond these, the busiest, are counted together as `(other)`, unless the server is set otherwise."""
 OTHER = "(other)"
 
 
@@ -42,11 +42,12 @@ class Reading:
     """What happened in the last hour, by queue: how long a task takes there."""
 
 
-def of_server(reading: Reading) -> Iterator[Metric]:
+def of_server(reading: Reading, most_queues: int = MOST_QUEUES) -> Iterator[Metric]:
     """Everything the server exposes."""
+    levels = _busiest(reading.levels, most_queues)
     yield from of_tallies(reading.totals)
-    yield from _of_levels(reading.levels)
-    yield _backlog(reading.levels, reading.recent)
+    yield from _of_levels(levels)
+    yield _backlog(levels, reading.recent, most_queues)
     yield from _of_states(reading.states)
     yield from _of_fleet(reading.fleet)
 
@@ -144,7 +145,7 @@ def _of_levels(levels: Sequence[Level]) -> Iterator[Metric]:
         "queue_age_seconds", "How long tasks that wait have waited; percentile max is the oldest.",
         labels=["queue", "priority", "percentile"],
     )  # fmt: skip
-    for level in _busiest(levels):
+    for level in levels:
         labels = [level.queue, level.level]
         depth.add_metric(labels, level.depth)
         estimated.add_metric(labels, level.is_estimated)
@@ -153,20 +154,21 @@ def _of_levels(levels: Sequence[Level]) -> Iterator[Metric]:
             if seconds is not None:
                 age.add_metric([*labels, percentile], seconds)
     # A level at which nothing waits has a depth too, so that a graph falls to zero and an alert ends.
+    there = {(level.queue, level.level) for level in levels}
     for queue in sorted({level.queue for level in levels} or {"default"}):
         for name in NAMES:
-            if not any(level.queue == queue and level.level == name for level in levels):
+            if (queue, name) not in there:
                 depth.add_metric([queue, name], 0)
                 estimated.add_metric([queue, name], 0)
     yield from (depth, estimated, age)
 
 
-def _busiest(levels: Sequence[Level]) -> list[Level]:
+def _busiest(levels: Sequence[Level], most: int) -> list[Level]:
     """As they are, but for queues beyond the busiest ones, which become one."""
     depths: dict[str, int] = {}
     for level in levels:
         depths[level.queue] = depths.get(level.queue, 0) + level.depth
-    kept = set(sorted(depths, key=lambda queue: -depths[queue])[:MOST_QUEUES])
+    kept = set(sorted(depths, key=lambda queue: -depths[queue])[:most])
     found = [level for level in levels if level.queue in kept]
     for name in NAMES:
         rest = [level for level in levels if level.queue not in kept and level.level == name]
@@ -178,16 +180,19 @@ def _busiest(levels: Sequence[Level]) -> list[Level]:
     return found
 
 
-def _backlog(levels: Sequence[Level], recent: Sequence[Point]) -> Metric:
+def _backlog(levels: Sequence[Level], recent: Sequence[Point], most: int) -> Metric:
     family = GaugeMetricFamily(
         "queue_backlog_seconds",
         "What waits times how long a task took in the last hour (1 s where none ran): seconds of one slot.",
         labels=["queue"],
     )
     means = {point.label: point.mean_seconds for point in recent}
-    depths: dict[str, int] = {"default": 0, **dict.fromkeys(means, 0)}
-    for level in _busiest(levels):
+    depths: dict[str, int] = {"default": 0}
+    for level in levels:
         depths[level.queue] = depths.get(level.queue, 0) + level.depth
+    # Queues in which tasks ran and none waits have a backlog of zero, as far as there is room for them.
+    empty = [queue for queue in means if queue not in depths][: max(0, most - len(depths))]
+    depths |= dict.fromkeys(empty, 0)
     for queue, depth in sorted(depths.items()):
         mean = means.get(queue)
         family.add_metric([queue], depth * (1.0 if mean is None else mean))

@@ -52,6 +52,7 @@ _TASK = {
     "trace_context": {"traceparent": _TRACE},
     "history": None,
     "submitted_by": "0196f29f-1b2c-7000-8000-5a5a5a5a5a5a",
+    "left_out": [],
 }
 
 
@@ -109,13 +110,13 @@ class TaskAnswer(BaseModel):
     task_type: str
     status: TaskState
     queue: str
-    parameters: dict[str, Any]
+    parameters: dict[str, Any] | None = Field(description="null only where `left_out` names it.")
     priority: int
     level: str = Field(description="`high` from 100 on, `medium` from 0 on, `low` below.")
     effective_priority: int = Field(description="What waiting has made of the priority.")
     effective_level: str
     required_capabilities: list[str]
-    tags: dict[str, Any]
+    tags: dict[str, Any] | None
     timeout_seconds: int | None
     max_retries: int
     retry_count: int
@@ -138,6 +139,11 @@ class TaskAnswer(BaseModel):
     trace_context: dict[str, Any] | None
     history: list[dict[str, Any]] | None = Field(description="The attempts that failed, as far as they are kept.")
     submitted_by: str | None = Field(description="The id of the token it was submitted with.")
+    left_out: list[str] = Field(
+        default_factory=list,
+        description="In lists and streams: what is null here because it is large, or cut to its end (`error`). "
+        "`GET /api/v1/tasks/{task_id}` has it.",
+    )
 
     @classmethod
     def of(cls, task: Task, effective_priority: int) -> Self:

@@ -23,6 +23,7 @@ from tasklib.server.access import (
     principal_of,
     roles_of,
 )
+from tasklib.server.caps import within_limits
 from tasklib.server.problems import Problem
 from tasklib.server.rates import Rate
 from tasklib.server.services import Services
@@ -56,7 +57,12 @@ class Gate:
             return
         if scope["type"] == "http":
             await self._admit(scope)
-        await self.app(scope, receive, send)
+        principal: Principal = scope.get(PRINCIPAL, NOBODY)
+        if principal is NOBODY:
+            await self.app(scope, receive, send)
+        else:
+            caps = scope["app"].state.services.caps
+            await within_limits(self.app, scope, receive, send, caps, principal)
 
     async def _admit(self, scope: Scope) -> None:
         """Put the Principal into the scope, or raise a Problem."""

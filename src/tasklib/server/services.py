@@ -17,6 +17,7 @@ from tasklib.db.query import Query
 from tasklib.db.startup import wait_for_database
 from tasklib.errors import ConfigError
 from tasklib.migrations.revisions import require_current
+from tasklib.server.caps import Caps
 from tasklib.server.keyring import Keyring
 from tasklib.server.leading import Leading
 from tasklib.server.news import News
@@ -45,11 +46,13 @@ class Services:
     """Who was shown the secrets of which task, and when: not every refresh of a page is recorded."""
     leading: Leading | None = None
     """None: this server takes no part in the election."""
+    caps: Caps = field(init=False)
     redaction: Redaction = field(init=False)
     watch: Watch = field(init=False)
     token_watch: TokenWatch = field(init=False)
 
     def __post_init__(self) -> None:
+        self.caps = Caps(self.settings)
         self.redaction = Redaction(self.settings.redact)
         self.watch = Watch(self.run, lambda: self.news.is_stopped)
         self.token_watch = TokenWatch(self.client, self.tokens.is_open, self._token_ended)

@@ -105,6 +105,34 @@ class ServerSettings:
     max_connections: int = 1000
     """How many connections the server holds. One more is answered with 503 and closed."""
 
+    max_requests_per_token: int = 100
+    """How many requests of one token the server works on at a time; those that wait for news are counted apart."""
+
+    max_waiting_per_token: int = 300
+    """How many requests of one token may wait for news at a time: for results, and polls of workers."""
+
+    max_waiting: int = 700
+    """How many requests of all tokens may wait for news at a time."""
+
+    max_streams_per_token: int = 50
+    """How many event streams one token may have open, those of the dashboard's pages included."""
+
+    max_streams: int = 200
+    """How many event streams all tokens may have open together."""
+
+    max_workers_per_token: int = 1000
+    """How many live workers may be registered with one token; with the dead ones that are still remembered, ten times
+    as many."""
+
+    max_answer_bytes: int = 1024 * 1024
+    """A page of a list ends after the task with which it has this many bytes; `next` leads on."""
+
+    max_list_value_bytes: int = 8 * 1024
+    """Lists and streams leave out arguments, results and other values that are larger, and say so in `left_out`."""
+
+    max_metric_queues: int = 200
+    """How many queues have metrics of their own, the busiest first; the others are counted together as `(other)`."""
+
     database_timeout_seconds: float = 10.0
     """A statement of the server that is unanswered for this long counts as a lost connection."""
 
@@ -173,6 +201,15 @@ _LEAST: dict[str, float] = {
     "header_timeout_seconds": 0.1,
     "write_timeout_seconds": 0.1,
     "max_connections": 1,
+    "max_requests_per_token": 1,
+    "max_waiting_per_token": 1,
+    "max_waiting": 1,
+    "max_streams_per_token": 1,
+    "max_streams": 1,
+    "max_workers_per_token": 1,
+    "max_answer_bytes": 1024,
+    "max_list_value_bytes": 64,
+    "max_metric_queues": 1,
     "database_timeout_seconds": 0.1,
     "rate_limit_per_second": 0.01,
     "logins_per_minute": 1,

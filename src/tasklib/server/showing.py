@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from uuid import UUID
 
+from starlette.responses import Response
+
+from tasklib.client.effects import Call
 from tasklib.client.explaining import Explanation, Reason
+from tasklib.db.query import Query
 from tasklib.models import Task
 from tasklib.priorities import effective_priority
 from tasklib.server.access import Principal, Role, checked, client_of
@@ -18,7 +23,7 @@ from tasklib.server.services import Services
 from tasklib.states import CLAIMABLE
 from tasklib.store import audit
 from tasklib.store.audit import Action
-from tasklib.store.lookup import Outcome
+from tasklib.store.lookup import Listed, Outcome, within
 
 _RECORDED_SECONDS = 60.0
 """A page that is revealed refreshes itself: one record for this long is enough."""
@@ -46,6 +51,45 @@ async def shown(
         )
         for task in tasks
     ]
+
+
+_API_NAMES = {"kwargs": "parameters"}
+
+
+async def shown_listed(listed: Sequence[Listed], principal: Principal, services: Services) -> list[TaskAnswer]:
+    """The same of tasks without their large values."""
+    answers = await shown([one.task for one in listed], principal, services)
+    for answer, one in zip(answers, listed, strict=True):
+        answer.left_out = [_API_NAMES.get(column, column) for column in one.left_out]
+    return answers
+
+
+def listed(call: Call[list[Task]], most: int) -> Call[list[Listed]]:
+    """A call for a list of tasks, without values of more than so many bytes: the database doesn't send them."""
+    effect = next(call)
+    while True:
+        asked = within(effect, most) if isinstance(effect, Query) and "most" in effect.parameters else effect
+        answer = yield asked
+        try:
+            effect = call.send(answer)
+        except StopIteration as end:
+            found: list[Listed] = end.value
+            return found
+
+
+async def shown_page(
+    found: Sequence[Listed], size: int, principal: Principal, services: Services, cursor_of: Callable[[Task], str]
+) -> Response:
+    """A page of a list, as JSON: so many tasks, or fewer if it gets too long. Of those found, one more says `next`."""
+    texts: list[str] = []
+    left = services.settings.max_answer_bytes
+    for answer in await shown_listed(found[:size], principal, services):
+        texts.append(answer.model_dump_json())
+        left -= len(texts[-1])
+        if left <= 0:
+            break
+    following = cursor_of(found[len(texts) - 1].task) if len(texts) < len(found) else None
+    return Response(f'{{"tasks":[{",".join(texts)}],"next":{json.dumps(following)}}}', media_type="application/json")
 
 
 def shown_outcome(task_id: UUID, outcome: Outcome, principal: Principal, redaction: Redaction) -> OutcomeAnswer:

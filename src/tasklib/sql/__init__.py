@@ -1,7 +1,8 @@
 """Named SQL statements: `statement("claim", schema)` is claim.sql with its names filled in.
 
 A statement is written with psycopg's `%(name)s` parameters and marks of our own: `{schema.}` stands before each
-of our own objects, `{task_columns}` for all columns of a task, `{due}` for the time a claimable task becomes due,
+of our own objects, `{task_columns}` for all columns of a task, `{task_columns_within}` for the same without values
+that are larger than `%(most)s` bytes, `{due}` for the time a claimable task becomes due,
 `{still_running}` for a check of tasks found by their ids, and `{include NAME}` for another file, so that one fragment
 serves several statements.
 """
@@ -12,8 +13,10 @@ import re
 from functools import cache
 from importlib.resources import files
 
-from tasklib.columns import TASK_COLUMNS
+from tasklib.columns import LARGE_COLUMNS, TASK_COLUMNS
 
+END_OF_ERROR = 1000
+"""Of an error that is too large for a list, so many characters are shown."""
 DUE = "COALESCE(next_retry_at, scheduled_at)"
 # Written so that the planner doesn't take the index of running rows for a short cut to rows whose ids are known: it
 # looks empty in the statistics, and under an old snapshot it holds every row that ever ran.
@@ -23,6 +26,24 @@ STILL_RUNNING = "COALESCE(task.state, '') = 'running'"
 def quoted(identifier: str) -> str:
     """An SQL identifier, quoted so that any name is safe."""
     return '"' + identifier.replace('"', '""') + '"'
+
+
+def _fits(column: str) -> str:
+    """True if a value is small enough. Its stored size comes first: what is large need not be unpacked to say so."""
+    return (
+        f"(%(most)s::int IS NULL OR {column} IS NULL OR "
+        f"pg_column_size({column}) <= %(most)s::int AND octet_length({column}::text) <= %(most)s::int)"
+    )
+
+
+def _columns_within() -> str:
+    """The columns, NULL where a value is too large; and last the names of the columns where that is so."""
+    # Of an error, the end says what went wrong.
+    ends = {"error": f" ELSE right(error, {END_OF_ERROR})"}
+    bounded = {c: f"CASE WHEN {_fits(c)} THEN {c}{ends.get(c, '')} END AS {c}" for c in LARGE_COLUMNS}
+    each = (bounded.get(c, c) for c in TASK_COLUMNS)
+    left_out = ", ".join(f"CASE WHEN NOT {_fits(c)} THEN '{c}' END" for c in LARGE_COLUMNS)
+    return f"{', '.join(each)}, array_remove(ARRAY[{left_out}]::text[], NULL) AS left_out"
 
 
 @cache
@@ -37,6 +58,7 @@ def statement(name: str, schema: str | None) -> str:
     return (
         _source(name)
         .replace("{task_columns}", ", ".join(TASK_COLUMNS))
+        .replace("{task_columns_within}", _columns_within())
         .replace("{due}", DUE)
         .replace("{still_running}", STILL_RUNNING)
         # Last, so that nothing in a name is taken for a mark; and a percent sign would be taken for a parameter.

@@ -1,5 +1,5 @@
 -- One page of dead letters, the latest first. Read from their own small index, however many tasks there are.
-SELECT {task_columns}
+SELECT {task_columns_within}
 FROM {schema.}tasks AS task
 WHERE {include dead_letters_chosen}
   AND (%(after_time)s::timestamptz IS NULL

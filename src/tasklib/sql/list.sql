@@ -1,5 +1,5 @@
 -- One page, newest first; ids sort by time, so the last id of a page is where the next one starts.
-SELECT {task_columns}
+SELECT {task_columns_within}
 FROM {schema.}tasks
 WHERE (%(states)s::text[] IS NULL OR state = ANY (%(states)s::text[]))
   AND (%(name)s::text IS NULL OR name = %(name)s::text)

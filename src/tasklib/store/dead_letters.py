@@ -82,7 +82,8 @@ class Batch(NamedTuple):
 
 def page(chosen: Chosen, after: Place | None, limit: int) -> Query[list[Task]]:
     """The latest first."""
-    return Query("dead_letters", _parameters(chosen, after, limit), tasks_of, prepare=False, repeatable=True)
+    parameters = {**_parameters(chosen, after, limit), "most": None}
+    return Query("dead_letters", parameters, tasks_of, prepare=False, repeatable=True)
 
 
 def groups(chosen: Chosen, limit: int) -> Query[list[DeadLetterGroup]]:

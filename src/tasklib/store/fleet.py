@@ -82,6 +82,11 @@ def register(
     return Query("worker_register", parameters, nothing)
 
 
+def workers_of(token_id: UUID) -> Query[tuple[int, int]]:
+    """How many workers of a token live, and how many of it the table knows."""
+    return Query("worker_count", {"token": token_id}, lambda rows: (rows[0][0], rows[0][1]), repeatable=True)
+
+
 class Registered(NamedTuple):
     """What a worker said of itself, and what became of it."""
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 from tasklib.columns import TASK_COLUMNS
@@ -35,6 +35,25 @@ def outcome(task_id: UUID, *, owner: str | None = None) -> Query[Outcome | None]
     """The same of what a waiting caller needs to know."""
     parameters = {"id": str(task_id), "owner": owner}
     return Query("outcome", parameters, lambda rows: Outcome(*rows[0]) if rows else None, repeatable=True)
+
+
+class Listed(NamedTuple):
+    """A task without its large values."""
+
+    task: Task
+    left_out: list[str]
+    """The columns whose values were too large to be read."""
+
+
+def get_within(task_id: UUID, most: int, *, owner: str | None = None) -> Query[Listed | None]:
+    """One task, without values of more than so many bytes."""
+    parameters = {"id": str(task_id), "owner": owner, "most": most}
+    return Query("get_within", parameters, lambda rows: _listed(rows)[0] if rows else None, repeatable=True)
+
+
+def within(query: Query[list[Task]], most: int) -> Query[list[Listed]]:
+    """A list of tasks, without values of more than so many bytes."""
+    return replace(query, parameters={**query.parameters, "most": most}, read=_listed)  # type: ignore[return-value, arg-type]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,21 +93,26 @@ def list_(
         "limit": limit,
         "owner": owner,
         "worker": worker,
+        "most": None,
     }
     return Query("list", parameters, tasks_of, prepare=False, repeatable=True)
 
 
 def tasks_of(rows: Rows) -> list[Task]:
-    """Tasks from rows of all their columns."""
+    """Tasks from rows that begin with all their columns."""
     from tasklib.models import Task  # SQLModel takes half a second to import, and workers never need it
 
-    tasks = [Task(**dict(zip(TASK_COLUMNS, row, strict=True))) for row in rows]
+    tasks = [Task(**dict(zip(TASK_COLUMNS, row, strict=False))) for row in rows]
     for task in tasks:
         if task.history is not None:
             # A row that was inserted with JSON's null for a history has it as an entry after its first failure.
             entries = task.history if isinstance(task.history, list) else []
             task.history = [entry for entry in entries if isinstance(entry, dict)]
     return tasks
+
+
+def _listed(rows: Rows) -> list[Listed]:
+    return [Listed(task, row[-1]) for task, row in zip(tasks_of(rows), rows, strict=True)]
 
 
 def _standings(rows: Rows) -> dict[UUID, Standing]:

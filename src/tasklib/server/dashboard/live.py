@@ -7,9 +7,10 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 
 from fastapi import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from tasklib.server.access import Principal
+from tasklib.server.caps import EventStream
 from tasklib.server.dashboard.screens import Reader, Serving, screen_router
 from tasklib.server.dashboard.shell import sessions
 from tasklib.server.problems import Problem
@@ -27,8 +28,7 @@ AT_LEAST_EVERY = 5.0
 @router.get("/live")
 async def live(request: Request, principal: Reader, services: Serving) -> Response:
     """A tick at the next news, and another one every few seconds."""
-    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return StreamingResponse(_ticks(request, principal, services), media_type="text/event-stream", headers=headers)
+    return EventStream(_ticks(request, principal, services))
 
 
 async def _ticks(request: Request, principal: Principal, services: Services) -> AsyncIterator[str]:

@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from tasklib.server.caps import token_limit
 from tasklib.server.problems import Problem
 from tasklib.server.remote.bodies import RegisterBody
 from tasklib.server.remote.links import Links
@@ -23,6 +24,8 @@ _FRESH_SECONDS = 10.0
 _SURE_SECONDS = 1.0
 """Before tasks are handed out, a look at the table, or a heartbeat, holds only for this long."""
 _MOST_REMEMBERED = 10_000
+_DEAD_TOO = 10
+"""How many times as many workers of a token may be in the table, if those that died are counted."""
 _NOBODY = UUID(int=0)
 """Stands in `workers.token_id` for whoever came without a token: null is for workers with a database of their own."""
 
@@ -96,6 +99,12 @@ class Members:
             False,
         )
         return self._remember(Member(id_, principal.token_id or _NOBODY, row)), queues
+
+    async def check_room(self, principal: Principal, most: int) -> None:
+        """429 if a token has registered too many workers: live ones, or with the dead that are still remembered."""
+        live, known = await self._control.run(fleet.workers_of(principal.token_id or _NOBODY))
+        if live >= most or known >= _DEAD_TOO * most:
+            raise token_limit("registered workers", "max_workers_per_token", most)
 
     async def find(self, principal: Principal, id_: str, *, dead_too: bool = False) -> Member:
         """The worker with this id, if it came with this token and lives; 404 otherwise."""

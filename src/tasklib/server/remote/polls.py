@@ -27,6 +27,7 @@ MOST_TASKS = 500
 _LONG_AWAKE_SECONDS = 0.1
 _AWAY_SECONDS = 1.0
 """A worker that doesn't poll for this long has enough to do: producers need not notify for its sake."""
+_LATE_SECONDS = 0.5
 _FIRST_LOOK_SECONDS, _LONGEST_LOOK_SECONDS = 0.002, 0.1
 Gone = Callable[[], Awaitable[bool]]
 
@@ -154,6 +155,8 @@ class Polls:
         await self.release(member, found.tasks)
         if not await self._members.lives(member):
             raise not_found(member.id)
+        # Late with its heartbeat, or its token has ended: without a pause it would poll, and we claim, in a hot loop.
+        await asyncio.sleep(_LATE_SECONDS)
         return Found([], found.waited_seconds)
 
     async def _rest(self, member: Member, served: Served, mark: int, left: float, pause: float) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 from uuid import UUID
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Response
 from pydantic import AwareDatetime
 
 from tasklib.client.cursors import cursor, moment, place_of
@@ -15,7 +15,7 @@ from tasklib.server.answers import TaskPage
 from tasklib.server.bodies import MAX_IDS, MAX_TAKEN, Name, ReplayDeadLettersBody, Text
 from tasklib.server.fleet_answers import GroupAnswer, GroupsAnswer, TakenAnswer
 from tasklib.server.routing import Cursor, Given, Limit, Operator, Reader, Submitter, page_size
-from tasklib.server.showing import shown
+from tasklib.server.showing import listed, shown_page
 from tasklib.store.dead_letters import Place
 
 router = APIRouter(prefix="/api/v1/dead-letters", tags=["dead letters"])
@@ -27,7 +27,7 @@ Since = Annotated[AwareDatetime | None, Query(description="Given up at or after 
 Until = Annotated[AwareDatetime | None, Query(description="Given up before this.")]
 
 
-@router.get("", operation_id="list_dead_letters", summary="List dead letters")
+@router.get("", operation_id="list_dead_letters", summary="List dead letters", response_model=TaskPage)
 async def list_dead_letters(
     principal: Reader,
     given: Given,
@@ -39,11 +39,11 @@ async def list_dead_letters(
     until: Until = None,
     limit: Limit = None,
     cursor_: Annotated[Cursor, Query(alias="cursor")] = None,
-) -> TaskPage:
-    """One page of those that fit every filter, the latest first."""
+) -> Response:
+    """One page of those that fit every filter, the latest first. Large values are left out, as in a list of tasks."""
     client = client_of(principal, given)
     size = page_size(limit, given)
-    found = await client.dead_letters(
+    call = client.calls.dead_letters(
         name=name,
         queue=queue,
         error=error,
@@ -53,8 +53,8 @@ async def list_dead_letters(
         after=None if cursor_ is None else _place(cursor_),
         limit=size + 1,
     )
-    page = found[:size]
-    return TaskPage(tasks=await shown(page, principal, given), next=_following(page[-1]) if len(found) > size else None)
+    found = await client.perform(listed(call, given.settings.max_list_value_bytes))
+    return await shown_page(found, size, principal, given, _following)
 
 
 @router.get("/groups", operation_id="list_dead_letter_groups", summary="Group dead letters by cause")

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Depends, Request, Response
 from fastapi import Path as PathParameter
 
 from tasklib.server.access import Principal, Role, allow
+from tasklib.server.caps import slot_of
 from tasklib.server.document import refusals
 from tasklib.server.problems import Problem
 from tasklib.server.remote.bodies import (
@@ -49,6 +50,7 @@ Given = Annotated[Services, Depends(services)]
 WorkerPrincipal = Annotated[Principal, Depends(allow(Role.WORKER))]
 WorkerId = Annotated[str, PathParameter(max_length=300, description="As registering gave it.")]
 T = TypeVar("T")
+_WAIT_WITHOUT_ROOM_SECONDS = 1.0
 
 
 @router.get("/terms", operation_id="worker_terms", summary="What a worker has to keep to")
@@ -60,6 +62,7 @@ async def terms(principal: WorkerPrincipal, given: Given) -> Terms:
 @router.post("/register", operation_id="register_worker", summary="Register a worker", status_code=201)
 async def register(body: RegisterBody, principal: WorkerPrincipal, given: Given) -> RegisterAnswer:
     """Join the fleet, under a new id. If the answer is lost, register again: nobody misses the first one."""
+    await given.remote.members.check_room(principal, given.settings.max_workers_per_token)
     member, queues = await given.remote.members.register(principal, body)
     named = list(queues) if queues is not None else None
     return RegisterAnswer(worker_id=member.id, queues=named, **_terms(given).model_dump())
@@ -87,7 +90,8 @@ async def poll(
         leases_of(body.holding) if body.holding is not None else None,
         body.reports_begin,
     )
-    with given.token_watch.waiting(principal) as waiting:
+    waits = slot_of(request).waiting(is_needed=asked.wait_seconds > 0, may_be_refused=False)
+    with waits, given.token_watch.waiting(principal) as waiting:
         found = await given.remote.poll(member, asked, _gone(request, waiting))
     if waiting.is_over and not found.tasks:
         raise token_ended()
@@ -109,9 +113,12 @@ async def heartbeat(
     """
     _check_batch(body.running, given)
     member = await given.remote.members.find(principal, worker_id)
-    wait = min(body.wait_seconds, given.settings.max_wait_seconds)
+    # A heartbeat is never refused for want of room to wait: its tasks would be lost.
+    has_room = given.caps.waiting.has_room(principal)
+    wait = min(body.wait_seconds, given.settings.max_wait_seconds if has_room else _WAIT_WITHOUT_ROOM_SECONDS)
     bounded = body.model_copy(update={"wait_seconds": wait})
-    with given.token_watch.waiting(principal) as waiting:
+    waits = slot_of(request).waiting(is_needed=wait > 0 and has_room, may_be_refused=False)
+    with waits, given.token_watch.waiting(principal) as waiting:
         heard = await given.remote.heartbeat(member, bounded, _gone(request, waiting))
     if waiting.is_over:
         raise token_ended()

@@ -27,7 +27,8 @@ async def metrics(
     """Text in Prometheus' format."""
     if not services.settings.metrics:
         raise Problem(404, "not_found", "There is nothing here", "Metrics are switched off: TASKLIB_SERVER_METRICS.")
-    return Response(exposition.text(families.of_server(await read(services))), media_type=exposition.CONTENT_TYPE)
+    found = families.of_server(await read(services), services.settings.max_metric_queues)
+    return Response(exposition.text(found), media_type=exposition.CONTENT_TYPE)
 
 
 async def read(services: Services) -> Reading:

@@ -37,7 +37,7 @@ from tasklib.server.routing import (
     page_size,
     tags_of,
 )
-from tasklib.server.showing import redaction_for, shown, shown_explanation
+from tasklib.server.showing import listed, redaction_for, shown, shown_explanation, shown_page
 from tasklib.states import TaskState
 from tasklib.tasks.function import Submission
 from tasklib.tasks.ids import new_id
@@ -119,7 +119,7 @@ async def submit_batch(
     return BatchAnswer(tasks=[BatchItem.of(s) for s in stored])
 
 
-@router.get("", operation_id="list_tasks", summary="List tasks")
+@router.get("", operation_id="list_tasks", summary="List tasks", response_model=TaskPage)
 async def list_tasks(
     principal: Reader,
     given: Given,
@@ -134,11 +134,14 @@ async def list_tasks(
     created_before: Annotated[AwareDatetime | None, Query()] = None,
     limit: Limit = None,
     cursor_: Annotated[Cursor, Query(alias="cursor")] = None,
-) -> TaskPage:
-    """One page of the tasks that fit every filter, the newest first. What is submitted meanwhile shifts nothing."""
+) -> Response:
+    """One page of the tasks that fit every filter, the newest first. What is submitted meanwhile shifts nothing.
+
+    Large values are left out, and a page may end before its limit: go on with `next`.
+    """
     client = client_of(principal, given)
     size = page_size(limit, given)
-    found = await client.list_tasks(
+    call = client.calls.list_tasks(
         state=state or None,
         name=name,
         queue=queue,
@@ -149,9 +152,8 @@ async def list_tasks(
         after=None if cursor_ is None else place_of("tasks", cursor_, UUID)[0],
         limit=size + 1,
     )
-    page = found[:size]
-    following = cursor("tasks", str(page[-1].id)) if len(found) > size else None
-    return TaskPage(tasks=await shown(page, principal, given), next=following)
+    found = await client.perform(listed(call, given.settings.max_list_value_bytes))
+    return await shown_page(found, size, principal, given, lambda task: cursor("tasks", str(task.id)))
 
 
 @router.post("/cancel", operation_id="cancel_tasks", summary="Cancel tasks by filter")

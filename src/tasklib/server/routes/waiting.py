@@ -7,18 +7,18 @@ from collections.abc import AsyncIterator
 from typing import Annotated
 from uuid import UUID
 
-from fastapi import APIRouter, Header, Query, Response
-from fastapi.responses import StreamingResponse
+from fastapi import APIRouter, Header, Query, Request, Response
 
 from tasklib.client.clients import AsyncClient
 from tasklib.client.requests import known
 from tasklib.server.access import Principal, client_of
 from tasklib.server.answers import OutcomeAnswer
+from tasklib.server.caps import EventStream, slot_of
 from tasklib.server.document import refusals
 from tasklib.server.problems import Problem
 from tasklib.server.routing import Given, Reader, Reveal
 from tasklib.server.services import Services
-from tasklib.server.showing import redaction_for, shown, shown_outcome
+from tasklib.server.showing import redaction_for, shown_listed, shown_outcome
 from tasklib.states import TaskState
 from tasklib.store import lookup
 
@@ -53,12 +53,6 @@ _EVENT = {
 }
 
 
-class EventStream(StreamingResponse):
-    """Server-sent events."""
-
-    media_type = "text/event-stream"
-
-
 @router.get(
     "/{task_id}/result",
     operation_id="get_result",
@@ -69,6 +63,7 @@ async def get_result(
     task_id: UUID,
     principal: Reader,
     given: Given,
+    request: Request,
     response: Response,
     wait_seconds: Annotated[
         float,
@@ -87,8 +82,9 @@ async def get_result(
     seen: str | None = None
     with given.token_watch.waiting(principal) as waiting:
         while not TaskState(outcome.state).is_terminal:
-            change = given.watch.change(task_id, seen, deadline - time.monotonic())
-            standing = await waiting.unless_over(change)
+            with slot_of(request).waiting(is_needed=wait_seconds > 0):
+                change = given.watch.change(task_id, seen, deadline - time.monotonic())
+                standing = await waiting.unless_over(change)
             if standing is None:
                 response.status_code = 202
                 break
@@ -104,7 +100,7 @@ async def get_result(
     response_class=EventStream,
     responses={
         200: {
-            "description": "Server-sent events: the task as `GET /api/v1/tasks/{task_id}` shows it, at once and then "
+            "description": "Server-sent events: the task as lists show it, without large values, at once and then "
             "after every change of its state, retries, progress or cancel request. The last one is terminal.",
             "content": {"text/event-stream": {"schema": _EVENT, "example": _EVENTS}},
         },
@@ -130,10 +126,7 @@ async def watch_task(
     standing = await given.watch.change(task_id, None, given.settings.max_wait_seconds)
     if standing is not None and standing.version == last_event_id and TaskState(standing.state).is_terminal:
         return Response(status_code=204)
-    return EventStream(
-        _events(task_id, principal, given, last_event_id),
-        headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
-    )
+    return EventStream(_events(task_id, principal, given, last_event_id))
 
 
 async def _events(task_id: UUID, principal: Principal, given: Services, seen: str | None) -> AsyncIterator[str]:
@@ -149,13 +142,14 @@ async def _events(task_id: UUID, principal: Principal, given: Services, seen: st
             if standing is None:
                 yield ": still here\n\n"
                 continue
-            task = await client.get_task(task_id)
-            if task is None:
+            query = lookup.get_within(task_id, given.settings.max_list_value_bytes, owner=client.calls.identity.owner)
+            found = await given.run(query)
+            if found is None:
                 return
             seen = standing.version
-            text = (await shown([task], principal, given))[0].model_dump_json()
-            yield f"event: task\nid: {seen}\ndata: {text}\n\n"
-            if TaskState(task.state).is_terminal:
+            [answer] = await shown_listed([found], principal, given)
+            yield f"event: task\nid: {seen}\ndata: {answer.model_dump_json()}\n\n"
+            if answer.status.is_terminal:
                 return
 
 
