@@ -291,6 +291,9 @@ class Events:
         return bool(self._routine_subscribers)
 
     def emit(self, event: Event) -> None:
+        if not self._subscribers and isinstance(event, DutyFailed | DatabaseAwaited):
+            # A program that subscribes to nothing finds trouble where it looks for it.
+            logging.getLogger("tasklib").warning("%s", event)
         self._tell(self._subscribers, event)
 
     def emit_routine(self, event: Event) -> None:

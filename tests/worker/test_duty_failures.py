@@ -6,10 +6,12 @@ import psycopg
 import pytest
 
 from tasklib import Client, Config, task
-from tasklib.events import DutyFailed, LeadershipTaken
+from tasklib.events import DutyFailed, Events, LeadershipTaken, WorkerRenewed
 from tasklib.maintenance import telling
 from tasklib.maintenance.calendar import duties_of
+from tasklib.maintenance.failures import Failures
 from tasklib.metrics import families
+from tasklib.tally import Tallier
 from tests.eventually import soon
 from tests.worker.watching import working
 
@@ -52,6 +54,30 @@ async def test_duty_that_fails_is_reported_counted_and_repeated_and_the_worker_g
         assert "out of order" in failed.reason
         db.execute(f"DROP TRIGGER broken ON {table}".encode())
         await soon(lambda: counted(db, duty) >= 2)
+
+
+async def test_worker_declared_dead_registers_anew_though_the_database_refuses_at_first(
+    config: Config, db: psycopg.Connection
+) -> None:
+    quick = config.with_changes(heartbeat_interval_seconds=0.1, heartbeat_timeout_seconds=60)
+    async with working(quick) as watched:
+        db.execute("CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'out of order'; END $$")
+        db.execute("CREATE TRIGGER broken BEFORE INSERT ON worker_registrations EXECUTE FUNCTION refuse()")
+        db.execute("UPDATE workers SET reported_status = 'dead'")
+        await watched.until(DutyFailed, lambda e: e.duty == "registration", count=2)
+        db.execute("DROP TRIGGER broken ON worker_registrations")
+        await watched.until(WorkerRenewed)
+
+
+def test_failed_duty_is_logged_where_nobody_subscribes_to_the_events(caplog: pytest.LogCaptureFixture) -> None:
+    events = Events()
+    with Failures(events, Tallier()).survived("snapshot"):
+        raise RuntimeError("out of order")
+    assert "out of order" in caplog.text
+    caplog.clear()
+    events.subscribe(lambda event: None)
+    events.emit(DutyFailed("snapshot", "out of order"))
+    assert not caplog.text
 
 
 async def test_fleet_of_a_database_that_publishes_all_its_tables_keeps_counting(

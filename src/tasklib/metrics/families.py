@@ -22,7 +22,7 @@ RAN = ("completed", "failed", "dead_letter", "cancelled")
 REASONS = ("error", "timeout", "retry", "rejected", "crash", "lost")
 DUTIES = (
     *("dead workers", "orphans", "overdue", "snapshot", "tallies", "idempotency", "dead letters", "retention"),
-    *("election", "stats", "cancel requests"),
+    *("election", "stats", "cancel requests", "registration"),
 )
 PROMOTIONS = (("low", "medium"), ("low", "high"), ("medium", "high"))
 MOST_QUEUES = 200

@@ -11,8 +11,10 @@ from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 
 from tasklib.config import Config
+from tasklib.db.link import backoff
 from tasklib.errors import DatabaseUnavailable
 from tasklib.events import Events, WorkerRenewed
+from tasklib.maintenance.failures import Failures
 from tasklib.store.claim import Served
 from tasklib.tally import Tallier
 from tasklib.worker.attempt import Attempt, Interruption
@@ -137,7 +139,13 @@ class Membership:
         self._renewal = asyncio.create_task(self._register_anew(old))
 
     async def _register_anew(self, old: str) -> None:
-        await self._register()
+        failures, tries = Failures(self._events, self._tallier), 0
+        while not self.is_member:
+            with failures.survived("registration"):
+                await self._register()
+                break
+            await asyncio.sleep(backoff(tries))
+            tries += 1
         self._events.emit(WorkerRenewed(old, self.id))
 
 
