@@ -21,7 +21,18 @@ BY_NO_OPERATOR = {
     # A submission: the row itself says when, and by whom.
     *("submit", "submit_once", "submit_one", "submit_one_once", "submit_given", "submit_copy"),
     # Workers and what they do.
-    *("claim", "claim_next", "claim_on", "complete", "fail", "release", "stop", "extend", "progress"),
+    *(
+        "claim",
+        "claim_next",
+        "claim_on",
+        "complete",
+        "complete_unlocked",
+        "fail",
+        "release",
+        "stop",
+        "extend",
+        "progress",
+    ),
     *("worker_register", "worker_heartbeat", "worker_sleeps", "worker_deregister"),
     # The leader and its duties.
     *("lead", "resign", "bury_workers", "rescue", "fail_overdue"),

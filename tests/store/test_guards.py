@@ -20,6 +20,7 @@ TOKEN, HOLDER = 5, "holder"
 Settlement = Callable[[Lease, str], Query[Any]]
 SETTLEMENTS: dict[str, Settlement] = {
     "complete": lambda lease, worker: settle.complete([Completion(lease, '{"value": 1}')], worker),
+    "complete_unlocked": lambda lease, worker: settle.complete([Completion(lease, "1")], worker, contended=True),
     "fail": lambda lease, worker: settle.fail([Failure(lease, "boom", "error", 0.0)], worker, 3),
     "release": lambda lease, worker: settle.release([lease], worker),
     "stop": lambda lease, worker: settle.stop([(lease, "stopped")], worker),
@@ -81,6 +82,25 @@ def test_a_lease_that_is_over_is_not_extended(
     before = row()
     assert not Database(config).run(settle.extend([Lease(str(task), TOKEN)], HOLDER, 600.0))
     assert row() == before
+
+
+@pytest.mark.parametrize(
+    ("change", "unexpired", "is_held"),
+    [
+        ("lease_token = lease_token", False, True),
+        ("lease_token = lease_token + 1", False, False),
+        ("worker_id = 'somebody else'", False, False),
+        ("state = 'pending', worker_id = NULL, locked_until = NULL", False, False),
+        ("locked_until = now() - interval '1 s'", False, True),
+        ("locked_until = now() - interval '1 s'", True, False),
+    ],
+)
+def test_still_held_says_which_attempts_are_ours(
+    change: str, unexpired: bool, is_held: bool, config: Config, db: psycopg.Connection, task: UUID
+) -> None:
+    db.execute(f"UPDATE tasks SET {change}".encode())
+    asked = settle.still_held([Lease(str(task), TOKEN)], HOLDER, unexpired=unexpired)
+    assert Database(config).run(asked) == ({str(task)} if is_held else set())
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from sqlalchemy.pool import NullPool
 from tasklib.config import Config
 from tasklib.db.connect import connect
 from tasklib.errors import SchemaError
-from tasklib.migrations.revisions import VERSION_TABLE, head, known, missing_after, require_current
+from tasklib.migrations.revisions import VERSION_TABLE, head, known, missing_after, require_current, require_utf8
 from tasklib.sql import quoted
 
 __all__ = ["ROLES", "check", "migrate", "pending", "roles", "script"]
@@ -43,6 +43,7 @@ _one_at_a_time = threading.Lock()
 def migrate(config: Config) -> tuple[str, ...]:
     """Bring the schema up to date and return the revisions that were run."""
     with _connection(config) as connection:
+        _require_utf8(connection)
         _prepare(connection, config.schema)
         todo = _todo(connection, config.schema)
         if todo:
@@ -63,6 +64,7 @@ def pending(config: Config) -> tuple[str, ...]:
 def check(config: Config) -> None:
     """Raise a SchemaError that says what to do unless the schema fits this version of TaskLib."""
     with _connection(config) as connection:
+        _require_utf8(connection)
         require_current(_revision(connection, config.schema), config.schema)
 
 
@@ -119,6 +121,10 @@ def _connection(config: Config) -> Iterator[Connection]:
 
 def _open(config: Config) -> psycopg.Connection:
     return connect(config, autocommit=False, patience=math.inf)  # an index on a large table takes its time
+
+
+def _require_utf8(connection: Connection) -> None:
+    require_utf8(_run(connection, "SHOW server_encoding"), _run(connection, "SELECT current_database()"))
 
 
 def _prepare(connection: Connection, schema: str | None) -> None:

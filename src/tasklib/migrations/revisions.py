@@ -26,6 +26,15 @@ def missing_after(revision: str | None) -> tuple[str, ...]:
     return tuple(r for r in known() if revision is None or r > revision)
 
 
+def require_utf8(encoding: str, database: str) -> None:
+    """Raise a SchemaError that says what to do if the database can't store every text."""
+    if encoding != "UTF8":
+        raise SchemaError(
+            f"the database {database} has the encoding {encoding}, which can't store every text: errors, results and "
+            f"names of tasks may be in any language. Create one in UTF8: createdb -E UTF8 -T template0 NAME"
+        )
+
+
 def require_current(revision: str | None, schema: str | None) -> None:
     """Raise a SchemaError that says what to do unless the database is at this version's revision."""
     where = f"schema {schema!r}" if schema else "this database"

@@ -16,7 +16,7 @@ from tasklib.config import Config
 from tasklib.db.query import Query
 from tasklib.db.startup import wait_for_database
 from tasklib.errors import ConfigError
-from tasklib.migrations.revisions import require_current
+from tasklib.migrations.revisions import require_current, require_utf8
 from tasklib.server.caps import Caps
 from tasklib.server.keyring import Keyring
 from tasklib.server.leading import Leading
@@ -127,6 +127,7 @@ def services(request: HTTPConnection) -> Services:
 
 async def require_schema(config: Config, client: AsyncClient) -> None:
     """SchemaError unless our tables are there, in this version."""
+    require_utf8(*await client.perform(once(schema.encoding())))
     place = await client.perform(once(schema.where_is_tasks(config.schema)))
     revision = None if place is None else await client.perform(once(schema.revision()))
     require_current(revision, config.schema)

@@ -1,6 +1,6 @@
 -- Give tasks back as they were before the claim, without using a retry, but for rows that another transaction has
--- locked. The token stays: it only ever grows. What runs at most once and has
--- begun can't be given back.
+-- locked. The token stays: it only ever grows. What runs at most once and has begun
+-- can't be given back.
 WITH given AS (
     SELECT task.id
     FROM unnest(%(ids)s::uuid[], %(tokens)s::bigint[]) AS given (id, token)

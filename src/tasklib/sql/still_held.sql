@@ -6,3 +6,4 @@ WHERE {still_running}
   AND task.lease_token = given.token
   AND task.worker_id = %(worker)s
   AND (NOT %(unexpired)s::bool OR task.locked_until > clock_timestamp())
+  AND NOT (%(releasing)s::bool AND {include begun} AND task.at_most_once IS TRUE)

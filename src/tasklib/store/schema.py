@@ -13,6 +13,11 @@ def where_is_tasks(schema: str | None) -> Query[str | None]:
     return Query("where_is_tasks", names, lambda rows: rows[0][0] if rows else None, repeatable=True)
 
 
+def encoding() -> Query[tuple[str, str]]:
+    """The encoding of the database, and the database's name."""
+    return Query("encoding", {}, lambda rows: (rows[0][0], rows[0][1]), repeatable=True)
+
+
 def revision() -> Query[str | None]:
     """The newest migration that has run there."""
     return Query("revision", {}, lambda rows: rows[0][0] if rows else None, repeatable=True)

@@ -128,9 +128,15 @@ def progress(reports: Sequence[tuple[Leased, str]], worker_id: str) -> Query[set
     return Query("progress", {**arrays([lease for lease, _ in reports]), "worker": worker_id, "reports": texts}, _ids)
 
 
-def still_held(leases: Sequence[Leased], worker_id: str, *, unexpired: bool = False) -> Query[set[str]]:
-    """Of attempts that a write left out: those that are still ours. Another transaction has locked their rows."""
-    return Query("still_held", {**arrays(leases), "worker": worker_id, "unexpired": unexpired}, _ids)
+def still_held(
+    leases: Sequence[Leased], worker_id: str, *, unexpired: bool = False, releasing: bool = False
+) -> Query[set[str]]:
+    """Of attempts that a write left out: those that are still ours. Another transaction has locked their rows.
+
+    `unexpired`: only leases that can be extended. `releasing`: only what can be given back.
+    """
+    asked = {"worker": worker_id, "unexpired": unexpired, "releasing": releasing}
+    return Query("still_held", {**arrays(leases), **asked}, _ids)
 
 
 def settled(leases: Sequence[Leased]) -> Query[set[str]]:

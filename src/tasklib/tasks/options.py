@@ -15,6 +15,8 @@ from tasklib.tasks.payload import Unstorable, dump, limited
 MAX_INT = 2**31 - 1
 # The largest wait PostgreSQL's make_interval and timestamptz hold without surprises: a thousand years.
 MAX_DELAY_SECONDS = 1000 * 365 * 86400
+# The table's own limits (tasks_times_in_range): a little within what a datetime can be, in any time zone.
+_FIRST_MOMENT, _END_OF_TIME = datetime(1, 1, 3, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC)
 MAX_NAME_BYTES = 500
 
 
@@ -132,9 +134,11 @@ def require_aware(name: str, moment: datetime) -> None:
             "Give it a time zone, e.g. datetime.now(timezone.utc)."
         )
     try:
-        moment.astimezone(UTC)
+        in_range = _FIRST_MOMENT <= moment.astimezone(UTC) < _END_OF_TIME
     except OverflowError:
-        raise InvalidOption(f"{name} is outside the years 1 to 9999 in UTC: {moment.isoformat()}.") from None
+        in_range = False
+    if not in_range:
+        raise InvalidOption(f"{name} is outside the years 1 to 9999 in UTC: {moment.isoformat()}.")
 
 
 def _check_count(name: str, value: int | None, least: int) -> None:

@@ -91,7 +91,13 @@ class Attempt:
     @property
     def trace_context(self) -> dict[str, Any] | None:
         """The trace that the submission was part of, or whatever else it said."""
-        return json.loads(self.claimed.trace_context) if self.claimed.trace_context else None
+        if not self.claimed.trace_context:
+            return None
+        try:
+            carried = json.loads(self.claimed.trace_context)
+        except (ValueError, RecursionError):  # a row written by hand: a number or a nesting that Python can't read
+            return None
+        return carried if isinstance(carried, dict) else None
 
     @property
     def trace_id(self) -> str | None:

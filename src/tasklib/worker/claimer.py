@@ -7,10 +7,13 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+import psycopg
+
 from tasklib.config import Config
+from tasklib.db.failures import is_bad_data
 from tasklib.db.link import Link, backoff
 from tasklib.errors import DatabaseUnavailable
-from tasklib.events import Events, TasksClaimed
+from tasklib.events import DatabaseLost, Events, TasksClaimed
 from tasklib.store import claim, settle
 from tasklib.store.claim import Claimed, Lane, Served
 from tasklib.store.settle import Lease
@@ -90,6 +93,13 @@ class Claimer:
             except DatabaseUnavailable:
                 self._doubt_until = time.monotonic() + _DOUBT_SECONDS
                 self._look_again_at = 0.0
+                await asyncio.sleep(backoff(failures))
+                failures += 1
+            except psycopg.Error as e:
+                # A row that somebody wrote by hand: it must not end this worker, and then the next one.
+                if not is_bad_data(e):
+                    raise
+                self._events.emit(DatabaseLost("claim", str(e)))
                 await asyncio.sleep(backoff(failures))
                 failures += 1
 

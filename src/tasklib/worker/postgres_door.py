@@ -52,10 +52,11 @@ class PostgresDoor:
     async def open(self) -> Config:
         """Wait for the database, find out which schema we are in, and refuse one we don't fit."""
         # Imported here: Alembic takes a tenth of a second that clients and child processes never need.
-        from tasklib.migrations.revisions import require_current
+        from tasklib.migrations.revisions import require_current, require_utf8
 
         limit = self._config.startup_timeout_seconds
         await wait_for_database(self._config, lambda why: self._events.emit(DatabaseAwaited(why, limit)))
+        require_utf8(*await self._claiming.run(schema.encoding()))
         found = await self._claiming.run(schema.where_is_tasks(self._config.schema))
         revision = await self._claiming.run(schema.revision()) if found else None
         require_current(revision, self._config.schema)
@@ -143,24 +144,19 @@ class PostgresDoor:
     async def complete(
         self, worker_id: str, completions: Sequence[Completion], *, again: bool, contended: bool = False
     ) -> Settled:
-        try:
-            ours = await self._settling.run(settle.complete(completions, worker_id, contended=contended))
-        except psycopg.Error as e:
-            if not is_bad_data(e):
-                raise
-            raise Unstorable(f"PostgreSQL refused the return value: {e.diag.message_primary}") from e
+        ours = await self._write(settle.complete(completions, worker_id, contended=contended), "the return value")
         return await self._judged(worker_id, [c.lease for c in completions], dict.fromkeys(ours, "completed"), again)
 
     async def fail(self, worker_id: str, failures: Sequence[Failure], *, again: bool) -> Settled:
-        states = await self._settling.run(settle.fail(failures, worker_id, self._config.crash_limit))
+        states = await self._write(settle.fail(failures, worker_id, self._config.crash_limit), "the error")
         return await self._judged(worker_id, [f.lease for f in failures], states, again)
 
     async def release(self, worker_id: str, leases: Sequence[Leased], *, again: bool) -> Settled:
         states = await self._settling.run(settle.release(leases, worker_id))
-        return await self._judged(worker_id, leases, states, again)
+        return await self._judged(worker_id, leases, states, again, releasing=True)
 
     async def stop(self, worker_id: str, stopped: Sequence[tuple[Leased, str]], *, again: bool) -> Settled:
-        ours = await self._settling.run(settle.stop(stopped, worker_id))
+        ours = await self._write(settle.stop(stopped, worker_id), "the error")
         states = dict.fromkeys(ours, "cancelled")
         return await self._judged(worker_id, [lease for lease, _ in stopped], states, again)
 
@@ -180,12 +176,28 @@ class PostgresDoor:
             link.drop()
         self._maintenance.close()
 
-    async def _judged(self, worker_id: str, leases: Sequence[Leased], states: dict[str, str], again: bool) -> Settled:
+    async def _write(self, query: Query[T], what: str) -> T:
+        try:
+            return await self._settling.run(query)
+        except psycopg.Error as e:
+            if not is_bad_data(e):
+                raise
+            raise Unstorable(f"PostgreSQL refused {what}: {e.diag.message_primary}") from e
+
+    async def _judged(
+        self,
+        worker_id: str,
+        leases: Sequence[Leased],
+        states: dict[str, str],
+        again: bool,
+        *,
+        releasing: bool = False,
+    ) -> Settled:
         """What a write left out is not ours any more, or locked; or, after a lost answer, settled already."""
         if len(states) == len(leases):
             return Settled(states)
         missing = [lease for lease in leases if lease.id not in states]
-        locked = await self._settling.run(settle.still_held(missing, worker_id))
+        locked = await self._settling.run(settle.still_held(missing, worker_id, releasing=releasing))
         over = await self._settling.run(settle.settled(missing)) if again else set()
         return Settled(dict.fromkeys(over, "failed") | states, locked)
 

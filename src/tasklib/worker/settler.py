@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Protocol, TypeVar, assert_never
 
@@ -211,20 +212,39 @@ class Settler:
         if not items:
             return
         items.sort(key=lambda item: item[0].claimed.id)
-        states, locked = await self._until_answered(self._door.fail, worker_id, [f for _, f in items])
+        try:
+            states, locked = await self._until_answered(self._door.fail, worker_id, [f for _, f in items])
+        except Unstorable:
+            for attempt, failure in items:
+                await self._fail_alone(worker_id, attempt, failure)
+            return
         for attempt, failure in items:
-            if self._is_locked(attempt, locked):
+            self._failed(attempt, failure, states.get(attempt.claimed.id), locked)
+
+    def _failed(self, attempt: Attempt, failure: Failure, state: str | None, locked: AbstractSet[str]) -> None:
+        if self._is_locked(attempt, locked):
+            return
+        if state is None:
+            self._refused(attempt)
+            return
+        self._count(attempt, state, failure.outcome)
+        if state == "failed":
+            self._wakeup.ring()  # an idle worker must learn when this retry is due
+            self._ended(attempt, state, failure.error, failure.delay_seconds)
+        else:
+            self._ended(attempt, state, failure.error)
+
+    async def _fail_alone(self, worker_id: str, attempt: Attempt, failure: Failure) -> None:
+        """One error text the database won't take must not strand the others: this one as it is, or escaped."""
+        for error in (failure.error, _escaped(failure.error)):
+            one = replace(failure, error=error)
+            try:
+                states, locked = await self._until_answered(self._door.fail, worker_id, [one])
+            except Unstorable:
                 continue
-            state = states.get(attempt.claimed.id)
-            if state is None:
-                self._refused(attempt)
-                continue
-            self._count(attempt, state, failure.outcome)
-            if state == "failed":
-                self._wakeup.ring()  # an idle worker must learn when this retry is due
-                self._ended(attempt, state, failure.error, failure.delay_seconds)
-            else:
-                self._ended(attempt, state, failure.error)
+            self._failed(attempt, one, states.get(attempt.claimed.id), locked)
+            return
+        self._refused(attempt)
 
     async def _release(self, worker_id: str, attempts: list[Attempt]) -> None:
         if not attempts:
@@ -245,7 +265,11 @@ class Settler:
             return
         items.sort(key=lambda item: item[0].claimed.id)
         stopped = [(a.claimed, error) for a, error in items]
-        ours, locked = await self._until_answered(self._door.stop, worker_id, stopped)
+        try:
+            ours, locked = await self._until_answered(self._door.stop, worker_id, stopped)
+        except Unstorable:
+            stopped = [(lease, _escaped(error)) for lease, error in stopped]
+            ours, locked = await self._until_answered(self._door.stop, worker_id, stopped)
         for attempt, error in items:
             if self._is_locked(attempt, locked):
                 continue
@@ -316,3 +340,8 @@ class Settler:
         self._tallier.ended(attempt.claimed, "stale")
         c = attempt.claimed
         self._events.emit(ResultRefused(c.id, c.name, c.token, attempt.trace_id))
+
+
+def _escaped(text: str) -> str:
+    """The same in the characters that every database can store."""
+    return text.encode("ascii", "backslashreplace").decode()

@@ -47,8 +47,17 @@ CREATE TABLE {schema.}tasks (
     CONSTRAINT tasks_kwargs_is_object CHECK (jsonb_typeof(kwargs) = 'object'),
     CONSTRAINT tasks_tags_is_object CHECK (jsonb_typeof(tags) = 'object'),
     CONSTRAINT tasks_priority_in_range CHECK (priority BETWEEN -10 AND 100),
-    CONSTRAINT tasks_counts_not_negative CHECK (retry_count >= 0 AND max_retries >= 0 AND crash_count >= 0),
-    CONSTRAINT tasks_scheduled_at_known CHECK (scheduled_at > '-infinity'),
+    -- Not so large that counting on overflows, and one row stops the batch it is part of.
+    CONSTRAINT tasks_counts_in_range
+        CHECK (least(retry_count, max_retries, crash_count, lease_token) >= 0
+               AND greatest(retry_count, crash_count) <= 1000000000 AND lease_token <= 1000000000000000),
+    -- Moments that every client can read and count with; no infinity.
+    CONSTRAINT tasks_times_in_range
+        CHECK (least(next_retry_at, scheduled_at, started_at, completed_at, created_at, locked_until,
+                     idempotency_expires_at, cancel_requested_at) >= '0001-01-03 00:00:00+00'
+               AND greatest(next_retry_at, scheduled_at, started_at, completed_at, created_at, locked_until,
+                            idempotency_expires_at, cancel_requested_at) < '9999-12-30 00:00:00+00'),
+    CONSTRAINT tasks_capabilities_is_list CHECK (array_ndims(required_capabilities) = 1),
     CONSTRAINT tasks_timeout_positive CHECK (timeout_seconds > 0),
     CONSTRAINT tasks_running_has_lease
         CHECK ((state = 'running') = (worker_id IS NOT NULL AND locked_until IS NOT NULL)),

@@ -21,7 +21,11 @@ CREATE TABLE {schema.}worker_registrations (
     CONSTRAINT worker_registrations_pkey PRIMARY KEY (id),
     CONSTRAINT worker_registrations_status_known CHECK (reported_status IN ('active', 'draining', 'dead')),
     CONSTRAINT worker_registrations_load_not_negative CHECK (capacity >= 0 AND current_load >= 0),
-    CONSTRAINT worker_registrations_timeout_positive CHECK (heartbeat_timeout_seconds > 0)
+    CONSTRAINT worker_registrations_timeout_in_range
+        CHECK (heartbeat_timeout_seconds > 0 AND heartbeat_timeout_seconds <= 31536000000),
+    CONSTRAINT worker_registrations_times_in_range
+        CHECK (least(started_at, last_heartbeat, drain_requested_at) >= '0001-01-03 00:00:00+00'
+               AND greatest(started_at, last_heartbeat, drain_requested_at) < '9999-12-30 00:00:00+00')
 ) WITH (fillfactor = 50);
 
 -- One row: who leads, in which term, until when. The term grows with every change of hands.
@@ -40,7 +44,9 @@ CREATE TABLE {schema.}pauses (
     value     text        COLLATE "C" NOT NULL,
     paused_at timestamptz NOT NULL DEFAULT now(),
     CONSTRAINT pauses_pkey PRIMARY KEY (kind, value),
-    CONSTRAINT pauses_kind_known CHECK (kind IN ('queue', 'name'))
+    CONSTRAINT pauses_kind_known CHECK (kind IN ('queue', 'name')),
+    CONSTRAINT pauses_time_in_range
+        CHECK (paused_at >= '0001-01-03 00:00:00+00' AND paused_at < '9999-12-30 00:00:00+00')
 );
 
 -- Settings of the whole fleet that change at run time; null leaves a setting to each program's configuration.
@@ -50,8 +56,10 @@ CREATE TABLE {schema.}settings (
     promote_to_high_after_seconds   double precision,
     CONSTRAINT settings_pkey PRIMARY KEY (one),
     CONSTRAINT settings_is_one_row CHECK (one),
-    CONSTRAINT settings_thresholds_positive
-        CHECK (promote_to_medium_after_seconds > 0 AND promote_to_high_after_seconds > 0)
+    -- At most a thousand years: every claim counts with them.
+    CONSTRAINT settings_thresholds_in_range
+        CHECK (least(promote_to_medium_after_seconds, promote_to_high_after_seconds) > 0
+               AND greatest(promote_to_medium_after_seconds, promote_to_high_after_seconds) <= 31536000000)
 );
 INSERT INTO {schema.}settings DEFAULT VALUES;
 

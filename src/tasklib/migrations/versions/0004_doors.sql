@@ -18,7 +18,10 @@ CREATE TABLE {schema.}api_tokens (
     CONSTRAINT api_tokens_hash_is_sha256 CHECK (length(hash) = 32),
     CONSTRAINT api_tokens_roles_known
         CHECK (cardinality(roles) > 0 AND roles <@ '{viewer,submitter,worker,operator,admin}'::text[]),
-    CONSTRAINT api_tokens_queues_not_empty CHECK (cardinality(queues) > 0)
+    CONSTRAINT api_tokens_queues_not_empty CHECK (cardinality(queues) > 0),
+    CONSTRAINT api_tokens_times_in_range
+        CHECK (least(created_at, expires_at, revoked_at, last_used_at) >= '0001-01-03 00:00:00+00'
+               AND greatest(created_at, expires_at, revoked_at, last_used_at) < '9999-12-30 00:00:00+00')
 );
 
 -- Who changed what, written by the statement that changed it.

@@ -143,9 +143,12 @@ class Results:
         if not refused:
             return {}
         over = await self._settling.run(settle.settled(_leases(refused)))
-        locked = await self._settling.run(settle.still_held(_leases(refused), worker_id))
+        given_back = [result for result in refused if result.status is ResultStatus.RELEASED]
+        ended = [result for result in refused if result.status is not ResultStatus.RELEASED]
+        locked = await self._settling.run(settle.still_held(_leases(ended), worker_id))
+        kept = await self._settling.run(settle.still_held(_leases(given_back), worker_id, releasing=True))
         return {
-            id_: _refusal(SETTLED if id_ in over else LOCKED if id_ in locked else STALE)
+            id_: _refusal(SETTLED if id_ in over else LOCKED if id_ in locked | kept else STALE)
             for id_ in (str(r.task_id) for r in refused)
         }
 
