@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from typing import Annotated, Any, NotRequired, cast, get_origin, get_type_hints
+from typing import Annotated, Any, NotRequired, get_origin, get_type_hints
 
 import psycopg
 from pydantic import (
@@ -44,6 +44,7 @@ class Arguments:
         hints = _hints(function, task_name)
         others = next((hints.get(p.name, Any) for p in self.signature.parameters.values() if _is_open(p)), None)
         self._fidelity = min(map(fidelity, [*(hints.get(name, Any) for name in self.parameters), others]))
+        self._is_plain = self._fidelity is Fidelity.ALWAYS
         self._adapter = _adapter(hints, self.parameters, task_name, others)
         self._writer = SchemaSerializer(self._adapter.core_schema, WRITTEN)
 
@@ -57,12 +58,13 @@ class Arguments:
         except ValidationError as e:
             raise self._refusal(e) from None
         try:
-            text = checked(self._written(values), lambda: self._writer.to_python(values, warnings=False))
+            written = self._writer.to_json(values) if self._is_plain else self._written(values)
+            text = checked(written, lambda: self._writer.to_python(values, warnings=False))
         except Unstorable as e:
             raise self._unstorable(e.path, e.reason) from e
         except (PydanticSerializationError, ValueError, TypeError, RecursionError) as e:
             raise self._unserialisable(values, e) from e
-        if self._fidelity is Fidelity.ALWAYS or (self._fidelity is Fidelity.IF_JSON and is_json(values)):
+        if self._is_plain or (self._fidelity is Fidelity.IF_JSON and is_json(values)):
             return text
         return self._tried(text, values)
 
@@ -72,9 +74,14 @@ class Arguments:
             return {}
         if self._fidelity is Fidelity.MUST_BE_TRIED:
             text = secrets.without_marks(text)
+        arguments: dict[str, Any]
         try:
-            # By name: models are written by the names of their fields, whatever aliases they have.
-            return cast("dict[str, Any]", self._adapter.validator.validate_json(text, by_name=True))
+            if self._is_plain:
+                arguments = self._adapter.validator.validate_json(text)
+            else:
+                # By name: models are written by the names of their fields, whatever aliases they have.
+                arguments = self._adapter.validator.validate_json(text, by_name=True)
+            return arguments
         except ValidationError as e:
             raise self._refusal(e) from None
 

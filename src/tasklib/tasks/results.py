@@ -44,7 +44,9 @@ class Results:
             return dump(value)
         # Where a type such as dict[str, Any] leaves it open, anything goes that would without a type.
         is_known = self._fidelity is not Fidelity.MUST_BE_TRIED
-        if is_known and self._adapter.validator.isinstance_python(value, strict=True):
+        if is_known and (
+            type(value) is self._declared or self._adapter.validator.isinstance_python(value, strict=True)
+        ):
             return dump(value)
         return self._tried(value, self._adapter, self._writer)
 
