@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -11,6 +12,7 @@ from uuid import uuid4
 import httpx
 import psycopg
 import pytest
+from pydantic import SecretStr
 
 from tasklib import Client, Config, task
 from tasklib.server.dashboard.timeline import progress_of, steps
@@ -168,6 +170,24 @@ def test_a_search_that_ended_early_says_so(web: Running, db: psycopg.Connection)
 
 
 # ---- edit and replay ----
+
+
+def test_a_secret_argument_is_hidden_and_stays_when_the_others_are_edited(
+    web: Running, client: Client, db: psycopg.Connection
+) -> None:
+    @task(name="dashboard_secret")
+    def sign_in(user: str, key: SecretStr) -> None: ...
+
+    task_id = client.submit_task(sign_in, user="ann", key="hunter2")
+    for path in (f"/tasks/{task_id}", f"/tasks/{task_id}/edit"):
+        page = web.http.get(path, headers=HTML)
+        assert page.status_code == 200
+        assert "hunter2" not in page.text
+    assert "hunter2" not in web.http.get(f"/api/v1/tasks/{task_id}").text
+    hidden = json.dumps({"user": "bob", "key": {"$secret": MASK}})
+    assert post(web, f"/tasks/{task_id}/edit", arguments=hidden).status_code in (200, 303)
+    rows = db.execute("SELECT kwargs FROM tasks ORDER BY id").fetchall()
+    assert rows[-1][0] == {"user": "bob", "key": {"$secret": "hunter2"}}
 
 
 def test_arguments_are_checked_if_the_function_is_known(web: Running, client: Client) -> None:

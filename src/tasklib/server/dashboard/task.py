@@ -13,6 +13,7 @@ from starlette.responses import Response
 from tasklib.client.explaining import Explanation, Reason
 from tasklib.client.identity import said_key
 from tasklib.client.search_language import quoted
+from tasklib.client.submissions import typed
 from tasklib.errors import InvalidOption, TaskExecutionError, TaskNotFound
 from tasklib.models import Task
 from tasklib.priorities import effective_priority
@@ -125,7 +126,7 @@ async def submit_edited(
     """A new task with other arguments; the old one stays as it is."""
     found = await _found(principal, services, task_id)
     try:
-        kwargs = _edited(arguments, found, services.redaction)
+        kwargs = typed(found.name, _edited(arguments, found, services.redaction))
         made = await client_of(principal, services).submit_task(
             found.name,
             kwargs=kwargs,
