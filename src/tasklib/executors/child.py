@@ -43,6 +43,7 @@ from tasklib.executors.wire import (
     Run,
     Setup,
     Started,
+    Took,
     Unloadable,
     main_import,
     packed,
@@ -116,6 +117,7 @@ class Child:
         self._busy = False
         self._cancelled = False
         self._interrupted = False
+        self._took = 0.0
 
     def serve(self) -> None:
         """Run tasks until the worker closes the socket."""
@@ -132,7 +134,7 @@ class Child:
 
     def _attempt(self, order: Run) -> Done | Failed | Unloadable:
         try:
-            function = load(order.name, order.module, self._setup)
+            function = registry.get(order.name) or load(order.name, order.module, self._setup)
         except BaseException as e:
             return unloadable(e, self._setup)
         if function is None:
@@ -147,7 +149,10 @@ class Child:
         if order.timeout_seconds is not None:
             context.deadline = time.monotonic() + order.timeout_seconds
         self._send(Started())
-        return outcome_of(function, order.kwargs, context, self._config)
+        before = time.monotonic()
+        outcome = outcome_of(function, order.kwargs, context, self._config)
+        self._took = time.monotonic() - before
+        return outcome
 
     def _finish(self, outcome: Done | Failed | Unloadable) -> None:
         for stream in (sys.stdout, sys.stderr):
@@ -160,7 +165,7 @@ class Child:
             sys.exit(_EXIT_ON_SIGTERM)
         self._context = None
         self._busy = False
-        self._send(outcome)
+        self._send(Took(self._took), outcome)
 
     def _listen(self) -> None:
         while (message := receive(self._connection)) is not None:
@@ -207,10 +212,10 @@ class Child:
         with contextlib.suppress(OSError):  # the worker is gone; _listen deals with it
             self._send(Progress(text))
 
-    def _send(self, message: Message) -> None:
+    def _send(self, *messages: Message) -> None:
         if os.getpid() == self._pid:
             with self._sending:  # the task's threads may report too
-                self._connection.sendall(packed(message))
+                self._connection.sendall(b"".join(map(packed, messages)))
 
     def _kill_group(self) -> NoReturn:
         with contextlib.suppress(OSError):

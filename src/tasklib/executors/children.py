@@ -14,17 +14,18 @@ from tasklib.executors.outcomes import Done, Failed
 from tasklib.executors.wire import (
     Cancel,
     Message,
+    Messages,
     NotForked,
     Progress,
     Ready,
     Run,
     Setup,
     Started,
+    Took,
     Unforkable,
     Unloadable,
     most_bytes,
     packed,
-    receive_async,
 )
 
 _LAST_WORDS_SECONDS = 1.0
@@ -59,9 +60,9 @@ class Child:
         self._setup = setup
         self._template = template
         self._grace = config.process_kill_grace_seconds
-        self._most_bytes = most_bytes(config)
+        self._messages = Messages(most_bytes(config))
         self._lifeline: Lifeline | None = None
-        self._writer: asyncio.StreamWriter | None = None
+        self._transport: asyncio.Transport | None = None
         self._process: Process | None = None
         self._busy = False
         self._ending: asyncio.Task[None] | None = None
@@ -73,27 +74,33 @@ class Child:
         """Whether it takes orders, as far as is known."""
         if self._process is None or not self._starting.done() or self._ending is not None:
             return False
-        return not (self._reaping.done() or self._reader.at_eof())
+        return not (self._reaping.done() or self._messages.ended)
 
     async def started(self) -> None:
         """Wait until the child takes orders; else NotStarted, CantImport or CantFork is raised."""
         await asyncio.shield(self._starting)
 
     async def run(
-        self, order: Run, report: Callable[[str], None] | None, begun: Callable[[], None]
+        self,
+        order: Run,
+        report: Callable[[str], None] | None,
+        begun: Callable[[], None],
+        took: Callable[[float], None],
     ) -> Done | Failed | Unloadable | Death:
-        """Have the child make an attempt, and pass on what it reports and that the function is called."""
+        """Have the child make an attempt; pass on what it reports, when its function is called, how long that runs."""
         has_begun = False
         self._busy = True
         self._send(order)
         while True:
-            match await receive_async(self._reader, self._most_bytes):
+            match await self._messages.receive():
                 case Started():
                     has_begun = True
                     begun()
                 case Progress(value):
                     if report is not None:
                         report(value)
+                case Took(seconds):
+                    took(seconds)
                 case Done() | Failed() | Unloadable() as ended:
                     self._busy = False
                     self.tasks += 1
@@ -131,7 +138,8 @@ class Child:
         self._lifeline = lifeline = Lifeline()
         ours, theirs = socket.socketpair()
         with theirs:
-            self._reader, self._writer = await asyncio.open_connection(sock=ours)
+            connected = await asyncio.get_running_loop().create_connection(lambda: self._messages, sock=ours)
+            self._transport = connected[0]
             self._send(self._setup)
             if self._template is None:
                 self._is(await spawn("tasklib.executors.child", theirs.fileno(), lifeline.theirs))
@@ -142,7 +150,7 @@ class Child:
             raise NotStarted("it is no longer wanted")
 
     async def _ready(self) -> None:
-        match await receive_async(self._reader, self._most_bytes):
+        match await self._messages.receive():
             case Ready(pid):
                 if self._template is not None:
                     self._template.has_forked = True
@@ -215,13 +223,13 @@ class Child:
             self._lifeline.cut()  # which kills a fork that we know nothing of yet
 
     def _say_goodbye(self) -> None:
-        if self._writer is not None:
-            self._writer.close()  # the child leaves by itself
+        if self._transport is not None:
+            self._transport.close()  # the child leaves by itself
 
     def _hang_up(self) -> None:
-        if self._writer is not None:
-            self._writer.transport.abort()
+        if self._transport is not None:
+            self._transport.abort()
 
     def _send(self, message: Message) -> None:
-        if self._writer is not None and not self._writer.is_closing():
-            self._writer.write(packed(message))
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(packed(message))

@@ -68,9 +68,11 @@ class ProcessExecutor:
         *,
         timeout_seconds: float | None = None,
         begun: Callable[[], None] = lambda: None,
+        took: Callable[[float], None] = lambda seconds: None,
     ) -> Done | Failed | Released:
         """Make one attempt; `begun` is called when the child calls the function, from when its time counts.
 
+        `took` is told how long the function ran, when it has returned.
         Released means that no child could call it. Cancelling ends the child; then CancelledError is raised as usual.
         """
         module = function.function.__module__
@@ -83,7 +85,7 @@ class ProcessExecutor:
 
         try:
             async with asyncio.timeout(limit) as until_begun:
-                return await self._attempt(order, context._report, is_begun)
+                return await self._attempt(order, context._report, is_begun, took)
         except TimeoutError:
             return Released(f"no child process was ready to call it within {limit:g} s")
 
@@ -109,14 +111,18 @@ class ProcessExecutor:
         return min(limit, max(1.0, _PART_OF_GRACE * self._config.overdue_grace_seconds))
 
     async def _attempt(
-        self, order: Run, report: Callable[[str], None] | None, begun: Callable[[], None]
+        self,
+        order: Run,
+        report: Callable[[str], None] | None,
+        begun: Callable[[], None],
+        took: Callable[[float], None],
     ) -> Done | Failed | Released:
         while True:
             child = await self._take(order)
             if not isinstance(child, Child):
                 return child
             try:
-                ended = await child.run(order, report, begun)
+                ended = await child.run(order, report, begun, took)
             except BaseException:
                 await asyncio.shield(self._end(child))
                 raise

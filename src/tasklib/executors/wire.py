@@ -10,8 +10,9 @@ import json
 import socket
 import struct
 import sys
+from collections import deque
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any, TypeAlias, get_args
 from uuid import UUID
 
@@ -114,6 +115,13 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
+class Took:
+    """From a child, before the outcome: how long the function ran. By the time it is read here, more has passed."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Unloadable:
     """From a child: the modules can't be imported, and what is imported halfway is no base for another task."""
 
@@ -121,7 +129,7 @@ class Unloadable:
 
 
 Message: TypeAlias = (
-    Setup | Run | Cancel | Ready | NotForked | Unforkable | Started | Progress | Unloadable | Done | Failed
+    Setup | Run | Cancel | Ready | NotForked | Unforkable | Started | Progress | Took | Unloadable | Done | Failed
 )
 
 _KINDS: dict[str, Callable[..., Message]] = {kind.__name__: kind for kind in get_args(Message)}
@@ -130,7 +138,8 @@ _KINDS: dict[str, Callable[..., Message]] = {kind.__name__: kind for kind in get
 def packed(message: Message) -> bytes:
     """The message as bytes, length first."""
     # ASCII escapes carry the lone surrogates of undecodable paths.
-    body = json.dumps([type(message).__name__, asdict(message)]).encode("ascii")
+    values = {name: getattr(message, name) for name in message.__dataclass_fields__}
+    body = json.dumps([type(message).__name__, values]).encode("ascii")
     return _LENGTH.pack(len(body)) + body
 
 
@@ -141,15 +150,56 @@ def receive(connection: socket.socket) -> Message | None:
     return None if body is None else _unpacked(body)
 
 
-async def receive_async(reader: asyncio.StreamReader, most_bytes: int) -> Message | None:
-    """`receive` for the worker's side; None also when the other side talks nonsense, or more than it may."""
-    try:
-        (length,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
-        if length > most_bytes:
-            return None
-        return _unpacked(await reader.readexactly(length))
-    except (asyncio.IncompleteReadError, OSError, ValueError, TypeError, KeyError):
-        return None
+class Messages(asyncio.Protocol):
+    """What a child says, for the worker's loop: `receive` for one that mustn't block."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self.ended = False
+        """Nothing more will come: the other side is gone, or has talked nonsense, or more than it may."""
+        self._most_bytes = most_bytes
+        self._buffer = bytearray()
+        self._arrived: deque[Message] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+
+    async def receive(self) -> Message | None:
+        """The next message; None at the end."""
+        while not self._arrived:
+            if self.ended:
+                return None
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+        return self._arrived.popleft()
+
+    def data_received(self, data: bytes) -> None:
+        if self.ended:
+            return
+        self._buffer += data
+        try:
+            self._unpack()
+        except (ValueError, TypeError, KeyError):
+            self.ended = True
+        if self._arrived or self.ended:
+            self._wake()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.ended = True
+        self._wake()
+
+    def _unpack(self) -> None:
+        buffer, start = self._buffer, 0
+        while len(buffer) >= (begin := start + _LENGTH.size):
+            (length,) = _LENGTH.unpack_from(buffer, start)
+            if length > self._most_bytes:
+                raise ValueError("longer than any message")
+            if len(buffer) < begin + length:
+                break
+            start = begin + length
+            self._arrived.append(_unpacked(buffer[begin:start]))
+        del buffer[:start]
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
 
 def most_bytes(config: Config) -> int:
@@ -183,8 +233,8 @@ def _exactly(connection: socket.socket, count: int) -> bytes | None:
     return bytes(parts)
 
 
-def _unpacked(body: bytes) -> Message:
-    kind, values = json.loads(body)
+def _unpacked(body: bytes | bytearray) -> Message:
+    kind, values = json.loads(body.decode("ascii"))
     if kind == Failed.__name__:
         values["kind"] = Kind(values["kind"])
     return _KINDS[kind](**values)

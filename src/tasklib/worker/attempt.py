@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import time
 from collections.abc import Callable
 from enum import StrEnum
 from functools import partial
@@ -124,6 +125,10 @@ class Attempt:
         self.started_at = now
         if self.timeout_seconds is not None:
             self.deadline = now + self.timeout_seconds
+
+    def took(self, seconds: float) -> None:
+        """The function has returned in its child after so long: the way back from there is no part of it."""
+        self.started_at = time.monotonic() - seconds
 
     def interrupt(self, why: Interruption) -> None:
         """Remember why the attempt must stop, and tell its function if it looks."""

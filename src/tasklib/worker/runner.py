@@ -237,6 +237,7 @@ class Runner:
                 trace,
                 timeout_seconds=attempt.timeout_seconds,
                 begun=partial(self._called_in_child, attempt),
+                took=attempt.took,
             )
         if function.takes_connection:
             return await call_in_transaction_async(
