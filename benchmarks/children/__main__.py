@@ -29,6 +29,8 @@ from benchmarks.peers.server import Redis, Server, own_redis, own_server
 HERE = Path(__file__).parent
 FIRST_RELEASE = "9792eb8"
 CHILDREN = 2
+REPLACED_AFTER = 100
+"""After so many tasks TaskLib replaces a child, unless told otherwise. Celery does if told to; "kept" means never."""
 WAIT_SECONDS = 300.0
 
 
@@ -44,12 +46,12 @@ class Side:
 class TaskLib:
     """TaskLib from the sources in a directory."""
 
-    def __init__(self, tree: Path, server: Server, lab: Lab, name: str) -> None:
+    def __init__(self, tree: Path, server: Server, lab: Lab, name: str, **settings: str) -> None:
         self._server, self._lab, self._name = server, lab, f"children_{name}"
         path = os.pathsep.join([str(tree / "src"), str(HERE)])
         kept = {k: v for k, v in os.environ.items() if not k.startswith("TASKLIB_")}
         url = {"TASKLIB_DATABASE_URL": server.database_url(self._name)}
-        self._environment = kept | {"PYTHONPATH": path} | url | _marks(lab)
+        self._environment = kept | {"PYTHONPATH": path} | url | settings | _marks(lab)
 
     def rate(self, count: int) -> float:
         """Tasks a second, from the first one that begins to the last that ends."""
@@ -76,8 +78,8 @@ class TaskLib:
 class Celery:
     """Celery's prefork pool, on a Redis without persistence."""
 
-    def __init__(self, lab: Lab, python: Path, redis: Redis) -> None:
-        self._lab, self._python = lab, python
+    def __init__(self, lab: Lab, python: Path, redis: Redis, *options: str) -> None:
+        self._lab, self._python, self._options = lab, python, options
         self._environment = lab.process_environment() | {"PYTHONPATH": str(HERE), "CHILDREN_REDIS": redis.url}
         self._environment |= _marks(lab)
 
@@ -86,10 +88,12 @@ class Celery:
         side = str(HERE / "celery_side.py")
         subprocess.run([self._python, side, str(count)], env=self._environment, check=True)
         alone = ["--without-gossip", "--without-mingle", "--without-heartbeat", "--loglevel", "CRITICAL"]
-        how = ["--pool", "prefork", "--concurrency", str(CHILDREN), *alone]
+        how = ["--pool", "prefork", "--concurrency", str(CHILDREN), *alone, *self._options]
         command = [self._python, "-m", "celery", "--app", "celery_side", "worker", *how]
         with _marked(self._lab) as marks:
-            worker = subprocess.Popen(command, cwd=self._lab.directory, env=self._environment)
+            worker = subprocess.Popen(
+                command, cwd=self._lab.directory, env=self._environment, stdout=subprocess.DEVNULL
+            )
             try:
                 deadline = time.monotonic() + WAIT_SECONDS
                 while not marks.exists() or marks.stat().st_size < count * MARK.size:
@@ -123,7 +127,7 @@ def main() -> None:
                 if side.starts is not None:
                     starts.setdefault(side.name, []).append(side.starts(given.starts))
                     said += f", a start {statistics.median(starts[side.name][-1]['others']):.1f} ms"
-                print(f"round {number + 1}  {side.name:10} {said}", flush=True)
+                print(f"round {number + 1}  {side.name:12} {said}", flush=True)
     record = _record(given, rates, starts)
     if given.write:
         append(RESULTS / "children.jsonl", record)
@@ -135,11 +139,15 @@ def _sides(lab: Lab, server: Server, redis: Redis | None, before: Path) -> list[
     for name, tree in (("before", before), ("now", ROOT)):
         ours = TaskLib(tree, server, lab, name)
         sides.append(Side(name, ours.rate, ours.starts))
+    kept = TaskLib(ROOT, server, lab, "kept", TASKLIB_PROCESS_MAX_TASKS=str(10**6))
+    sides.append(Side("now, kept", kept.rate))
     python = lab.python("celery")
     if redis is None or python is None:
         print("Celery is left out: it needs redis-server, and `python -m benchmarks.peers install celery`.")
     else:
-        sides.append(Side("celery", Celery(lab, python, redis).rate))
+        replaced = Celery(lab, python, redis, "--max-tasks-per-child", str(REPLACED_AFTER))
+        sides.append(Side("celery", replaced.rate))
+        sides.append(Side("celery, kept", Celery(lab, python, redis).rate))
     return sides
 
 
