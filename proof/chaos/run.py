@@ -268,6 +268,7 @@ def _verdict(db: psycopg.Connection, here: Scene) -> Verdict:
     end = End(
         ledger=Counter(rows("SELECT task::text FROM ledger")),
         transactional=frozenset(rows("SELECT id::text FROM tasks WHERE name = 'chaos.transactional'")),
+        at_most_once=frozenset(rows("SELECT id::text FROM tasks WHERE name = 'chaos.once'")),
         outbox=frozenset(rows("SELECT task::text FROM outbox")),
         replays=Counter(rows("SELECT target FROM audit WHERE action = 'task.replay'")),
         marks_doubled=tuple(rows("SELECT kwargs ->> 'mark' FROM tasks GROUP BY 1 HAVING count(*) > 1")),

@@ -66,8 +66,12 @@ class Submitter:
 
     def _any(self) -> Submission:
         choice, mark = self._random.random(), self._mark()
-        if choice < 0.90:
+        if choice < 0.65:
             return tasks.short.bind(mark=mark)
+        if choice < 0.85:
+            return tasks.unretried.bind(mark=mark)
+        if choice < 0.90:
+            return tasks.once.bind(mark=mark, seconds=self._random.choice([0.0, 0.0, 0.0, 0.2]))
         if choice < 0.93:
             return tasks.slow.bind(mark=mark, seconds=self._random.uniform(0.05, 1.0))
         if choice < 0.95:

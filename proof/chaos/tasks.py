@@ -53,6 +53,19 @@ async def short(mark: str) -> dict[str, int]:
         return {"token": token}
 
 
+@task(name="chaos.unretried", max_retries=0)
+async def unretried(mark: str) -> dict[str, int]:
+    with Running() as token:
+        return {"token": token}
+
+
+@task(name="chaos.once", at_most_once=True)
+async def once(mark: str, seconds: float) -> dict[str, int]:
+    with Running() as token:
+        await asyncio.sleep(seconds)
+        return {"token": token}
+
+
 @task(name="chaos.slow", retry_policy=QUICK_RETRY)
 async def slow(mark: str, seconds: float) -> dict[str, int]:
     with Running() as token:
@@ -92,10 +105,10 @@ async def hung(mark: str) -> dict[str, int]:
 
 @task(name="chaos.deadly", retry_policy=QUICK_RETRY, executor="process")
 def deadly(mark: str, times: int) -> dict[str, int]:
-    """Takes its child process down, the first so many times."""
+    """Takes its child process down, under its first so many tokens."""
     context = current_task()
     log().write(op="run", task=str(context.id), token=context.token)
-    if context.attempt <= times:
+    if context.token <= times:
         os.kill(os.getpid(), signal.SIGKILL)
     return {"token": context.token}
 

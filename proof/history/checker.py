@@ -1,4 +1,4 @@
-"""Decides I1 to I11 of a history. It reads plain values and knows nothing of how they came about.
+"""Decides I1 to I12 of a history. It reads plain values and knows nothing of how they came about.
 
 A history is the transitions that the table recorded, what the actors logged, and a few sets of the end of the run.
 """
@@ -15,6 +15,8 @@ from proof.history.recording import Reign, Transition
 from tasklib.states import MOVES, TERMINAL, TaskState
 
 MOST_SHOWN = 20
+_SETTLED_SECONDS = 0.5
+"""What began so long before its worker was given up had begun, whatever the order of the two clocks."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,8 @@ class End:
     """The transactional tasks."""
     outbox: frozenset[str] = frozenset()
     """Tasks whose submission shared a transaction with a row of their producer."""
+    at_most_once: frozenset[str] = frozenset()
+    """The tasks that run at most once."""
     replays: Counter[str] = field(default_factory=Counter)
     """Audited replays, by task."""
     marks_doubled: tuple[str, ...] = ()
@@ -53,6 +57,8 @@ class Figures:
     dead_letter: int = 0
     attempts: int = 0
     rescued: int = 0
+    given_back: int = 0
+    """Tasks that a lost worker had claimed and not begun: they went back as they were."""
     executed_again: int = 0
     """Attempts that began and were then ended by the leader: their work was done again, or may have been."""
     replays: int = 0
@@ -87,7 +93,9 @@ class Checker:
         self._counts: Counter[str] = Counter()
         self._figures = Figures()
         self._states: dict[str, str | None] = {}
-        self._started: set[tuple[str, int]] = set()
+        self._started: dict[tuple[str, int], float] = {}
+        """When each attempt began, by its own account."""
+        self._begins: Counter[str] = Counter()
 
     def check(
         self, transitions: Iterable[Transition], reigns: Iterable[Reign], log: Iterable[Mapping[str, Any]], end: End
@@ -126,7 +134,8 @@ class Checker:
                     if accepted:
                         self._violated("I8", f"a leader of term {line['term']} changed {accepted} rows after its end")
                 case {"op": "run"}:
-                    self._started.add((line["task"], line["token"]))
+                    self._begins[line["task"]] += 1
+                    self._started.setdefault((line["task"], line["token"]), line.get("at", 0.0))
                 case {"op": "refused"}:
                     figures.stale_offered += 1
                 case {"op": "violation"}:
@@ -150,6 +159,7 @@ class Checker:
                 figures.attempts += 1
             if move.old_state == "running" and "maintenance" in move.by:
                 figures.rescued += 1
+                figures.given_back += before is not None and _went_back(before, move)
                 figures.executed_again += (task, move.old_token) in self._started and move.new_state == "failed"
             if move.old_state in TERMINAL and move.new_state == "pending":
                 replays += 1
@@ -159,10 +169,14 @@ class Checker:
                 if endings > 1:
                     figures.doubled += 1
                     self._violated("I2", f"{task} ended {endings} times")
+                if move.new_state == "dead_letter" and not self._begins[task] and task not in end.at_most_once:
+                    self._violated("I12", f"{task} is a dead letter, and its function never began")
             before = move
         figures.replays += replays
         if replays > end.replays[task]:
             self._violated("I6", f"{task} left a terminal state {replays} times; {end.replays[task]} replays audited")
+        if task in end.at_most_once and self._begins[task] > 1 + replays:
+            self._violated("I12", f"{task} runs at most once, and began {self._begins[task]} times")
         state = moves[-1].new_state
         self._states[task] = state
         if state in TERMINAL:
@@ -209,11 +223,13 @@ class Checker:
             return
         if not 0 <= retries - (before.retry_count or 0) <= 1 or not 0 <= crashes - (before.crash_count or 0) <= 1:
             self._violated("I5", f"{task}: retries or crashes jumped to {retries} and {crashes}")
-        rescued = (
-            move.old_state == "running" and "maintenance" in move.by and move.new_state in ("failed", "dead_letter")
-        )
-        if rescued and move.new_state == "failed" and retries == (before.retry_count or 0):
-            self._violated("I5", f"{task} lost its worker, and no retry was counted")
+        if move.old_state != "running" or "maintenance" not in move.by:
+            return
+        if retries > (before.retry_count or 0) and crashes > (before.crash_count or 0):
+            self._violated("I5", f"{task} lost its worker, which counted as a crash and used a retry")
+        began = self._started.get((task, move.old_token or 0))
+        if _went_back(before, move) and began is not None and began < move.at.timestamp() - _SETTLED_SECONDS:
+            self._violated("I5", f"{task} had begun when its worker was lost, and no crash was counted")
 
     # ---- the end ----
 
@@ -260,6 +276,12 @@ class Checker:
         self._counts[invariant] += 1
         if self._counts[invariant] <= MOST_SHOWN:
             self._violations.append(Violation(invariant, detail))
+
+
+def _went_back(before: Transition, move: Transition) -> bool:
+    """The leader took the task for one that had not begun."""
+    same = (move.retry_count, move.crash_count) == (before.retry_count, before.crash_count)
+    return same and move.new_state in ("pending", "failed")
 
 
 def lines(verdict: Verdict) -> Iterator[str]:

@@ -25,6 +25,10 @@ STATES: dict[str, str] = {
     "failed": "state = 'failed', next_retry_at = now() - interval '1 s', lease_token = 4, retry_count = 1",
     "running": "state = 'running', worker_id = 'holder', locked_until = now() + interval '9 min', lease_token = 5",
     "expired": "state = 'running', worker_id = 'holder', locked_until = now() - interval '1 s', lease_token = 5",
+    "begun": (
+        "state = 'running', worker_id = 'holder', locked_until = now() + interval '9 min', lease_token = 5, "
+        "begun_token = 5, at_most_once = true"
+    ),
     "cancelling": (
         "state = 'running', worker_id = 'holder', locked_until = now() + interval '9 min', lease_token = 5, "
         "cancel_requested_at = now()"
@@ -64,11 +68,13 @@ DEEDS = {
         Deed("complete", lambda task: _complete(task, TOKEN, HOLDER)),
         Deed("fail", _fail),
         Deed("release", lambda task: settle.release([_lease(task)], HOLDER)),
+        Deed("begin", lambda task: settle.begin([(_lease(task), True)], HOLDER)),
         Deed("stop", lambda task: settle.stop([(_lease(task), "stopped")], HOLDER)),
         Deed("cancel", lambda task: control.cancel(task, by="somebody")),
         Deed("replay", lambda task: control.replay(task, by="somebody")),
         Deed("rescue", lambda task: upkeep.rescue(LEADER, CRASH_LIMIT, 10)),
         Deed("stale complete", lambda task: _complete(task, TOKEN - 1, HOLDER), is_legitimate=False),
+        Deed("stale begin", lambda task: settle.begin([(_lease(task, TOKEN - 1), True)], HOLDER), is_legitimate=False),
         Deed("foreign complete", lambda task: _complete(task, TOKEN, STRANGER), is_legitimate=False),
         Deed("late rescue", lambda task: upkeep.rescue(Term("leader", 6), CRASH_LIMIT, 10), is_legitimate=False),
     )

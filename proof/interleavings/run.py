@@ -17,7 +17,7 @@ import psycopg
 from proof.history import recording
 from proof.history.checker import Checker, End, Violation
 from proof.history.recording import Transition
-from proof.interleavings.deeds import CRASH_LIMIT, DEEDS, LEADER, NAME, STATES
+from proof.interleavings.deeds import CRASH_LIMIT, DEEDS, LEADER, NAME, STATES, TOKEN
 from proof.interleavings.stepping import Session, orders, play
 from tasklib.states import TERMINAL
 from tasklib.testing import databases
@@ -102,7 +102,8 @@ class Table:
             crash_count=0,
             wrote_token=None,
         )
-        end = End(replays=Counter({str(task): replays[0]}))
+        # Nothing here says that its function runs, so that a beginning on record is all there is to see.
+        end = End(replays=Counter({str(task): replays[0]}), at_most_once=frozenset({str(task)}))
         verdict = Checker(crash_limit=CRASH_LIMIT).check([first, *moves], [], [], end)
         # A life that began in the middle need not have ended, but for that all has to hold.
         yield from (v for v in verdict.violations if v.invariant != "I1")
@@ -114,6 +115,13 @@ def _answers(deeds: tuple[str, ...], sessions: list[Session], moves: list[Transi
     made = sum(m.new_state in TERMINAL and m.old_state == "running" for m in moves if "maintenance" not in m.by)
     if said > made:
         yield f"{said} endings were acknowledged and {made} made"
+    begun = any(s.answer for d, s in zip(deeds, sessions, strict=True) if d == "begin")
+    if begun and any(m.old_token == TOKEN and m.new_state in ("pending", "failed") for m in moves if not _replay(m)):
+        yield "a task that runs at most once had begun, and was not given up"
+
+
+def _replay(move: Transition) -> bool:
+    return move.old_state in TERMINAL
 
 
 @contextmanager

@@ -11,6 +11,13 @@
 #ifndef MAX_RETRIES
 #define MAX_RETRIES 1
 #endif
+#ifndef ONCE
+#define ONCE false       /* @task(at_most_once=True) */
+#endif
+#define CRASH_LIMIT 2
+#ifndef MAX_LOST
+#define MAX_LOST 2       /* leases that may run out */
+#endif
 #define MAX_TERM 2
 #define NOBODY 9
 
@@ -28,6 +35,16 @@
 #define EXTEND_LOST_LEASE
 #elif MUTANT == 7
 #define CANCEL_FINISHED
+#elif MUTANT == 8
+#define CALL_WITHOUT_RECORD
+#elif MUTANT == 9
+#define GIVE_BACK_BEGUN
+#elif MUTANT == 10
+#define RELEASE_BEGUN
+#elif MUTANT == 11
+#define POISON_WITHOUT_RECORD
+#elif MUTANT == 12
+#define BEGIN_WITHOUT_TOKEN
 #endif
 
 mtype = { pending, running, failed, completed, cancelled, dead_letter };
@@ -37,6 +54,8 @@ mtype state = pending;
 byte token = 0;
 byte worker = NOBODY;
 byte retries = 0;
+byte crashes = 0;
+byte begun = 0;          /* begun_token: the attempt whose beginning is on record; 0: none */
 bool expired = false;    /* locked_until < now() */
 bool cancel_asked = false;
 
@@ -50,6 +69,9 @@ byte highest_token = 0;
 byte endings = 0;        /* terminal states since the submission or the last replay */
 bool rescued = false;    /* the current lease was taken away, its holder may not know */
 bool replayed = false;
+byte calls = 0;          /* how often the function was called, by attempts of this life */
+byte called = 0;         /* the token under which it was called last */
+bool recorded = false;   /* a beginning was put on record in this life */
 byte finished = 0;       /* processes that have nothing left to do */
 
 #define claimable (state == pending || state == failed)
@@ -70,12 +92,44 @@ inline go_on_as(what) {
     worker = NOBODY
 }
 
-/* rescue.sql, fail.sql: a retry, if one is left and nobody has cancelled. */
+/* A dead letter is of a function that began, or had been put on record as beginning. */
+inline give_up() {
+    assert(calls > 0 || recorded);
+    end_as(dead_letter)
+}
+
+/* fail.sql: a retry, if one is left and nobody has cancelled. */
 inline use_a_retry() {
     if
     :: cancel_asked -> end_as(cancelled)
-    :: !cancel_asked && retries < MAX_RETRIES -> retries++; go_on_as(failed)
-    :: !cancel_asked && retries == MAX_RETRIES -> end_as(dead_letter)
+    :: !cancel_asked && !ONCE && retries < MAX_RETRIES -> retries++; go_on_as(failed)
+    :: !cancel_asked && (ONCE || retries == MAX_RETRIES) -> give_up()
+    fi
+}
+
+#ifdef GIVE_BACK_BEGUN
+#define given_up_when_lost (begun == token && !ONCE && crashes + 1 >= CRASH_LIMIT)
+#elif defined(POISON_WITHOUT_RECORD)
+#define given_up_when_lost (crashes + 1 >= CRASH_LIMIT)
+#else
+#define given_up_when_lost (begun == token && (ONCE || crashes + 1 >= CRASH_LIMIT))
+#endif
+
+/* rescue.sql: a lost worker uses no retry. What may have begun counts a crash: of the first, the place in the worker's
+   order tells, which is right about all that did begin; of later ones, the record. What has not begun goes back. */
+inline lose() {
+    if
+    :: cancel_asked -> end_as(cancelled)
+    :: !cancel_asked && given_up_when_lost -> give_up()
+    :: !cancel_asked && !given_up_when_lost && (begun == token || crashes == 0) ->
+        if
+        :: crashes < CRASH_LIMIT -> crashes++
+        :: else -> skip
+        fi;
+        go_on_as(failed)
+    :: !cancel_asked && !given_up_when_lost && begun != token && (crashes > 0 || called != token) ->
+        assert(called != token);  /* once there was a crash, the record knows */
+        go_on_as(pending)
     fi
 }
 
@@ -88,6 +142,8 @@ inline lease_to(me) {
     rescued = false;
     token++;
     mine = token;
+    my_life = replayed;
+    crashed_before = crashes > 0;
     leases++;
     my_lease = leases;
     assert(token > highest_token);  /* no two leases share a token */
@@ -103,6 +159,45 @@ inline lease_to(me) {
 /* Whatever a worker writes about its task is the word of the one that holds the lease. */
 #define by_the_holder assert(leases == my_lease && !rescued)
 
+/* begin.sql: before the call, for what runs at most once or has crashed before. Not under a lease that has run out. */
+#ifdef BEGIN_WITHOUT_TOKEN
+#define may_begin (state == running)
+#else
+#define may_begin (state == running && token == mine && !expired)
+#endif
+
+inline begin() {
+    atomic {
+        if
+#ifdef CALL_WITHOUT_RECORD
+        :: true -> may_call = true
+#else
+        :: !ONCE && !crashed_before -> may_call = true
+        :: (ONCE || crashed_before) && may_begin -> begun = token; recorded = true; may_call = true
+        :: (ONCE || crashed_before) && !may_begin -> may_call = false
+#endif
+        fi
+    }
+}
+
+/* A worker that was taken for lost may call the function late. Only the calls of this life count. */
+inline call() {
+    atomic {
+        called = mine;
+        if
+        :: my_life == replayed && calls < 2 -> calls++
+        :: else -> skip
+        fi;
+        assert(!ONCE || calls <= 1)
+    }
+}
+
+#ifdef RELEASE_BEGUN
+#define may_release (!released)
+#else
+#define may_release (!released && !(ONCE && begun == token))
+#endif
+
 inline settle() {
     atomic {
         if
@@ -112,7 +207,7 @@ inline settle() {
             :: end_as(completed)                             /* complete.sql */
             :: use_a_retry()                                 /* fail.sql */
             :: cancel_asked -> end_as(cancelled)             /* stop.sql */
-            :: !released ->                                  /* release.sql */
+            :: may_release ->                                /* release.sql */
                 released = true;
                 if
                 :: cancel_asked -> end_as(cancelled)
@@ -144,7 +239,7 @@ inline extend() {
 proctype Worker(byte me) {
     byte mine, my_lease;
     bool released = false;
-    bool chosen;
+    bool chosen, crashed_before, may_call, my_life;
     do
     :: atomic { over || dead[me] -> break }
     :: claimable && !dead[me] ->
@@ -166,13 +261,23 @@ proctype Worker(byte me) {
             :: extend()
             :: skip
             fi;
+            begin();
             if
-            :: settle()
-            :: me < MORTALS -> break                         /* kill -9 */
+            :: may_call ->
+                if
+                :: me < MORTALS -> break                     /* kill -9 */
+                :: call();
+                    if
+                    :: settle()
+                    :: me < MORTALS -> break                 /* kill -9 */
+                    fi
+                fi
+            :: !may_call -> skip                             /* somebody else's by now: dropped */
             fi
         :: !chosen -> skip
         fi;
-        atomic { chosen = false; mine = 0; my_lease = 0 }    /* forgotten: fewer states to visit */
+        /* forgotten: fewer states to visit */
+        atomic { chosen = false; mine = 0; my_lease = 0; crashed_before = false; may_call = false; my_life = false }
     od;
     if
     :: me < MORTALS -> finished++
@@ -180,11 +285,11 @@ proctype Worker(byte me) {
     fi
 }
 
-/* Time: a lease may run out whenever its holder doesn't extend it. */
+/* Time: a lease may run out whenever its holder doesn't extend it. That uses no retry, so it is limited here. */
 active proctype Clock() {
     do
     :: atomic { over -> break }
-    :: atomic { state == running && !expired -> expired = true }
+    :: atomic { state == running && !expired && leases <= MAX_LOST -> expired = true }
     od
 }
 
@@ -212,7 +317,7 @@ proctype Candidate() {
             lost = state == running && (expired || (worker < WORKERS && dead[worker]));
             atomic {
                 if
-                :: in_office && lost -> rescued = true; use_a_retry()
+                :: in_office && lost -> rescued = true; lose()
                 :: else -> skip
                 fi
             }
@@ -226,7 +331,7 @@ proctype Candidate() {
 #ifdef TOKEN_RESET
                     token = 0;
 #endif
-                    use_a_retry()
+                    lose()
                 :: else -> skip
                 fi;
                 lost = false
@@ -262,7 +367,10 @@ active proctype Operator() {
             assert(endings == 1);
             state = pending;
             retries = 0;
+            crashes = 0;
             endings = 0;
+            calls = 0;
+            recorded = false;
             cancel_asked = false;
             replayed = true
     }

@@ -10,6 +10,7 @@ from importlib.resources import files
 
 GUARDED = (
     *("complete", "complete_unlocked", "still_held", "fail", "release", "stop", "extend", "progress", "settled"),
+    *("begin", "held"),
     *("cancel", "cancellable", "cancel_batch", "replay", "replay_dead_letters", "purge_dead_letters"),
     *("rescue", "fail_overdue", "bury_workers", "leader", "lead", "resign"),
     *("take", "claim_next", "claim_on", "lanes"),

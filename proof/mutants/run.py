@@ -23,7 +23,8 @@ ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "proof" / "results" / "mutants.json"
 # From those that look at the statements themselves to those that see a difference from afar.
 TESTS = (
-    "tests/store/test_transitions.py tests/store/test_poison.py tests/store/test_cancel_races.py",
+    "tests/store/test_transitions.py tests/store/test_poison.py tests/store/test_lost_attempts.py "
+    "tests/store/test_cancel_races.py",
     "tests/proof/test_interleavings.py",
     "tests/client/test_dead_letters.py tests/client/test_operations.py tests/client/test_ownership.py "
     "tests/client/test_idempotency.py tests/client/test_tokens.py",
@@ -33,11 +34,13 @@ TESTS = (
 )
 _CLAIMS = ("tests/store/test_claim.py tests/store/test_claim_capabilities.py tests/store/test_order.py",)
 _ENDS = ("tests/store/test_guards.py",)
+_LOST = ("tests/store/test_lost_attempts.py",)
 _CANCELS = ("tests/store/test_cancel_races.py tests/client/test_operations.py tests/client/test_ownership.py",)
 _DUTIES = ("tests/maintenance/test_leader.py tests/maintenance/test_duties.py tests/worker/test_fleet_duties.py",)
 FIRST = {
     **dict.fromkeys(("take", "lanes", "claim_on"), _CLAIMS),
     **dict.fromkeys(("complete", "fail", "release", "stop", "extend", "progress", "settled"), _ENDS),
+    **dict.fromkeys(("begin", "held"), _LOST),
     **dict.fromkeys(("cancel", "cancellable", "cancel_batch", "owned"), _CANCELS),
     **dict.fromkeys(("rescue", "fail_overdue", "bury_workers", "leader", "lead", "resign", "retain"), _DUTIES),
     **dict.fromkeys(("expire_keys", "expire_dead_letters"), _DUTIES),
@@ -53,7 +56,21 @@ _HELD_RUNS = "a task with a worker runs: the table's own check, tasks_running_ha
 EQUIVALENT: dict[str, str] = {
     **{f"{name}: {{still_running}}": _HELD_RUNS for name in ("complete", "fail", "release", "stop", "extend")},
     "progress: {still_running}": _HELD_RUNS,
+    "begin: {still_running}": _HELD_RUNS,
+    "held: state = 'running'": _HELD_RUNS,
     "rescue: state = 'running'": _HELD_RUNS,
+    "rescue: {still_running}": _HELD_RUNS,
+    "fail_overdue: state = 'running'": _HELD_RUNS,
+    "fail_overdue: {still_running}": "matters to a task that ends between the snapshot and the lock of this one "
+    "statement, where no test can step in",
+    **dict.fromkeys(
+        (
+            "held: worker_id IN (SELECT worker_id FROM concerned)",
+            "rescue: workers.id = task.worker_id",
+            "fail_overdue: started_at + make_interval(secs => timeout_seconds + %(grace)s) < now()",
+        ),
+        "more workers would be looked at, each by itself; the condition below chooses the tasks",
+    ),
     "bury_workers: reported_status = 'dead'": "a worker that lives would be changed twice by one statement, once each "
     "way: PostgreSQL carries out one of them and doesn't promise which",
     "cancellable: task.cancel_requested_at IS NULL": "these are cancelled one by one, by a statement that checks it",

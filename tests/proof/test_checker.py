@@ -55,6 +55,10 @@ def acknowledged(*tasks: str) -> list[dict[str, Any]]:
     ]
 
 
+def began(task: str, token: int, *, seconds_ago: float = 60.0) -> dict[str, Any]:
+    return {"op": "run", "task": task, "token": token, "at": NOW.timestamp() - seconds_ago}
+
+
 def verdict_of(
     *lives: Life, log: list[dict[str, Any]] | None = None, reigns: list[Reign] | None = None, end: End | None = None
 ) -> Verdict:
@@ -70,18 +74,20 @@ def test_a_history_in_order_has_no_violation() -> None:
     retried = (
         Life("b")
         .to("running")
-        .to("failed", by=LEADER, retry_count=1, crash_count=1)
+        .to("failed", by=LEADER, crash_count=1)
+        .to("running")
+        .to("pending", by=LEADER)
         .to("running")
         .to("dead_letter")
         .to("pending", by=CLIENT, retry_count=0, crash_count=0)
         .to("running")
-        .to("completed", wrote_token=3)
+        .to("completed", wrote_token=4)
     )
     verdict = verdict_of(
         completed(),
         retried,
         Life("c").to("cancelled", by=CLIENT),
-        log=acknowledged("a", "b", "c"),
+        log=[*acknowledged("a", "b", "c"), began("b", 1)],
         reigns=[Reign("w1", None, 1), Reign("w2", 1, 2)],
         end=End(
             replays=Counter({"b": 1}), ledger=Counter({"a": 1}), transactional=frozenset("a"), outbox=frozenset("c")
@@ -90,7 +96,8 @@ def test_a_history_in_order_has_no_violation() -> None:
     assert verdict.holds, list(lines(verdict))
     figures = verdict.figures
     assert (figures.tasks, figures.completed, figures.cancelled, figures.acknowledged) == (3, 2, 1, 3)
-    assert (figures.attempts, figures.rescued, figures.replays, figures.lost) == (4, 1, 1, 0)
+    assert (figures.attempts, figures.rescued, figures.replays, figures.lost) == (5, 2, 1, 0)
+    assert figures.given_back == 1
 
 
 VIOLATIONS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -126,9 +133,20 @@ VIOLATIONS: dict[str, tuple[str, dict[str, Any]]] = {
         "I5",
         {"lives": [Life().to("running").to("failed", retry_count=1, crash_count=4).to("running").to("completed")]},
     ),
-    "a lost worker costs no retry": (
+    "a lost worker uses a retry beside the crash": (
         "I5",
-        {"lives": [Life().to("running").to("failed", by=LEADER).to("running").to("completed")]},
+        {
+            "lives": [
+                Life().to("running").to("failed", by=LEADER, retry_count=1, crash_count=1).to("running").to("completed")
+            ]
+        },
+    ),
+    "an attempt that had begun is taken for one that had not": (
+        "I5",
+        {
+            "lives": [Life().to("running").to("pending", by=LEADER).to("running").to("completed")],
+            "log": [began("a", 1)],
+        },
     ),
     "an illegal move": ("I6", {"lives": [Life().to("completed")]}),
     "a lease passed on without an end": (
@@ -172,6 +190,15 @@ VIOLATIONS: dict[str, tuple[str, dict[str, Any]]] = {
         "I11",
         {"lives": [completed()], "end": End(transactional=frozenset("a"))},
     ),
+    "a dead letter whose function never began": ("I12", {"lives": [Life().to("running").to("dead_letter")]}),
+    "a task at most once that began twice": (
+        "I12",
+        {
+            "lives": [Life().to("running").to("pending").to("running").to("completed")],
+            "log": [began("a", 1), began("a", 2)],
+            "end": End(at_most_once=frozenset("a")),
+        },
+    ),
     "a transactional task's row twice": ("I11", {"lives": [completed()], "end": End(ledger=Counter({"a": 2}))}),
 }
 
@@ -185,7 +212,20 @@ def test_a_violation_is_flagged(invariant: str, given: dict[str, Any]) -> None:
 
 
 def test_every_invariant_has_a_violation_that_is_tried() -> None:
-    assert {invariant for invariant, _ in VIOLATIONS.values()} == {f"I{n}" for n in range(1, 12)}
+    assert {invariant for invariant, _ in VIOLATIONS.values()} == {f"I{n}" for n in range(1, 13)}
+
+
+def test_a_task_at_most_once_may_be_given_up_before_it_began_and_run_again_after_a_replay() -> None:
+    given_up = Life("a").to("running").to("dead_letter", by=LEADER)
+    replayed = Life("b").to("running").to("dead_letter").to("pending", by=CLIENT).to("running").to("completed")
+    end = End(at_most_once=frozenset("ab"), replays=Counter({"b": 1}))
+    verdict = verdict_of(given_up, replayed, log=[began("b", 1), began("b", 2)], end=end)
+    assert verdict.holds, list(lines(verdict))
+
+
+def test_a_worker_that_woke_up_after_it_was_given_up_may_begin_what_it_held() -> None:
+    life = Life().to("running").to("pending", by=LEADER).to("running").to("completed", wrote_token=2)
+    assert verdict_of(life, log=[began("a", 1, seconds_ago=-5.0)]).holds
 
 
 def test_a_submission_nobody_answered_is_unknown_and_may_be_there_or_not() -> None:

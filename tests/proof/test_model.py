@@ -14,8 +14,9 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.mark.timeout(300)
-def test_every_order_of_statements_leaves_a_task_with_one_ending() -> None:
-    verdict = check(retries=0)  # `make model` visits those with a retry too
+@pytest.mark.parametrize("at_most_once", [False, True], ids=["at least once", "at most once"])
+def test_every_order_of_statements_leaves_a_task_with_one_ending(at_most_once: bool) -> None:
+    verdict = check(retries=0, lost=1, at_most_once=at_most_once)  # `make model` visits those with more of both
     assert verdict.errors == 0, verdict.violated
     assert verdict.complete
     assert verdict.states > 100_000

@@ -25,6 +25,7 @@ SETTLEMENTS: dict[str, Settlement] = {
     "release": lambda lease, worker: settle.release([lease], worker),
     "stop": lambda lease, worker: settle.stop([(lease, "stopped")], worker),
     "extend": lambda lease, worker: settle.extend([lease], worker, 600.0),
+    "begin": lambda lease, worker: settle.begin([(lease, True)], worker),
     "progress": lambda lease, worker: settle.progress([(lease, "0.5")], worker),
 }
 each_settlement = pytest.mark.parametrize("settlement", SETTLEMENTS.values(), ids=SETTLEMENTS)
