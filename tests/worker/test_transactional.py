@@ -176,16 +176,16 @@ async def test_timed_out_task_leaves_no_writes(config: Config, paid: psycopg.Con
     assert paid.execute("SELECT state FROM tasks").fetchone() == ("failed",)
 
 
-async def test_connection_lost_in_the_task_fails_the_attempt_and_the_retry_commits_once(
+async def test_connection_lost_in_the_task_uses_no_retry_and_the_next_attempt_commits_once(
     config: Config, paid: psycopg.Connection
 ) -> None:
-    @task(transactional=True)
+    @task(transactional=True, max_retries=0)
     async def pay(connection: psycopg.AsyncConnection) -> int:
         await connection.execute("INSERT INTO paid VALUES (1)")
-        if current_task().attempt == 1:
+        if current_task().token == 1:
             row = await (await connection.execute("SELECT pg_backend_pid()")).fetchone()
             paid.execute("SELECT pg_terminate_backend(%s)", row)
-        return current_task().attempt
+        return current_task().token
 
     client = AsyncClient(config)
     task_id = await client.submit_task(pay)

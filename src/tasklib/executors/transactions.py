@@ -5,18 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import Any
 
 import psycopg
 
 from tasklib.config import Config
 from tasklib.db.database import AsyncDatabase, Database, execute, execute_async
-from tasklib.db.failures import is_bad_data
+from tasklib.db.failures import is_bad_data, is_connection_loss
 from tasklib.db.patience import allowed
 from tasklib.db.query import Query
-from tasklib.errors import TaskLibError
+from tasklib.errors import DatabaseUnavailable, TaskLibError
 from tasklib.executors.functions import call, call_async
-from tasklib.executors.outcomes import Committed, Done, Failed, Kind, Lost, failed
+from tasklib.executors.outcomes import Committed, Done, Failed, Kind, Lost, Released, failed
 from tasklib.store.settle import CompletedWithin, Completion, Leased, complete_within, progress
 from tasklib.tasks.arguments import CONNECTION
 from tasklib.tasks.context import TaskContext
@@ -34,17 +35,20 @@ async def call_in_transaction_async(
     lease: Leased,
     database: AsyncDatabase,
     newest_progress: Callable[[], str | None],
-) -> Committed | Failed | Lost:
+) -> Committed | Failed | Lost | Released:
     """Call an async function with a connection inside a transaction that ends with the task's completion."""
     config = database.config
     outcome: Committed | Done | Failed | Lost
+    is_called = False
     try:
         async with AsyncExitStack() as stack:
             connection = await stack.enter_async_context(database.connection())
             await stack.enter_async_context(connection.transaction())
             # The task's own statements take the task's own time; the completion and the commit are ours.
+            is_called = True
             with allowed(connection, math.inf):
                 outcome = await call_async(function, kwargs, context, config, **{CONNECTION: connection})
+            outcome = _judged(outcome, connection)
             if isinstance(outcome, Done):
                 try:
                     if (report := newest_progress()) is not None:
@@ -61,7 +65,7 @@ async def call_in_transaction_async(
         pass
     except (psycopg.Error, TaskLibError, OSError) as e:
         # The commit may have taken effect all the same: the settlement that follows carries the token and will be told.
-        return failed(e, function, config)
+        return _broken(e, function, config, is_called=is_called)
     return _without_done(outcome)
 
 
@@ -72,14 +76,17 @@ def call_in_transaction(
     lease: Leased,
     database: Database,
     newest_progress: Callable[[], str | None],
-) -> Committed | Failed | Lost:
+) -> Committed | Failed | Lost | Released:
     """The same for a sync function, in its thread."""
     config = database.config
     outcome: Committed | Done | Failed | Lost
+    is_called = False
     try:
         with database.connection() as connection, connection.transaction():
+            is_called = True
             with allowed(connection, context().seconds_left or math.inf):
                 outcome = call(function, kwargs, context, config, **{CONNECTION: connection})
+            outcome = _judged(outcome, connection)
             if isinstance(outcome, Done):
                 try:
                     if (report := newest_progress()) is not None:
@@ -93,7 +100,7 @@ def call_in_transaction(
     except _Undo:
         pass
     except (psycopg.Error, TaskLibError, OSError) as e:
-        return failed(e, function, config)
+        return _broken(e, function, config, is_called=is_called)
     return _without_done(outcome)
 
 
@@ -130,6 +137,24 @@ def _too_strict() -> Failed:
         Kind.REJECTED,
         retriable=False,
     )
+
+
+def _judged(outcome: Done | Failed, connection: psycopg.Connection | psycopg.AsyncConnection) -> Done | Failed:
+    """A function whose connection was lost under it has not failed: that is a crash, and uses no retry."""
+    if isinstance(outcome, Failed) and connection.closed:
+        return replace(outcome, kind=Kind.CRASH, retriable=True)
+    return outcome
+
+
+def _broken(
+    error: Exception, function: TaskFunction[Any, Any], config: Config, *, is_called: bool
+) -> Failed | Released:
+    """The transaction could not be begun, or not be ended."""
+    is_lost = isinstance(error, DatabaseUnavailable) or is_connection_loss(error)
+    if is_lost and not is_called:
+        return Released(f"there is no connection for its transaction: {error}")
+    outcome = failed(error, function, config)
+    return replace(outcome, kind=Kind.CRASH, retriable=True) if is_lost else outcome
 
 
 def _without_done(outcome: Committed | Done | Failed | Lost) -> Committed | Failed | Lost:
