@@ -37,7 +37,7 @@ def parts_of(rows: Sequence[Claimed], function: Noop, config: Config) -> dict[st
     return {
         ARGUMENTS: _each(function.arguments.from_json, texts),
         BODY: _each(lambda given: _finished(body(**given)), arguments),
-        RESULT: _each(lambda value: done(value, config), numbers),
+        RESULT: _each(lambda value: done(value, function, config), numbers),
         TASK: asyncio.Runner(loop_factory=_loop_factory()).run(_an_asyncio_task(len(rows))),
     }
 

@@ -138,7 +138,7 @@ def require_aware(name: str, moment: datetime) -> None:
     except OverflowError:
         in_range = False
     if not in_range:
-        raise InvalidOption(f"{name} is outside the years 1 to 9999 in UTC: {moment.isoformat()}.")
+        raise InvalidOption(f"{name} must lie between 0001-01-03 and 9999-12-29 in UTC, not at {moment.isoformat()}.")
 
 
 def _check_count(name: str, value: int | None, least: int) -> None:

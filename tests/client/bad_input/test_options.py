@@ -32,7 +32,7 @@ from tests.client.conftest import Either
         ({"scheduled_at": "2026-01-02"}, "scheduled_at must be a datetime, not '2026-01-02'."),
         (
             {"scheduled_at": datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=1)))},
-            "scheduled_at is outside the years 1 to 9999 in UTC: 0001-01-01T00:00:00+01:00.",
+            "scheduled_at must lie between 0001-01-03 and 9999-12-29 in UTC, not at 0001-01-01T00:00:00+01:00.",
         ),
         (
             {"scheduled_at": datetime(2026, 1, 1, tzinfo=UTC), "delay_seconds": 5},
