@@ -75,6 +75,17 @@ class Task(_Base, table=True):  # type: ignore[no-redef]  # the plugin takes the
     submitted_by: str | None = Field(default=None, sa_column=Column(Text))
 
     @property
+    def attempts(self) -> int:
+        """How many attempts have begun, as far as is known: those that failed, those that were lost, and the last."""
+        begun = self.retry_count + self.crash_count
+        if self.state in (TaskState.RUNNING, TaskState.COMPLETED):
+            return begun + 1
+        if self.state == TaskState.DEAD_LETTER and self.history:
+            last = self.history[-1].get("attempt")
+            return last if isinstance(last, int) else begun
+        return begun
+
+    @property
     def trace_id(self) -> str:
         """The trace it belongs to, as 32 hexadecimal digits: the one it was submitted in, else its own id."""
         return trace_id_for(self.id, self.trace_context)

@@ -71,6 +71,7 @@ TABLE = {
     "POST   /internal/workers/{worker_id}/poll": "      401    200   404    403 403 403     403      403   403",
     "POST   /internal/workers/{worker_id}/heartbeat": " 401    200   404    403 403 403     403      403   403",
     "POST   /internal/workers/{worker_id}/result": "    401    409   404    403 403 403     403      403   403",
+    "POST   /internal/workers/{worker_id}/begin": "     401    409   404    403 403 403     403      403   403",
     "POST   /internal/workers/{worker_id}/progress": "  401    409   404    403 403 403     403      403   403",
     "DELETE /internal/workers/{worker_id}": "           401    204   404    403 403 403     403      403   403",
     "GET    /metrics": "                                401    403   403    200 403 403     200      200   200",
@@ -113,6 +114,7 @@ BODIES: dict[str, Any] = {
     "POST   /internal/workers/{worker_id}/poll": {"available_capacity": 1},
     "POST   /internal/workers/{worker_id}/heartbeat": {},
     "POST   /internal/workers/{worker_id}/result": {**_ATTEMPT, "status": "completed"},
+    "POST   /internal/workers/{worker_id}/begin": _ATTEMPT,
     "POST   /internal/workers/{worker_id}/progress": {**_ATTEMPT, "progress": 1},
 }
 QUERIES = {

@@ -25,6 +25,7 @@ BY_NO_OPERATOR = {
         "claim",
         "claim_next",
         "claim_on",
+        "begin",
         "complete",
         "complete_unlocked",
         "fail",
@@ -33,7 +34,7 @@ BY_NO_OPERATOR = {
         "extend",
         "progress",
     ),
-    *("worker_register", "worker_heartbeat", "worker_sleeps", "worker_deregister"),
+    *("worker_register", "worker_heartbeat", "worker_sleeps", "worker_may_begin", "worker_deregister"),
     # The leader and its duties.
     *("lead", "resign", "bury_workers", "rescue", "fail_overdue"),
     *("expire_keys", "expire_dead_letters", "retain", "take_snapshot"),

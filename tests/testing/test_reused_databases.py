@@ -59,7 +59,7 @@ def test_what_an_earlier_test_left_connected_is_cut_off(reused: ReusedDatabases)
         "CREATE TABLE extra (id int)",
         "ALTER TABLE tasks ADD COLUMN extra int",
         "ALTER TABLE tasks DISABLE TRIGGER ALL",
-        "ALTER TABLE workers SET (autovacuum_enabled = off)",
+        "ALTER TABLE pauses SET (autovacuum_enabled = off)",
         "ANALYZE settings",
         "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET timezone = ''Asia/Tokyo''', current_database()); END $$",
     ],

@@ -41,7 +41,8 @@ WORKER_SETTINGS = {
 
 ROWS = f"""
     SELECT id::text, name, kwargs, state, priority, worker_id, result, error, progress, lease_token AS token,
-           retry_count + CASE WHEN state = 'failed' THEN 0 ELSE 1 END AS attempt, max_retries + 1 AS max_attempts,
+           retry_count + crash_count + CASE WHEN state = 'failed' THEN 0 ELSE 1 END AS attempt,
+           max_retries + crash_count + 1 AS max_attempts,
            coalesce(history, '[]') AS history,
            extract(epoch FROM coalesce(next_retry_at, scheduled_at) - clock_timestamp())::float8 AS due_in,
            extract(epoch FROM locked_until - clock_timestamp())::float8 AS lease_left,

@@ -202,7 +202,7 @@ def _running(task: Situation, workers: Sequence[WorkerInfo], config: Config) -> 
     progress = f" Progress: {json_text(task.progress)}." if task.progress is not None else ""
     yield Reason(
         "running",
-        f"It is running, attempt {task.retry_count + 1}, since {_at(task.started_at, task.now)} "
+        f"It is running, attempt {task.retry_count + task.crash_count + 1}, since {_at(task.started_at, task.now)} "
         f"on {task.worker_id}{where}. Its lease ends {_at(task.locked_until, task.now)}.{progress}",
         "",
         {
@@ -259,13 +259,14 @@ def _finished(task: Situation) -> Reason:
             )
         case TaskState.CANCELLED:
             return Reason("cancelled", f"It was cancelled at {at}.", again, details)
-    attempts = count(task.retry_count + 1, "attempt")
+    last = task.last_ended or ""
+    attempts = int(last) if last.isdecimal() and len(last) < 10 else task.retry_count + 1
     error = last_line(task.error) or "without a message"
     return Reason(
         "dead_letter",
-        f"It was given up at {at}, after {attempts}: {error}",
+        f"It was given up at {at}, after {count(attempts, 'attempt')}: {error}",
         f"See the traceback: tasklib show {task.id}. {again}",
-        {**details, "error": error, "attempts": task.retry_count + 1},
+        {**details, "error": error, "attempts": attempts},
     )
 
 

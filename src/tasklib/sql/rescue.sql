@@ -22,7 +22,7 @@ lost AS (
            cancel_requested_at IS NULL AND {include begun} AND at_most_once IS NOT TRUE
                AND crash_count + 1 >= %(crash_limit)s AS poison,
            'lost' AS outcome,
-           format('worker %%s was lost in attempt %%s%%s', worker_id, retry_count + 1,
+           format('worker %%s was lost in attempt %%s%%s', worker_id, retry_count + crash_count + 1,
                   CASE WHEN {include begun} AND at_most_once IS TRUE
                        THEN ', after it had begun. The task runs at most once, so it is not tried again' END) AS error
     FROM held

@@ -50,6 +50,11 @@ class Claimed(NamedTuple):
     effective_priority: int
 
     @property
+    def attempt(self) -> int:
+        """Its number: attempts that failed and attempts that were lost came before it."""
+        return self.retry_count + self.crash_count + 1
+
+    @property
     def lane(self) -> Lane:
         return Lane(self.queue, self.name, self.required_capabilities, self.priority)
 

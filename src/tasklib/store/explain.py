@@ -30,7 +30,10 @@ class Situation:
     due: datetime
     now: datetime
     retry_count: int
+    crash_count: int
     max_retries: int
+    last_ended: str | None
+    """The number of the last attempt that failed or was lost, as its history has it."""
     error: str | None
     result: str | None
     """The beginning of its JSON."""

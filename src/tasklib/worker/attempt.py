@@ -151,7 +151,7 @@ class Attempt:
         return TaskContext(
             id=UUID(claimed.id),
             name=claimed.name,
-            attempt=claimed.retry_count + 1,
+            attempt=claimed.attempt,
             max_attempts=claimed.max_retries + 1,
             token=claimed.token,
             queue=claimed.queue,

@@ -203,7 +203,7 @@ class Runner:
         self._slots.running += 1
         if self._events.routine:
             claimed = attempt.claimed
-            self._events.emit_routine(TaskStarted(claimed.id, claimed.name, claimed.retry_count + 1, attempt.trace_id))
+            self._events.emit_routine(TaskStarted(claimed.id, claimed.name, claimed.attempt, attempt.trace_id))
         if attempt.executor is Executor.THREAD:
             self._threads.submit(partial(self._call_in_thread, attempt), partial(self._finish, attempt))
         else:

@@ -324,7 +324,7 @@ class Settler:
         seconds = time.monotonic() - attempt.started_at
         c = attempt.claimed
         trace_id = attempt.trace_id
-        event = TaskEnded(c.id, c.name, c.retry_count + 1, state, seconds, error, retry_in, c.max_retries, trace_id)
+        event = TaskEnded(c.id, c.name, c.attempt, state, seconds, error, retry_in, c.max_retries, trace_id)
         if state == "completed":
             self._events.emit_routine(event)
         else:

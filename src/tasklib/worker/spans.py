@@ -15,9 +15,7 @@ if TYPE_CHECKING:
 def begin_span(attempt: Attempt) -> None:
     """Give the attempt its span, unless nobody would see it."""
     c = attempt.claimed
-    attempt.span = tracing.attempting(
-        c.id, c.name, c.queue, c.retry_count + 1, attempt.worker_id, attempt.trace_context
-    )
+    attempt.span = tracing.attempting(c.id, c.name, c.queue, c.attempt, attempt.worker_id, attempt.trace_context)
 
 
 def end_span(span: Consumer, outcome: Outcome) -> None:

@@ -38,11 +38,9 @@ def steps(task: Task) -> list[Step]:
         is_last = number == len(history) - 1
         found.append(_entry(task, entry, shows_error=not (is_last and _is_this_error(task, entry))))
     if task.state == TaskState.RUNNING:
-        found.append(Step("running", f"Attempt {task.retry_count + 1} runs", task.started_at, worker=task.worker_id))
+        found.append(Step("running", f"Attempt {task.attempts} runs", task.started_at, worker=task.worker_id))
     elif task.state == TaskState.COMPLETED:
-        found.append(
-            Step("completed", f"Attempt {task.retry_count + 1} completed", task.completed_at, seconds_taken(task))
-        )
+        found.append(Step("completed", f"Attempt {task.attempts} completed", task.completed_at, seconds_taken(task)))
     elif task.state == TaskState.CANCELLED:
         found.append(Step("cancelled", "Cancelled", task.completed_at))
     elif task.state == TaskState.DEAD_LETTER:

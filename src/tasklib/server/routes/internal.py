@@ -256,7 +256,7 @@ def _poll_text(found: Found, lease_seconds: float) -> str:
 def _task_text(task: Claimed) -> str:
     return (
         f'{{"task_id":"{task.id}","lease_token":{task.token},"task_type":{json.dumps(task.name)},'
-        f'"parameters":{task.kwargs},"attempt":{task.retry_count + 1},"max_attempts":{task.max_retries + 1},'
+        f'"parameters":{task.kwargs},"attempt":{task.attempt},"max_attempts":{task.max_retries + task.crash_count + 1},'
         f'"timeout_seconds":{json.dumps(task.timeout_seconds)},"crash_count":{task.crash_count},'
         f'"priority":{task.priority},"effective_priority":{task.effective_priority},'
         f'"queue":{json.dumps(task.queue)},"trace_id":"{_trace_id(task)}",'
