@@ -95,7 +95,7 @@ CHORES = [
         _tasks(
             "orphans",
             "state, worker_id, started_at, locked_until",
-            "'running', 'gone', now(), now() - interval '1 hour' + make_interval(secs => n)",
+            "'running', 'gone', now() - make_interval(secs => n), now() - interval '1 hour'",
         ),
     ),
     Chore(
@@ -103,7 +103,7 @@ CHORES = [
         _tasks(
             "overdue",
             "state, worker_id, timeout_seconds, started_at, locked_until",
-            "'running', 'bystander', 5, now() - interval '1 hour', now() + make_interval(hours => 1, secs => n)",
+            "'running', 'bystander', 5, now() - make_interval(hours => 1, secs => n), now() + interval '1 hour'",
         ),
         goes_on_at_once=False,
     ),

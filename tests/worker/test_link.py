@@ -176,6 +176,6 @@ async def test_transactions_that_keep_meeting_are_tried_again_a_bounded_number_o
                   END $$""")
     db.execute("CREATE TRIGGER meet BEFORE UPDATE ON tasks FOR EACH ROW EXECUTE FUNCTION meet()")
     db.execute("INSERT INTO tasks (name) VALUES ('work')")
-    with pytest.raises(psycopg.errors.SerializationFailure):
+    with pytest.raises(DatabaseUnavailable, match="other transactions are in the way"):
         await link.run(next_task())
     assert db.execute("SELECT last_value FROM tries").fetchone() == (10,)

@@ -160,7 +160,7 @@ async def test_writer_that_began_while_the_announcement_was_committed_is_waited_
     """Its transaction is younger than the announcement, and yet it looked before that could be seen."""
     db.execute("""CREATE FUNCTION hold() RETURNS trigger LANGUAGE plpgsql AS $$
                   BEGIN PERFORM pg_advisory_xact_lock(7); RETURN NULL; END $$""")
-    db.execute("CREATE TRIGGER hold AFTER UPDATE ON workers FOR EACH ROW EXECUTE FUNCTION hold()")
+    db.execute("CREATE TRIGGER hold AFTER UPDATE ON worker_registrations FOR EACH ROW EXECUTE FUNCTION hold()")
     db.execute("SELECT pg_advisory_lock(7)")
     announcing = asyncio.create_task(sleeper.rest())
     waits = "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
