@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from typing import Any
@@ -27,10 +26,9 @@ _for_all_workers = ExitStack()
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
     """One server for all processes of pytest-xdist: the first to start pays for it."""
-    if databases.SERVER_VARIABLE not in os.environ:
-        os.environ[databases.SERVER_VARIABLE] = _for_all_workers.enter_context(databases.server())
-        _for_all_workers.callback(os.environ.pop, databases.SERVER_VARIABLE)
-    node.workerinput["server_url"] = os.environ[databases.SERVER_VARIABLE]
+    if not hasattr(node.config, "tasklib_server_url"):
+        node.config.tasklib_server_url = _for_all_workers.enter_context(databases.server())
+    node.workerinput["server_url"] = node.config.tasklib_server_url
 
 
 def pytest_unconfigure() -> None:

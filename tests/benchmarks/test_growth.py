@@ -19,6 +19,8 @@ from benchmarks.peers.server import Server
 from benchmarks.profile.__main__ import run as run_profile
 from benchmarks.profile.stopwatch import Stopwatch
 
+pytestmark = pytest.mark.long
+
 SOME = ("backlog", "other_queues", "payload", "workers")
 
 

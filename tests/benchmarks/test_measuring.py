@@ -17,6 +17,8 @@ from benchmarks.peers.stage import History, Stage
 from benchmarks.peers.systems import WORKLOADS
 from benchmarks.peers.workloads import RUN, Scale, measure
 
+pytestmark = pytest.mark.long
+
 TINY = Scale(History(200, 100), fixed=300, pings=3, warm_up_pings=1, ping_gap=0.01, producers=2, timeout=30.0)
 Measure = Callable[[str, str], dict[str, object]]
 

@@ -15,6 +15,8 @@ from tests.cli.conftest import Run
 from tests.cli.processes import Command
 from tests.eventually import eventually
 
+pytestmark = pytest.mark.long
+
 TINY = ("--scale", "0.001", "--repeats", "2")
 
 

@@ -22,6 +22,8 @@ from tasklib.cli import demo
 from tasklib.cli.demo_stage import Stage
 from tasklib.cli.demo_tasks import SCHEMA, tick
 
+pytestmark = pytest.mark.long
+
 IN_ORDER = (
     "Workers, on any machine, take them from there and run them.",
     "== 1. What is urgent comes first, what is delayed comes when it is due ==",

@@ -11,6 +11,8 @@ import pytest
 from tests.dashboard.conftest import Site, assert_fits, portray
 from tests.dashboard.scenes import HOSTILE, hostile_task, hostile_worker
 
+pytestmark = pytest.mark.long
+
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 

@@ -11,6 +11,8 @@ from tests.dashboard.conftest import Site, portray
 from tests.dashboard.scenes import busy
 from tests.server.conftest import running
 
+pytestmark = pytest.mark.long
+
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 

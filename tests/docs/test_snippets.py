@@ -22,6 +22,7 @@ WITH_CODE = [page for page in PAGES if any(block.is_run for block in page.blocks
 every_page = pytest.mark.parametrize("page", PAGES, ids=[p.name for p in PAGES])
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)  # the tutorial starts some twenty programs, one after the other
 @pytest.mark.parametrize("page", WITH_CODE, ids=[p.name for p in WITH_CODE])
 def test_every_block_runs(

@@ -13,6 +13,8 @@ from tasklib.testing.databases import with_database
 from tests.doctor.conftest import Look
 from tests.pgbouncer import PROGRAM, Pooler, pgbouncer
 
+pytestmark = pytest.mark.long
+
 needs_pgbouncer = pytest.mark.skipif(PROGRAM is None, reason="PgBouncer is not installed")
 
 

@@ -10,6 +10,8 @@ from proof.chaos.faults import FAULTS
 from proof.chaos.run import Plan, run
 from proof.history.checker import lines
 
+pytestmark = pytest.mark.long
+
 # What doesn't depend on rights that a user may lack, and doesn't take long.
 QUICK = (
     "worker killed",

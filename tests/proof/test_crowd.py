@@ -7,6 +7,8 @@ import pytest
 from proof.chaos.crowd import gather
 from tasklib import Config
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.timeout(180)
 def test_thirty_two_sessions_on_one_table_never_deadlock(config: Config) -> None:

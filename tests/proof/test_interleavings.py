@@ -10,6 +10,8 @@ import pytest
 from proof.interleavings.run import PAIRS, Table, Tally
 from proof.interleavings.stepping import orders
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def table(server_url: str, template_database: str) -> Iterator[Table]:

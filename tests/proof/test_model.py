@@ -8,9 +8,11 @@ import pytest
 
 from proof.model.run import MUTANTS, check
 
-pytestmark = pytest.mark.skipif(
-    not (shutil.which("spin") and shutil.which("gcc")), reason="the model needs spin and gcc: apt-get install spin gcc"
-)
+NEEDED = shutil.which("spin") and shutil.which("gcc")
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(not NEEDED, reason="the model needs spin and gcc: apt-get install spin gcc"),
+]
 
 
 @pytest.mark.timeout(300)

@@ -9,6 +9,8 @@ import pytest
 from proof.mutants.guards import GUARDED, guards, source, without
 from proof.mutants.run import EQUIVALENT, RESULTS, caught_by
 
+pytestmark = pytest.mark.long
+
 
 def test_the_guards_of_a_settlement_are_state_token_and_worker() -> None:
     found = [guard.condition for guard in guards() if guard.file == "complete"]

@@ -19,6 +19,7 @@ from tests.pgbouncer import PROGRAM, Pooler, pgbouncer
 from tests.worker.watching import PATIENCE, burst, working
 
 pytestmark = [
+    pytest.mark.long,
     pytest.mark.skipif(PROGRAM is None, reason="PgBouncer is not installed"),
     pytest.mark.direct(reason="it has a pooler of its own"),
 ]

@@ -29,6 +29,8 @@ from tasklib.store.tokens import Role
 from tasklib.testing import databases
 from tests.server.conftest import PATIENCE, bearer, running
 
+pytestmark = pytest.mark.long
+
 EXAMPLES = 5
 CHECKS: list[Any] = [
     not_a_server_error,

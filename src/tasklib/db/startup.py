@@ -15,7 +15,8 @@ from tasklib.errors import DatabaseUnavailable
 
 T = TypeVar("T")
 
-# What the server says of a login that will fail next time, too. libpq gives no code for it, only the text.
+# What the server says of a login that will fail next time, too. libpq gives no code for it, only the text. The last
+# two are of a TaskLib server, to a worker over HTTP.
 _FINAL = (
     "authentication failed",
     "no password supplied",
@@ -23,6 +24,8 @@ _FINAL = (
     "does not exist",
     "permission denied",
     "is not permitted to log in",
+    "it answers 401",
+    "it answers 403",
 )
 
 
