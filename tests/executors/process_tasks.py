@@ -161,6 +161,17 @@ def wait_for_file(path: Path) -> str:
 
 
 @task(executor="process")
+def begin(path: Path, how: str) -> str:
+    path.write_text(str(os.getpid()))
+    match how:
+        case "dies":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "goes on":
+            until_killed()
+    return how
+
+
+@task(executor="process")
 def linger(path: Path) -> None:
     try:
         current_task().progress(os.getpid())

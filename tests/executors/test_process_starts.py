@@ -6,19 +6,22 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import process_tasks as tasks
 import pytest
 import pytest_asyncio
-from process_children import CONFIG, Running, children, context, exists, run, value
+from process_children import CONFIG, Running, children, context, exists, run, runs, value
 
 from tasklib.events import ChildrenSpawned, Event, Events
 from tasklib.executors import processes
-from tasklib.executors.outcomes import Done, Failed, Released
+from tasklib.executors.children import Child
+from tasklib.executors.outcomes import Done, Failed, Kind, Released
 from tasklib.executors.processes import ProcessExecutor
+from tasklib.executors.wire import Message, Run
 from tests.eventually import soon
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -293,6 +296,60 @@ async def test_child_that_cant_call_the_function_in_time_is_no_attempt(
     assert "ready" in await given_back(heard)
     await heard.executor.close()
     assert children() == before
+
+
+def hear_nothing_until(happened: Callable[[], bool], then: Callable[[Child], None], patch: pytest.MonkeyPatch) -> None:
+    """Once an order is sent, keep the loop from reading what the child says until this has happened."""
+    send = Child._send
+
+    def send_and_wait(self: Child, message: Message) -> None:
+        send(self, message)
+        if isinstance(message, Run):
+            while not happened():
+                time.sleep(0.01)
+            then(self)
+
+    patch.setattr(Child, "_send", send_and_wait)
+
+
+@pytest.mark.parametrize("how", ["dies", "returns"])
+async def test_function_called_at_the_end_of_its_time_to_start_counts_as_begun(
+    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard = Heard()
+    await value(heard.executor, tasks.pid)
+    heard.executor._config = heard.executor._config.with_changes(process_start_timeout_seconds=0.2)
+    over = time.monotonic() + 0.5
+    mark = tmp_path / "begun"
+    hear_nothing_until(lambda: has_begun(mark, how) and time.monotonic() > over, lambda child: None, monkeypatch)
+    ended = await run(heard.executor, tasks.begin, path=mark, how=how)
+    if how == "returns":
+        assert isinstance(ended, Done), ended
+    else:
+        assert isinstance(ended, Failed), ended
+        assert ended.kind is Kind.CRASH
+    await heard.executor.close()
+
+
+@pytest.mark.parametrize(("how", "error"), [("goes on", "called the function too late"), ("dies", "SIGKILL")])
+async def test_child_that_is_ended_when_it_has_just_called_the_function_has_begun(
+    how: str, error: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard = Heard()
+    await value(heard.executor, tasks.pid)
+    mark = tmp_path / "begun"
+    hear_nothing_until(lambda: has_begun(mark, how), lambda child: child.end(), monkeypatch)
+    ended = await run(heard.executor, tasks.begin, path=mark, how=how)
+    assert isinstance(ended, Failed), ended
+    assert error in ended.error
+    assert ended.kind is Kind.CRASH
+    await heard.executor.close()
+
+
+def has_begun(mark: Path, how: str) -> bool:
+    if not mark.exists() or not (pid := mark.read_text()):
+        return False
+    return how != "dies" or not runs(int(pid))
 
 
 # ---- how many

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import socket
 from collections.abc import Callable
@@ -63,6 +64,7 @@ class Child:
         self._messages = Messages(most_bytes(config))
         self._lifeline: Lifeline | None = None
         self._transport: asyncio.Transport | None = None
+        self._socket: socket.socket | None = None
         self._process: Process | None = None
         self._busy = False
         self._ending: asyncio.Task[None] | None = None
@@ -76,6 +78,11 @@ class Child:
             return False
         return not (self._reaping.done() or self._messages.ended)
 
+    @property
+    def is_ending(self) -> bool:
+        """Whether it was told to end, or has been."""
+        return self._ending is not None
+
     async def started(self) -> None:
         """Wait until the child takes orders; else NotStarted, CantImport or CantFork is raised."""
         await asyncio.shield(self._starting)
@@ -86,15 +93,35 @@ class Child:
         report: Callable[[str], None] | None,
         begun: Callable[[], None],
         took: Callable[[float], None],
+        begin_by: float,
     ) -> Done | Failed | Unloadable | Death:
-        """Have the child make an attempt; pass on what it reports, when its function is called, how long that runs."""
-        has_begun = False
+        """Have the child make an attempt; pass on what it reports, when its function is called, how long that runs.
+
+        A child that has not called the function by `begin_by`, on the loop's clock, is ended. It may call it at that
+        very moment. So what it has said is read to the end before the answer is that the attempt has not begun.
+        """
         self._busy = True
         self._send(order)
+        until_begun = asyncio.get_running_loop().call_at(begin_by, self._end_unless_begun)
+        try:
+            return await self._outcome(order.name, report, begun, took, until_begun)
+        finally:
+            until_begun.cancel()
+
+    async def _outcome(
+        self,
+        name: str,
+        report: Callable[[str], None] | None,
+        begun: Callable[[], None],
+        took: Callable[[float], None],
+        until_begun: asyncio.TimerHandle,
+    ) -> Done | Failed | Unloadable | Death:
+        has_begun = False
         while True:
             match await self._messages.receive():
                 case Started():
                     has_begun = True
+                    until_begun.cancel()
                     begun()
                 case Progress(value):
                     if report is not None:
@@ -106,7 +133,11 @@ class Child:
                     self.tasks += 1
                     return ended
                 case _:  # nothing, or nonsense: the task may have got hold of the socket
-                    return await self._death(order.name, has_begun)
+                    return await self._death(name, has_begun or self._messages.unclear)
+
+    def _end_unless_begun(self) -> None:
+        if not self._messages.unread:
+            self.end()
 
     def end(self) -> asyncio.Task[None]:
         """Begin to end the child, once. The task is done when nothing of the child is left."""
@@ -137,6 +168,7 @@ class Child:
         """Get a process under way that has one end of the socket; the other end is ours."""
         self._lifeline = lifeline = Lifeline()
         ours, theirs = socket.socketpair()
+        self._socket = ours
         with theirs:
             connected = await asyncio.get_running_loop().create_connection(lambda: self._messages, sock=ours)
             self._transport = connected[0]
@@ -192,18 +224,20 @@ class Child:
         if not begun:
             return Death(f"{how} before it could run {name}", begun)
         hint = " The kernel sends it when memory runs out." if code == -signal.SIGKILL else ""
+        if self.is_ending:
+            hint = " It was ended because it called the function too late (process_start_timeout_seconds)."
         return Death(f"WorkerLost: {how} while running {name}.{hint}", begun)
 
     async def _end(self) -> None:
         if not self._starting.done():
             self._hang_up()
-        await asyncio.wait([self._starting])
+            await asyncio.wait([self._starting])
         if self._starting.exception() is not None:
             return  # it has cleared away what there was
         assert self._process is not None
         try:
             if self._busy:
-                self._send(Cancel())  # the child raises in the task, lets it clean up, and exits
+                self._ask_to_stop()
             elif self.tasks:
                 self._say_goodbye()
             else:
@@ -218,9 +252,23 @@ class Child:
             if not self._reaping.done():
                 self._process.kill()
             await asyncio.shield(self._reaping)
+            if self._busy:
+                await self._messages.end()  # its last words may still be on the way
         self._hang_up()
         if self._lifeline is not None:
             self._lifeline.cut()  # which kills a fork that we know nothing of yet
+
+    def _ask_to_stop(self) -> None:
+        """The child raises in the task, lets it clean up, and exits."""
+        assert self._process is not None
+        assert self._socket is not None
+        assert self._transport is not None
+        if self._transport.get_write_buffer_size():
+            self._process.kill()  # it has not even read the order
+            return
+        # Not through the transport: where the child is dead that fails, and drops what the child said before.
+        with contextlib.suppress(OSError):
+            self._socket.send(packed(Cancel()))
 
     def _say_goodbye(self) -> None:
         if self._transport is not None:

@@ -79,13 +79,9 @@ class ProcessExecutor:
         order = Run(function.name, module, kwargs, described(context), timeout_seconds, trace)
         limit = self._longest_wait(timeout_seconds)
 
-        def is_begun() -> None:
-            until_begun.reschedule(None)
-            begun()
-
+        begin_by = asyncio.get_running_loop().time() + limit
         try:
-            async with asyncio.timeout(limit) as until_begun:
-                return await self._attempt(order, context._report, is_begun, took)
+            return await self._attempt(order, context._report, begun, took, begin_by)
         except TimeoutError:
             return Released(f"no child process was ready to call it within {limit:g} s")
 
@@ -116,23 +112,29 @@ class ProcessExecutor:
         report: Callable[[str], None] | None,
         begun: Callable[[], None],
         took: Callable[[float], None],
+        begin_by: float,
     ) -> Done | Failed | Released:
+        """Make the attempt in the first child that takes it. TimeoutError if none has called it by `begin_by`."""
         while True:
-            child = await self._take(order)
+            async with asyncio.timeout_at(begin_by):
+                child = await self._take(order)
             if not isinstance(child, Child):
                 return child
             try:
-                ended = await child.run(order, report, begun, took)
+                ended = await child.run(order, report, begun, took, begin_by)
             except BaseException:
                 await asyncio.shield(self._end(child))
                 raise
             if not isinstance(ended, Death):
                 return self._settled(child, ended)
+            was_ended = child.is_ending  # by its time to begin
             self._end(child)
             if self._closed:
                 raise asyncio.CancelledError("the executor was closed")
             if ended.begun:
                 return Failed(ended.error, Kind.CRASH)
+            if was_ended:
+                raise TimeoutError
             if not child.tasks:
                 self._not_started(ended.error)
                 return Released(ended.error)
@@ -162,7 +164,8 @@ class ProcessExecutor:
             raise
 
     def _settled(self, child: Child, ended: Done | Failed | Unloadable) -> Done | Failed:
-        if self._closed or isinstance(ended, Unloadable) or child.tasks >= self._config.process_max_tasks:
+        is_spent = not child.alive or child.tasks >= self._config.process_max_tasks
+        if self._closed or isinstance(ended, Unloadable) or is_spent:
             self._end(child)
             self._start_children()
         else:

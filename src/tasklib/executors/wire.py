@@ -156,10 +156,18 @@ class Messages(asyncio.Protocol):
     def __init__(self, most_bytes: int) -> None:
         self.ended = False
         """Nothing more will come: the other side is gone, or has talked nonsense, or more than it may."""
+        self.unclear = False
+        """It ended with bytes that could not be read: the child may have said more than has arrived."""
         self._most_bytes = most_bytes
         self._buffer = bytearray()
         self._arrived: deque[Message] = deque()
         self._waiter: asyncio.Future[None] | None = None
+        self._has_ended = asyncio.Event()
+
+    @property
+    def unread(self) -> bool:
+        """Whether messages have arrived that nothing has received yet."""
+        return bool(self._arrived)
 
     async def receive(self) -> Message | None:
         """The next message; None at the end."""
@@ -170,6 +178,10 @@ class Messages(asyncio.Protocol):
             await self._waiter
         return self._arrived.popleft()
 
+    async def end(self) -> None:
+        """Wait until nothing more will come. What has arrived can be received all the same."""
+        await self._has_ended.wait()
+
     def data_received(self, data: bytes) -> None:
         if self.ended:
             return
@@ -177,7 +189,7 @@ class Messages(asyncio.Protocol):
         try:
             self._unpack()
         except (ValueError, TypeError, KeyError):
-            self.ended = True
+            self.ended = self.unclear = True
         if self._arrived or self.ended:
             self._wake()
 
@@ -198,6 +210,8 @@ class Messages(asyncio.Protocol):
         del buffer[:start]
 
     def _wake(self) -> None:
+        if self.ended:
+            self._has_ended.set()
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
