@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any, NoReturn
 
@@ -237,6 +238,29 @@ async def in_a_transaction(kind: str, connection: Any) -> None:
 def in_a_transaction_in_a_thread(kind: str, connection: Any) -> None:
     connection.execute("SELECT 1")
     misbehave(kind)
+
+
+EXITS: dict[str, type[BaseException]] = {"SystemExit": SystemExit, "KeyboardInterrupt": KeyboardInterrupt}
+
+
+async def _leave(kind: str, is_late: bool) -> None:
+    if is_late:
+        await asyncio.sleep(0)
+    raise EXITS[kind]("from below")
+
+
+@task(name="odd.subtask", max_retries=0)
+async def in_a_subtask(kind: str, how: str, is_late: bool) -> None:
+    match how:
+        case "gather":
+            await asyncio.gather(_leave(kind, is_late), asyncio.sleep(0))
+        case "group":
+            async with asyncio.TaskGroup() as group:
+                group.create_task(_leave(kind, is_late))
+        case "context":
+            await asyncio.create_task(_leave(kind, is_late), context=contextvars.copy_context())
+        case "wait_for":
+            await asyncio.wait_for(_leave(kind, is_late), 60)
 
 
 EVERYWHERE = (

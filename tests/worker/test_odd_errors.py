@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any
+import signal
+import sys
+from collections.abc import Callable, Coroutine
+from types import FrameType
+from typing import Any, TypeAlias
 
 import psycopg
 import pytest
+import uvloop
 
-from tasklib import AsyncClient, Config, Worker, task
+from tasklib import AsyncClient, Client, Config, Worker, task
 from tasklib.events import TaskEnded
 from tasklib.tasks import registry
 from tasklib.tasks.function import TaskFunction
 from tests.worker import odd_errors
 from tests.worker.watching import Watched, burst, working
+
+Loop: TypeAlias = Callable[[], asyncio.AbstractEventLoop]
+LOOPS = [pytest.param(asyncio.new_event_loop, id="asyncio"), pytest.param(uvloop.new_event_loop, id="uvloop")]
 
 
 @task(name="odd.innocent")
@@ -127,6 +135,85 @@ async def test_subscriber_and_log_filter_that_raise_cost_nothing(config: Config)
     finally:
         logger.removeFilter(no_logging)
     assert (await watched.ended(id_)).state == "dead_letter"
+
+
+def _run(loop: Loop, work: Coroutine[Any, Any, Any]) -> None:
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(work)
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("how", ["gather", "group", "context", "wait_for"])
+def test_exit_in_an_asyncio_task_of_the_function_fails_its_attempt_and_the_worker_goes_on(
+    config: Config, loop: Loop, how: str
+) -> None:
+    registry.register(odd_errors.in_a_subtask)
+    with Client(config) as client:
+        many = [{"kind": kind, "how": how, "is_late": late} for kind in odd_errors.EXITS for late in (False, True)]
+        ids = client.submit_many(odd_errors.in_a_subtask, many)
+        _run(loop, burst(config, concurrency=2))
+        for id_, arguments in zip(ids, many, strict=True):
+            row = client.get_task(id_)
+            assert row is not None
+            assert (row.state, row.crash_count) == ("dead_letter", 0)
+            assert f"{arguments['kind']}: from below" in (row.error or "").splitlines()[-1]
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("is_in_subtask", [False, True])
+def test_signal_handler_of_the_program_that_exits_ends_it_in_the_midst_of_a_task(
+    config: Config, loop: Loop, is_in_subtask: bool
+) -> None:
+    def leave(number: int, frame: FrameType | None) -> None:
+        sys.exit(7)
+
+    async def be_told() -> None:
+        signal.raise_signal(signal.SIGUSR1)
+
+    @task(name="odd.told", max_retries=0)
+    async def told() -> None:
+        await (asyncio.create_task(be_told()) if is_in_subtask else be_told())
+
+    before = signal.signal(signal.SIGUSR1, leave)
+    try:
+        with Client(config) as client:
+            id_ = client.submit_task(told)
+            with pytest.raises(SystemExit, match="7"):
+                _run(loop, burst(config))
+            row = client.get_task(id_)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert row is not None
+    assert (row.state, row.retry_count) == ("pending", 0), "the worker gave it back"
+
+
+async def test_task_factory_of_the_program_is_used_and_stays(config: Config) -> None:
+    made: list[str] = []
+
+    def factory(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> asyncio.Task[Any]:
+        made.append(coroutine.__name__)
+        return asyncio.Task(coroutine, loop=loop, **options)
+
+    async def below() -> None: ...
+
+    @task(name="odd.counted")
+    async def counted() -> None:
+        await asyncio.gather(below())
+        cancelled = asyncio.create_task(below())  # before its first step, and without a warning
+        cancelled.cancel()
+        await asyncio.wait([cancelled])
+
+    loop = asyncio.get_running_loop()
+    loop.set_task_factory(factory)
+    try:
+        async with AsyncClient(config) as client:
+            id_ = await client.submit_task(counted)
+            watched = await burst(config)
+        assert loop.get_task_factory() is factory
+    finally:
+        loop.set_task_factory(None)
+    assert (await watched.ended(id_)).state == "completed"
+    assert made.count("below") == 2
 
 
 def _kinds() -> list[dict[str, str]]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from tasklib.config import Config
 from tasklib.errors import TaskExecutionError
+from tasklib.executors.exits import is_from_a_signal_handler
 from tasklib.executors.outcomes import Done, Failed, done, failed, refused
 from tasklib.tasks.context import TaskContext, enter
 from tasklib.tasks.function import TaskFunction
@@ -19,7 +20,7 @@ async def call_async(
     """Call an async function with its stored arguments.
 
     CancelledError and GeneratorExit come out as exceptions: only the caller knows whether the function raised them, or
-    it was stopped.
+    it was stopped. So does what a signal handler of the program raised in its midst.
     """
     enter(context)
     try:
@@ -31,6 +32,10 @@ async def call_async(
         return done(await returned if hasattr(returned, "__await__") else returned, function, config)
     except (asyncio.CancelledError, GeneratorExit):
         raise
+    except (SystemExit, KeyboardInterrupt) as e:
+        if is_from_a_signal_handler(e):
+            raise
+        return failed(e, function, config)
     except BaseException as e:
         return failed(_explained(e, function), function, config)
 

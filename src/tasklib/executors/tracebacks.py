@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import traceback
 from collections.abc import Iterator
-from types import TracebackType
+from types import CodeType, TracebackType
 
 from tasklib.tasks.payload import storable_text
 
@@ -47,17 +47,17 @@ def _whole(error: BaseException, ours: tuple[str, ...]) -> str:
     """What Python would print; below that of a group a line with its leaves, because lists show the last line."""
     _require_an_end(error)
     text = "".join(traceback.format_exception(type(error), error, _below(error, ours))).rstrip()
-    return f"{text}\n{_headline(error)}" if issubclass(type(error), BaseExceptionGroup) else text
+    return f"{text}\n{headline(error)}" if issubclass(type(error), BaseExceptionGroup) else text
 
 
 def _plain(error: BaseException, ours: tuple[str, ...]) -> str:
     """The frames and what happened, without causes and notes."""
-    headline = _headline(error)
+    last_line = headline(error)
     try:
         frames = "".join(traceback.format_tb(_below(error, ours)))  # reads source files, through loaders of any kind
     except BaseException:
-        return headline
-    return f"Traceback (most recent call last):\n{frames}{headline}" if frames else headline
+        return last_line
+    return f"Traceback (most recent call last):\n{frames}{last_line}" if frames else last_line
 
 
 def _below(error: BaseException, ours: tuple[str, ...]) -> TracebackType | None:
@@ -85,7 +85,16 @@ def _require_an_end(error: BaseException) -> None:
             raise RecursionError
 
 
-def _headline(error: BaseException) -> str:
+def code_of_frames(error: BaseException) -> Iterator[CodeType]:
+    """The code that the exception came through, from where it was caught to where it was raised."""
+    tb: TracebackType | None = _traceback_of(error)
+    while tb is not None:
+        yield tb.tb_frame.f_code
+        tb = tb.tb_next
+
+
+def headline(error: BaseException) -> str:
+    """The class and the message, of a group also its leaves."""
     if not issubclass(type(error), BaseExceptionGroup):
         return _named(error, _message(error))
     group = _named(error, _short(_message_of_group(error)))

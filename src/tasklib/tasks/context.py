@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from contextvars import ContextVar
+from contextvars import Context, ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -75,6 +75,11 @@ def current_task() -> TaskContext:
     except LookupError:
         raise RuntimeError("current_task() was called outside of a running task.") from None
     return context()
+
+
+def is_in_task(variables: Context | None = None) -> bool:
+    """Whether these context variables, or those in use here, are of a running task."""
+    return (_current.get(None) if variables is None else variables.get(_current)) is not None
 
 
 def enter(context: Callable[[], TaskContext]) -> None:

@@ -17,6 +17,7 @@ from tasklib.db.connect import TASK
 from tasklib.db.database import AsyncDatabase, Database
 from tasklib.errors import TaskTimeout
 from tasklib.events import Events, LeaseLost, SlotStuck, TaskNotBegun, TaskStarted
+from tasklib.executors.exits import is_from_a_signal_handler
 from tasklib.executors.functions import call, call_async
 from tasklib.executors.outcomes import Cancelled, Failed, Kind, Lost, Outcome, Released, failed
 from tasklib.executors.processes import ProcessExecutor
@@ -220,6 +221,12 @@ class Runner:
             outcome = self._interrupted(attempt) if attempt.interruption else await self._outcome(attempt)
         except asyncio.CancelledError as e:
             outcome = self._interrupted(attempt) if attempt.interruption else failed(e, attempt.function, self._config)
+        except (SystemExit, KeyboardInterrupt) as e:
+            if is_from_a_signal_handler(e):
+                attempt.interruption = attempt.interruption or Interruption.SHUTDOWN
+                self._finish(attempt, self._interrupted(attempt))
+                raise  # out of the loop: it is the program that ends
+            outcome = failed(e, attempt.function, self._config)
         except BaseException as e:
             if isinstance(e, GeneratorExit) and not self._loop.is_running():
                 raise  # the loop has ended, and Python closes what is left of its coroutines

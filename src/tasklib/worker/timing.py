@@ -54,4 +54,4 @@ else:
         coroutine: Coroutine[Any, Any, None], loop: asyncio.AbstractEventLoop, context: Context | None = None
     ) -> asyncio.Task[None]:
         """Run a coroutine as a task."""
-        return loop.create_task(coroutine, context=context)
+        return asyncio.Task(coroutine, loop=loop, context=context)

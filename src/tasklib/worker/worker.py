@@ -17,6 +17,7 @@ from tasklib.client.default import given_to_init
 from tasklib.config import Config
 from tasklib.errors import ConfigError
 from tasklib.events import Events, WorkerDraining, WorkerStarted, WorkerStopped
+from tasklib.executors.exits import exits_kept_in_attempts
 from tasklib.executors.outcomes import Released
 from tasklib.store.claim import Claimed, Served
 from tasklib.tally import Tallier
@@ -117,7 +118,7 @@ class Worker:
         worker was made with `signals=False`.
         """
         self._stop_asked, self._stopping_now = asyncio.Event(), False
-        with stop_signals(self.stop) if self._signals else nullcontext():
+        with stop_signals(self.stop) if self._signals else nullcontext(), exits_kept_in_attempts():
             starting = asyncio.create_task(self._start_up())
             if await self._until_done_or_stopped(starting):
                 await self._work(starting.result())
