@@ -22,3 +22,7 @@ def sleep() -> None:
 @task(name="child.die", executor="process")
 def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+@task(name="child.once", executor="process", at_most_once=True)
+def once() -> None: ...

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -11,6 +13,8 @@ import pytest
 from tasklib import AsyncClient, Client, Config, Retry, RetryPolicy, task
 from tasklib.errors import InvalidOption, InvalidTaskFunction
 from tasklib.events import ResultRefused, TaskStarted
+from tasklib.tasks import registry
+from tests.worker import process_tasks
 from tests.worker.watching import burst, working
 
 
@@ -122,3 +126,53 @@ async def test_nothing_is_claimed_ahead_by_a_look_that_may_bring_such_tasks(
     async with working(config, concurrency=2) as watched:
         await watched.until(TaskStarted, count=300)
     assert most <= 2
+
+
+async def test_it_goes_back_as_it_was_when_no_child_process_can_be_started_and_runs_later(
+    config: Config, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry.register(process_tasks.once)
+    monkeypatch.setattr(sys, "executable", "/no/such/python")
+    task_id = await AsyncClient(config).submit_task(process_tasks.once)
+    async with working(config) as watched:
+        ended = asyncio.create_task(watched.ended(task_id))
+        refused = asyncio.create_task(watched.until(ResultRefused))
+        await asyncio.wait([ended, refused], return_when=asyncio.FIRST_COMPLETED)
+        refused.cancel()
+        assert ended.done(), "its beginning must not be on record yet"
+        assert ended.result().state == "pending"
+        monkeypatch.undo()
+        await watched.ended(task_id, "completed")
+    assert db.execute("SELECT begun_token = lease_token FROM tasks").fetchone() == (True,)
+
+
+async def test_a_worker_stopped_while_no_child_process_is_ready_gives_it_back(
+    config: Config, db: psycopg.Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry.register(process_tasks.once)
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\nexec sleep 600\n")
+    python.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(python))
+    await AsyncClient(config).submit_task(process_tasks.once)
+    async with working(config) as watched:
+        await watched.until(TaskStarted)
+    assert db.execute("SELECT state FROM tasks").fetchone() == ("pending",)
+
+
+async def test_it_is_not_called_in_a_child_if_the_lease_is_gone_before_it_begins(
+    config: Config, db: psycopg.Connection
+) -> None:
+    registry.register(process_tasks.once)
+    async with working(config) as watched:
+        begin = watched.worker._door.begin
+
+        async def after_a_theft(worker_id: str, begins: Any) -> set[str]:
+            db.execute("UPDATE tasks SET lease_token = lease_token + 1, worker_id = 'thief'")
+            return await begin(worker_id, begins)
+
+        watched.worker._door.begin = after_a_theft  # type: ignore[method-assign]
+        await AsyncClient(config).submit_task(process_tasks.once)
+        await watched.until(ResultRefused)
+        assert len(watched.worker._runner._processes._idle) == 1, "the child is free for another task"
+    assert db.execute("SELECT state, begun_token FROM tasks").fetchone() == ("running", None)

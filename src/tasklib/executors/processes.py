@@ -11,7 +11,7 @@ import asyncio
 import os
 import sys
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ from tasklib.config import Config
 from tasklib.events import ChildrenSpawned, Events
 from tasklib.executors.children import CantFork, CantImport, Child, Death, NotStarted
 from tasklib.executors.launching import Template, why_not_from_a_template
-from tasklib.executors.outcomes import Done, Failed, Kind, Released
+from tasklib.executors.outcomes import Done, Failed, Kind, Lost, Released
 from tasklib.executors.wire import Run, Setup, Unloadable, described, main_import
 from tasklib.tasks.context import TaskContext
 from tasklib.tasks.function import TaskFunction
@@ -38,6 +38,19 @@ class _Waiter:
 
     order: Run
     child: asyncio.Future[Child | Failed | Released]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Call:
+    """What to have a child do, and whom to tell."""
+
+    order: Run
+    report: Callable[[str], None] | None
+    may_call: Callable[[], Awaitable[bool]] | None
+    begun: Callable[[], None]
+    took: Callable[[float], None]
+    limit: float
+    """Seconds that it may take until the function is called."""
 
 
 class ProcessExecutor:
@@ -67,21 +80,23 @@ class ProcessExecutor:
         trace: dict[str, str] | None = None,
         *,
         timeout_seconds: float | None = None,
+        may_call: Callable[[], Awaitable[bool]] | None = None,
         begun: Callable[[], None] = lambda: None,
         took: Callable[[float], None] = lambda seconds: None,
-    ) -> Done | Failed | Released:
+    ) -> Done | Failed | Released | Lost:
         """Make one attempt; `begun` is called when the child calls the function, from when its time counts.
 
-        `took` is told how long the function ran, when it has returned.
+        `took` is told how long the function ran, when it has returned. `may_call` is asked when a child is ready and
+        before it has the order; if it says no, the attempt is Lost.
         Released means that no child could call it. Cancelling ends the child; then CancelledError is raised as usual.
         """
         module = function.function.__module__
         order = Run(function.name, module, kwargs, described(context), timeout_seconds, trace)
         limit = self._longest_wait(timeout_seconds)
 
-        begin_by = asyncio.get_running_loop().time() + limit
+        call = _Call(order, context._report, may_call, begun, took, limit)
         try:
-            return await self._attempt(order, context._report, begun, took, begin_by)
+            return await self._attempt(call, asyncio.get_running_loop().time() + limit)
         except TimeoutError:
             return Released(f"no child process was ready to call it within {limit:g} s")
 
@@ -106,22 +121,20 @@ class ProcessExecutor:
         # The leader counts a task's time from its claim, and would fail one that waits until long after its timeout.
         return min(limit, max(1.0, _PART_OF_GRACE * self._config.overdue_grace_seconds))
 
-    async def _attempt(
-        self,
-        order: Run,
-        report: Callable[[str], None] | None,
-        begun: Callable[[], None],
-        took: Callable[[float], None],
-        begin_by: float,
-    ) -> Done | Failed | Released:
+    async def _attempt(self, call: _Call, begin_by: float) -> Done | Failed | Released | Lost:
         """Make the attempt in the first child that takes it. TimeoutError if none has called it by `begin_by`."""
         while True:
             async with asyncio.timeout_at(begin_by):
-                child = await self._take(order)
+                child = await self._take(call.order)
             if not isinstance(child, Child):
                 return child
+            if call.may_call is not None:
+                if (refusal := await self._refusal(call.may_call, child)) is not None:
+                    return refusal
+                # Asking takes as long as it takes. From here on it is up to the child.
+                begin_by = asyncio.get_running_loop().time() + call.limit
             try:
-                ended = await child.run(order, report, begun, took, begin_by)
+                ended = await child.run(call.order, call.report, call.begun, call.took, begin_by)
             except BaseException:
                 await asyncio.shield(self._end(child))
                 raise
@@ -137,8 +150,23 @@ class ProcessExecutor:
                 raise TimeoutError
             if not child.tasks:
                 self._not_started(ended.error)
-                return Released(ended.error)
-            # It died idle, unnoticed: another one takes the order.
+                if call.may_call is None:
+                    return Released(ended.error)
+            # It died idle, unnoticed, or with its beginning on record already: another one takes the order.
+
+    async def _refusal(self, may_call: Callable[[], Awaitable[bool]], child: Child) -> Released | Lost | None:
+        """Why the child may not call the function. Then it is free for another task."""
+        try:
+            if await may_call():
+                return None
+            refusal: Released | Lost = Lost()
+        except Exception as e:
+            refusal = Released(f"its beginning could not be put on record: {e}")
+        except BaseException:
+            self._free(child)
+            raise
+        self._free(child)
+        return refusal
 
     async def _take(self, order: Run) -> Child | Failed | Released:
         """An idle child, or the first one that becomes free; an outcome if there will be none."""

@@ -46,8 +46,10 @@ class Attempt:
         "entered",
         "executor",
         "function",
+        "goes_on_record",
         "interruption",
         "lease_deadline",
+        "recorded",
         "report",
         "runner",
         "settled",
@@ -81,6 +83,10 @@ class Attempt:
         self.interruption: Interruption | None = None
         self.begun = False
         """True once it has a slot."""
+        self.goes_on_record = False
+        """In a child: whether its beginning is put on record before the function is called."""
+        self.recorded = False
+        """In a child: True once its beginning may be on record, and the function be called."""
         self.entered = False
         """True once its asyncio task has made its first step."""
         self.settled = False

@@ -159,7 +159,7 @@ class Runner:
             if attempt.interruption is not None:
                 continue
             if attempt.claimed.crash_count or attempt.function.at_most_once or self._records_all:
-                self._record(attempt)
+                self._begin_on_record(attempt, now)
             else:
                 self._begin(attempt, now)
             now = time.monotonic()
@@ -168,6 +168,15 @@ class Runner:
     def _next_waiting(self) -> Attempt:
         self._slots.waiting -= 1
         return self._waiting.popleft()
+
+    def _begin_on_record(self, attempt: Attempt, now: float) -> None:
+        if attempt.claimed.crash_count and self._is_suspect(attempt):
+            attempt.executor = Executor.PROCESS
+        if attempt.executor is Executor.PROCESS:
+            attempt.goes_on_record = True  # when there is a child to call it
+            self._begin(attempt, now)
+        else:
+            self._record(attempt)
 
     def _record(self, attempt: Attempt) -> None:
         """Begin it once that is on record. It has its slot from now on, and its time does not run yet."""
@@ -194,8 +203,6 @@ class Runner:
         self._start_waiting()
 
     def _begin(self, attempt: Attempt, now: float) -> None:
-        if attempt.claimed.crash_count and self._is_suspect(attempt):
-            attempt.executor = Executor.PROCESS
         attempt.report = self._settler.progress.report
         attempt.begin(now)
         if self._traces:
@@ -243,6 +250,7 @@ class Runner:
                 attempt.context(),
                 trace,
                 timeout_seconds=attempt.timeout_seconds,
+                may_call=partial(self._may_call_in_child, attempt) if attempt.goes_on_record else None,
                 begun=partial(self._called_in_child, attempt),
                 took=attempt.took,
             )
@@ -251,6 +259,10 @@ class Runner:
                 function, kwargs, attempt.context, attempt.claimed, self._async_database, self._progress_of(attempt)
             )
         return await call_async(function, kwargs, attempt.context, self._config)
+
+    async def _may_call_in_child(self, attempt: Attempt) -> bool:
+        attempt.recorded = True
+        return await self._begins.record(attempt)
 
     def _called_in_child(self, attempt: Attempt) -> None:
         attempt.called(time.monotonic())
@@ -303,6 +315,10 @@ class Runner:
         """The function could not be called. The task is held for a moment: another one would fare no better."""
         claimed = attempt.claimed
         self._events.emit(TaskNotBegun(claimed.id, claimed.name, reason, attempt.trace_id))
+        if attempt.recorded and attempt.function.at_most_once:
+            error = f"WorkerLost: {reason}. The task runs at most once, and its beginning was on record already."
+            self._settler.put(attempt, Failed(error, retriable=False))
+            return
         attempt.begun, attempt.deadline = False, None
         self.running[attempt] = None
         self._loop.call_later(_NOT_BEGUN_SECONDS, self.interrupt, attempt, Interruption.NO_SLOT)
@@ -338,6 +354,10 @@ class Runner:
         self._events.emit(SlotStuck(attempt.claimed.id, attempt.claimed.name, attempt.trace_id))
         self._settler.put(attempt, self._interrupted(attempt))
 
+    @staticmethod
+    def _may_have_been_called(attempt: Attempt) -> bool:
+        return attempt.recorded if attempt.executor is Executor.PROCESS else attempt.begun
+
     def _interrupted(self, attempt: Attempt) -> Outcome:
         match attempt.interruption:
             case Interruption.TIMEOUT:
@@ -345,7 +365,7 @@ class Runner:
                 return Failed(f"{type(error).__name__}: {error}", Kind.TIMEOUT, raised=type(error).__name__)
             case Interruption.LEASE_LOST:
                 return Lost()
-            case Interruption.SHUTDOWN if attempt.begun and attempt.function.at_most_once:
+            case Interruption.SHUTDOWN if attempt.function.at_most_once and self._may_have_been_called(attempt):
                 return Failed(
                     f"WorkerLost: worker {attempt.worker_id} was stopped while the task ran. The task runs at most "
                     "once, so it is not tried again.",
