@@ -17,6 +17,7 @@ from pydantic import BaseModel
 import tasklib
 from tasklib import AsyncClient, Config, Reject, Retry, RetryPolicy, current_task, task
 from tasklib.events import SlotStuck, TaskEnded, TaskStarted
+from tasklib.worker.claimer import Claimer
 from tests.worker.watching import burst, working
 
 
@@ -425,3 +426,31 @@ async def test_variables_that_one_task_sets_are_not_seen_by_the_next(config: Con
         await client.submit_many(variables, [{"n": n} for n in range(200)])
     await burst(config, concurrency=2)
     assert set(seen) == {"nobody's"}
+
+
+async def test_burst_goes_on_with_a_task_that_is_due_again_while_it_asks_for_more(
+    config: Config, client: AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = asyncio.Event()
+
+    @task(max_retries=1)
+    async def again() -> str:
+        if current_task().attempt == 1:
+            await asked.wait()
+            raise Retry(in_=0)
+        return "twice"
+
+    claim = Claimer._claim
+
+    async def claim_slowly(self: Claimer) -> bool:
+        found = await claim(self)
+        if not found and self._slots.taken:
+            asked.set()
+            while self._slots.taken:
+                await self._slots.changed()
+        return found
+
+    monkeypatch.setattr(Claimer, "_claim", claim_slowly)
+    task_id = await client.submit_task(again)
+    watched = await burst(config, concurrency=2)
+    assert [e.state for e in watched.all(TaskEnded) if e.id == str(task_id)] == ["failed", "completed"]

@@ -9,8 +9,11 @@ import psycopg
 import pytest
 
 from tasklib import AsyncClient, Config
+from tasklib.errors import TaskLibError
 from tasklib.events import TaskEnded, TaskNotBegun, TaskStarted
+from tasklib.executors import processes
 from tasklib.tasks import registry
+from tasklib.worker import runner
 from tests.worker import process_tasks
 from tests.worker.watching import burst, working
 
@@ -75,6 +78,21 @@ async def test_task_for_which_no_process_can_be_started_goes_back_as_it_was_and_
         assert row == (0, 0, None, None)
         monkeypatch.undo()
         await watched.until(TaskEnded, lambda e: e.state == "completed")
+
+
+async def test_burst_ends_with_an_error_when_no_process_can_ever_be_started(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = AsyncClient(config)
+    monkeypatch.setattr(sys, "executable", "/no/such/python")
+    monkeypatch.setattr(processes, "_FIRST_PAUSE", 0.0)
+    monkeypatch.setattr(runner, "_NOT_BEGUN_SECONDS", 0.0)
+    task_id = await client.submit_task(process_tasks.add, a=1, b=1)
+    with pytest.raises(TaskLibError, match=r"no child process can be started for them .*/no/such/python"):
+        await burst(config)
+    row = await client.get_task(task_id)
+    assert row is not None
+    assert (row.state, row.retry_count, row.crash_count) == ("pending", 0, 0)
 
 
 async def test_child_that_dies_fails_its_own_attempt_only_and_is_counted_as_a_crash(config: Config) -> None:

@@ -28,6 +28,8 @@ _MOST_STARTING = min(os.cpu_count() or 1, 4)
 """How many children may be starting at a time: more would only take the processor from each other."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 10.0
 """Seconds to wait after a child that could not be started; twice as many each time."""
+_MOST_FAILURES = 10
+"""So many starts that fail one after the other, and there is little hope for the next."""
 
 _PART_OF_GRACE = 0.8
 
@@ -69,6 +71,7 @@ class ProcessExecutor:
         self._waiting: deque[_Waiter] = deque()
         self._starting: set[asyncio.Task[None]] = set()
         self._failures = 0
+        self._hopeless: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._pause: asyncio.TimerHandle | None = None
         self._closed = False
 
@@ -99,6 +102,10 @@ class ProcessExecutor:
             return await self._attempt(call, asyncio.get_running_loop().time() + limit)
         except TimeoutError:
             return Released(f"no child process was ready to call it within {limit:g} s")
+
+    async def starts_keep_failing(self) -> str:
+        """Wait until many starts have failed one after the other; why the last one did."""
+        return await self._hopeless
 
     async def close(self) -> None:
         """End all children: idle ones leave, busy ones are terminated, then killed. Their `run` is cancelled."""
@@ -279,6 +286,8 @@ class ProcessExecutor:
             pause = min(_FIRST_PAUSE * 2.0 ** min(self._failures, 10), _LONGEST_PAUSE)
             self._pause = asyncio.get_running_loop().call_later(pause, self._resume)
         self._failures += 1
+        if self._failures >= _MOST_FAILURES and not self._hopeless.done():
+            self._hopeless.set_result(reason)
         # A task that ends leaves its child to the next one, so with children at work only one task goes elsewhere.
         most = 1 if any(child.alive for child in self._children) else len(self._waiting)
         for waiter in [self._waiting.popleft() for _ in range(min(most, len(self._waiting)))]:

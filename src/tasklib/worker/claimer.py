@@ -84,11 +84,12 @@ class Claimer:
         failures = 0
         while not self._stopped:
             self._slots.ahead = self._slots.prefetch.count if self._may_claim_ahead else 0
+            was_idle = self._slots.taken == 0
             try:
                 if not self._slots.worth_claiming:
                     await self._wait_for_slots()
                 elif not await self._claim() and not self._stopped:
-                    await self._rest()
+                    await self._rest(was_idle=was_idle)
                 failures = 0
             except DatabaseUnavailable:
                 self._doubt_until = time.monotonic() + _DOUBT_SECONDS
@@ -197,11 +198,12 @@ class Claimer:
             self._start(claimed, worker_id, lease_deadline)
         self._tallier.claimed(claimed)
 
-    async def _rest(self) -> None:
+    async def _rest(self, *, was_idle: bool) -> None:
         if self._burst:
-            if self._slots.taken == 0:
+            # What was held when we asked may have been given back since, and be due again.
+            if was_idle:
                 self._stopped = True
-            else:
+            elif self._slots.taken:
                 await self._slots.changed()
             return
         try:

@@ -77,6 +77,7 @@ class Poller:
             if not self._slots.worth_claiming:
                 await self._slots.changed()
                 continue
+            was_idle = self._slots.taken == 0
             try:
                 found = await self._poll(min(self._slots.room, BATCH if short else self._slots.size, BATCH))
                 failures = 0
@@ -88,7 +89,7 @@ class Poller:
                 failures += 1
                 continue
             if not found and self._burst:
-                await self._rest()
+                await self._rest(was_idle=was_idle)
 
     async def _poll(self, asked: int) -> bool:
         before, worker_id = time.monotonic(), self._worker_id()
@@ -129,10 +130,11 @@ class Poller:
         if not self._given_up.done():
             self._given_up.set_result(None)
 
-    async def _rest(self) -> None:
-        if self._slots.taken == 0:
+    async def _rest(self, *, was_idle: bool) -> None:
+        # What was held when we asked may have been given back since, and be due again.
+        if was_idle:
             self._stopped = True
-        else:
+        elif self._slots.taken:
             await self._slots.changed()
 
 

@@ -121,6 +121,10 @@ class Runner:
         patience = _STUBBORN_SECONDS + self._config.process_kill_grace_seconds
         self._loop.call_later(patience, self._settle_without_it, attempt)
 
+    async def children_keep_failing(self) -> str:
+        """Wait until no child process could be started many times in a row; why."""
+        return await self._processes.starts_keep_failing()
+
     async def close(self) -> None:
         """End threads and children; the attempts are over by now."""
         self._begins.close()

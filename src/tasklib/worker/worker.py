@@ -15,7 +15,7 @@ from contextlib import nullcontext
 
 from tasklib.client.default import given_to_init
 from tasklib.config import Config
-from tasklib.errors import ConfigError
+from tasklib.errors import ConfigError, TaskLibError
 from tasklib.events import Events, WorkerDraining, WorkerStarted, WorkerStopped
 from tasklib.executors.exits import exits_kept_in_attempts
 from tasklib.executors.outcomes import Released
@@ -95,6 +95,7 @@ class Worker:
         self._known_functions = -1
         self._stop_asked = asyncio.Event()
         self._stopping_now = False
+        self._problem: TaskLibError | None = None
         self._slots = Slots(concurrency, given.max_prefetch)
 
     @property
@@ -139,6 +140,8 @@ class Worker:
         try:
             await self._claim_until_stopped(background)
             await self._drain()
+            if self._problem is not None:
+                raise self._problem
         except asyncio.CancelledError:
             self._stopping_now = True
             await asyncio.shield(self._drain())
@@ -205,13 +208,23 @@ class Worker:
             self._begin_limit.run(),
             *self._door.jobs(self._runner, self._wakeup, self.events, lambda: self.id),
         ]
+        if self.burst:
+            jobs.append(self._end_without_children())
         return [asyncio.create_task(job) for job in jobs]
+
+    async def _end_without_children(self) -> None:
+        """A burst would never end if no child process can be started for the tasks that are due."""
+        reason = await self._runner.children_keep_failing()
+        self._problem = TaskLibError(
+            f"the burst has ended with tasks left: no child process can be started for them ({reason}). Look at the "
+            "limits on memory, processes and open files, and at process_start_timeout_seconds."
+        )
 
     async def _claim_until_stopped(self, background: list[asyncio.Task[None]]) -> None:
         claiming = asyncio.create_task(self._claimer.run())
         asked = asyncio.create_task(self._stop_asked.wait())
         try:
-            # A background job never ends by itself: if one does, its error is the worker's.
+            # A background job that ends has an error, which is the worker's, or there is no use in going on.
             await asyncio.wait({claiming, asked, *background}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             # Stop claiming before draining: a claim under way ends, and what it brought is released.
