@@ -184,7 +184,7 @@ async def test_nothing_is_left_of_an_attempt_when_it_is_over(config: Config) -> 
     try:
         watched = await burst(config, concurrency=20)
         assert len(watched.all(TaskStarted)) >= 2_000
-        left = [o for o in gc.get_objects() if isinstance(o, Attempt)]
+        left = [o for o in gc.get_objects() if type(o) is Attempt]
     finally:
         gc.enable()
     assert left == []
