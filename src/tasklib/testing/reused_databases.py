@@ -14,8 +14,6 @@ import psycopg
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
-from tasklib.config import Config
-from tasklib.db.connect import connect
 from tasklib.testing import databases
 
 _TABLES = """
@@ -53,7 +51,8 @@ class ReusedDatabases:
     def __init__(self, server_url: str, template: str) -> None:
         self._server_url = server_url
         self._template = template
-        self._admin = connect(Config(server_url))
+        # Without a limit on statements: on a busy machine it takes a while until a connection is ended.
+        self._admin = psycopg.connect(server_url, autocommit=True)
         self._may_empty = self._admin.execute("SHOW is_superuser").fetchone() == ("on",)
         self._free: list[str] = []
         self._shape = ""
@@ -132,7 +131,7 @@ class ReusedDatabases:
         self._admin.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
 
     def _connected(self, name: str) -> psycopg.Connection[Any]:
-        return connect(Config(databases.with_database(self._server_url, name)))
+        return psycopg.connect(databases.with_database(self._server_url, name), autocommit=True)
 
 
 def _rows(connection: psycopg.Connection[Any], table: str) -> Any:
