@@ -14,7 +14,9 @@ from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 import psycopg
+from psycopg import capabilities, generators, waiting
 
+_CANCEL_SECONDS = 10.0
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -44,14 +46,20 @@ def within(
 
 
 def _tell_to_stop(pgconn: psycopg.pq.abc.PGconn) -> None:
-    """In a thread of its own: libpq opens a connection for it, which may take long or never succeed."""
-    with suppress(psycopg.Error):  # it is broken already
-        threading.Thread(target=_cancel, args=[pgconn.get_cancel()], daemon=True).start()
+    """In a thread of its own: a connection is opened for it, which may take long or never succeed.
+
+    Only with a libpq that does it without blocking: the older call keeps the interpreter's lock, and with it the whole
+    process, until the server answers. Without it the server notices when it next writes to the closed connection.
+    """
+    if capabilities.has_cancel_safe():
+        with suppress(psycopg.Error):  # it is broken already
+            threading.Thread(target=_cancel, args=[pgconn.cancel_conn()], daemon=True).start()
 
 
-def _cancel(cancel: psycopg.pq.abc.PGcancel) -> None:
-    with suppress(psycopg.Error):  # the server doesn't answer, or there is nothing left to cancel
-        cancel.cancel()
+def _cancel(cancelling: psycopg.pq.abc.PGcancelConn) -> None:
+    with suppress(Exception):  # the server doesn't answer in time, or there is nothing left to cancel
+        cancelling.start()
+        waiting.wait_conn(generators.cancel(cancelling), interval=0.1, timeout=_CANCEL_SECONDS)
 
 
 class PatientConnection(psycopg.Connection):
