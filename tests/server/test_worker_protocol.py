@@ -334,7 +334,7 @@ def test_task_of_a_killed_worker_runs_elsewhere_and_its_late_result_is_refused(
     database.close()
     assert killed.say("result", completed(task, "late")).status_code == 409
     [again] = other.poll()
-    assert (again["task_id"], again["attempt"], again["crash_count"]) == (task["task_id"], 1, 1)
+    assert (again["task_id"], again["attempt"], again["crash_count"]) == (task["task_id"], 2, 1)
     assert killed.say("result", completed(again, "a guess")).status_code == 409
     assert other.say("result", completed(again, "right")).status_code == 200
     assert db.execute("SELECT state, result FROM tasks").fetchone() == ("completed", {"value": "right"})

@@ -57,7 +57,7 @@ def row(db: psycopg.Connection) -> tuple[Any, ...]:
     ("last", "verdict"),
     [
         (crash_child, "WorkerLost: the child process died (signal 9); given up as poison after 3 crashes"),
-        (crash_worker, "worker w-1 was lost in attempt 1; given up as poison after 3 crashes"),
+        (crash_worker, "worker w-1 was lost in attempt 3; given up as poison after 3 crashes"),
     ],
     ids=["child", "worker"],
 )
@@ -68,16 +68,16 @@ def test_task_given_up_at_the_crash_limit_says_so_below_its_earlier_attempts(
     crash_child(database, db)
     crash_worker(database, db)
     state, crashes, error, _ = row(db)
-    assert (state, crashes, error) == ("failed", 2, "worker w-1 was lost in attempt 1")
+    assert (state, crashes, error) == ("failed", 2, "worker w-1 was lost in attempt 2")
     last(database, db)
     state, crashes, error, history = row(db)
     assert (state, crashes) == ("dead_letter", 3)
     assert error.splitlines() == [
         f"attempt 1, {history[0]['ended_at']}, crash, worker w-1: WorkerLost: the child process died (signal 9)",
-        f"attempt 1, {history[1]['ended_at']}, lost, worker w-1: worker w-1 was lost in attempt 1",
+        f"attempt 2, {history[1]['ended_at']}, lost, worker w-1: worker w-1 was lost in attempt 2",
         verdict,
     ]
-    assert [entry["attempt"] for entry in history] == [1, 1, 1], "a crash uses no retry"
+    assert [entry["attempt"] for entry in history] == [1, 2, 3], "every attempt has its number"
     assert verdict.startswith(history[2]["error"].strip()), "an entry is about its own attempt"
 
 
@@ -106,8 +106,8 @@ def test_error_of_a_poison_task_is_bounded_however_many_and_long_its_attempts(
     crash_worker(database, db)
     _, _, error, history = row(db)
     lines = error.splitlines()
-    assert [line.partition(",")[0] for line in lines[:-1]] == [f"attempt {n}" for n in range(41, 61)]
-    assert lines[-1] == "worker w-1 was lost in attempt 61; given up as poison after 3 crashes"
+    assert [line.partition(",")[0] for line in lines[:-1]] == [f"attempt {n}" for n in range(43, 63)]
+    assert lines[-1] == "worker w-1 was lost in attempt 63; given up as poison after 3 crashes"
     assert len(error) < 20 * 400
     assert len(history) == 50
 
@@ -120,7 +120,7 @@ def test_history_that_somebody_changed_by_hand_stops_nobodys_recovery(
     crash_worker(database, db)
     state, _, error, _ = row(db)
     assert state == "dead_letter"
-    assert error.endswith("worker w-1 was lost in attempt 1; given up as poison after 3 crashes")
+    assert error.endswith("worker w-1 was lost in attempt 3; given up as poison after 3 crashes")
 
 
 @pytest.mark.parametrize("crash", [crash_child, crash_worker], ids=["child", "worker"])

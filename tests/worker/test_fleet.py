@@ -136,7 +136,7 @@ def test_task_that_takes_its_worker_down_three_times_is_poison_and_its_neighbour
     assert row.crash_count == 3
     *earlier, verdict = str(row.error).splitlines()
     assert verdict.endswith("; given up as poison after 3 crashes")
-    assert [line.partition(",")[0] for line in earlier] == ["attempt 1", "attempt 1"]
+    assert [line.partition(",")[0] for line in earlier] == ["attempt 1", "attempt 2"]
     # Two workers went down with it; the third time it was alone in a child, and nobody else was harmed.
     assert [h["outcome"] for h in row.history or []] == ["lost", "lost", "crash"]
 

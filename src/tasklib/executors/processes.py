@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import sys
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
@@ -27,6 +28,7 @@ from tasklib.tasks.function import TaskFunction
 _MOST_STARTING = min(os.cpu_count() or 1, 4)
 """How many children may be starting at a time: more would only take the processor from each other."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 10.0
+_RESERVED_DESCRIPTORS = 16
 """Seconds to wait after a child that could not be started; twice as many each time."""
 _MOST_FAILURES = 10
 """So many starts that fail one after the other, and there is little hope for the next."""
@@ -237,6 +239,10 @@ class ProcessExecutor:
         self._start_children()
 
     async def _start_one(self, waiter: _Waiter) -> None:
+        if (left := _descriptors_left()) < _RESERVED_DESCRIPTORS:
+            # The worker itself needs some: without a connection it could not store what its children return.
+            self._not_started(f"only {left} more files may be open in this process (ulimit -n)")
+            return
         template = None if self._must_spawn() else self._living_template()
         may_be_stale = template is not None and template.has_forked
         setup = _setup(self._config, self._modules, waiter.order)
@@ -326,3 +332,9 @@ def _refuse_an_unguarded_script() -> None:
             "a child process is importing this script to find its task functions, and the script starts a worker. "
             'Start it under `if __name__ == "__main__":`.'
         )
+
+
+def _descriptors_left() -> int:
+    """How many more files this process may open."""
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return most - len(os.listdir("/proc/self/fd")) if most != resource.RLIM_INFINITY else sys.maxsize

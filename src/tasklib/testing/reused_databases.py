@@ -6,12 +6,13 @@ database whose schema or statistics a test has changed is dropped instead of bei
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import psycopg
-from psycopg import sql
+from psycopg import errors, sql
 from psycopg.types.json import Jsonb
 
 from tasklib.testing import databases
@@ -22,6 +23,7 @@ _TABLES = """
     WHERE relkind = 'r' AND pg_class.oid >= 16384
     ORDER BY pg_class.oid"""
 
+_MOST_TRIES = 100
 _USED = "SELECT name FROM unnest(%s::text[]) AS name WHERE pg_relation_size(name::regclass) > 0"
 
 # Everything a test might change that emptying the tables does not undo. Objects made after initdb have ids from 16384.
@@ -89,9 +91,9 @@ class ReusedDatabases:
             return
         try:
             renamed = self._renamed(name)
-        except psycopg.Error:
+        except errors.ObjectInUse:
             self._drop(name)
-            raise
+            return
         if self._emptied(renamed):
             self._free.append(renamed)
         else:
@@ -101,11 +103,17 @@ class ReusedDatabases:
         """Under a new name, with all connections to it ended."""
         old, renamed = sql.Identifier(name), databases.new_name("test")
         self._admin.execute(sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS false").format(old))
-        self._admin.execute(
-            "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE datname = %s", [name]
-        ).fetchall()
         new = sql.Identifier(renamed)
-        self._admin.execute(sql.SQL("ALTER DATABASE {} RENAME TO {}").format(old, new))
+        for left in reversed(range(_MOST_TRIES)):
+            ending = "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE datname = %s"
+            self._admin.execute(ending, [name]).fetchall()
+            try:
+                self._admin.execute(sql.SQL("ALTER DATABASE {} RENAME TO {}").format(old, new))
+                break
+            except errors.ObjectInUse:  # by a connection that was under way, and is not in the list yet
+                if not left:
+                    raise
+                time.sleep(0.05)
         self._admin.execute(sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS true").format(new))
         return renamed
 
