@@ -113,7 +113,8 @@ class Cluster:
     def _major(self) -> int:
         """The version of the server's programs: "initdb (PostgreSQL) 18.1"."""
         said = self.account.run(self.bin_dir / "initdb", "--version").stdout
-        return int(re.search(r"\) (\d+)", said)[1])  # type: ignore[index]
+        found = re.search(r"\) (\d+)", said)
+        return int(found[1]) if found else 0
 
     def _launch(self, state: State, settings: Mapping[str, str]) -> None:
         discard_reused_pid_file(self.pgdata)

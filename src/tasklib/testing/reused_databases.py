@@ -144,7 +144,9 @@ class ReusedDatabases:
 
 def _rows(connection: psycopg.Connection[Any], table: str) -> Any:
     query = sql.SQL("SELECT jsonb_agg(to_jsonb(row)) FROM {} AS row").format(sql.SQL(table))
-    return connection.execute(query).fetchone()[0]  # type: ignore[index]
+    found = connection.execute(query).fetchone()
+    assert found is not None
+    return found[0]
 
 
 def _shape(connection: psycopg.Connection[Any]) -> str:
