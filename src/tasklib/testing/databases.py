@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 from functools import cache
 from typing import Any
 
+import psycopg
 from psycopg import errors, sql
 from psycopg.conninfo import make_conninfo
 
@@ -100,7 +101,8 @@ def create(server_url: str, name: str, copied_from: str | None = None) -> None:
 
 
 def _execute(server_url: str, statement: sql.Composed) -> None:
-    with connect(Config(server_url)) as connection:
+    # Without a limit on the statement: on a busy machine the files of a database take a while.
+    with psycopg.connect(server_url, autocommit=True) as connection:
         connection.execute(statement)
 
 
