@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
+from tasklib.formatting import duration
 from tasklib.priorities import raised
-from tasklib.wording import duration
 
 LOW, MEDIUM, HIGH = -10, 0, 100
 SLOTS = 10

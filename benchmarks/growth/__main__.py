@@ -11,12 +11,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.ground import Ground, add_server_options, chosen_ground
 from benchmarks.growth import crowd, report
 from benchmarks.growth.dimensions import DIMENSIONS, TITLES, WORKERS
 from benchmarks.growth.measuring import Figures, measure
 from benchmarks.peers.lab import Lab
 from benchmarks.peers.records import RESULTS, Record, append, describe_run, read
+from benchmarks.schema import BenchSchema, add_server_options, chosen_schema
 
 ROUNDS, QUICK_ROUNDS = 15, 2
 
@@ -28,21 +28,21 @@ def main(words: Sequence[str] | None = None) -> None:
     if arguments.draw:
         _draw(_last_of_each(read(arguments.draw)), arguments.charts or Path())
         return
-    with chosen_ground(arguments, "growth") as ground:
-        run(ground, arguments)
+    with chosen_schema(arguments, "growth") as schema:
+        run(schema, arguments)
 
 
-def run(ground: Ground, arguments: argparse.Namespace) -> None:
+def run(schema: BenchSchema, arguments: argparse.Namespace) -> None:
     """Measure, print and keep."""
     out = arguments.out or (arguments.lab / "growth-quick.jsonl" if arguments.quick else RESULTS / "growth.jsonl")
-    described = describe_run([], Lab(arguments.lab), ground.server.settings(), quick=arguments.quick)
+    described = describe_run([], Lab(arguments.lab), schema.server.settings(), quick=arguments.quick)
     append(out, described)
-    if ground.postmaster is None:
+    if schema.postmaster is None:
         print("The server can't be seen from here, so its CPU time is unknown.")
     records: list[Record] = []
     for dimension in _chosen(arguments.only):
         print(report.head(dimension), flush=True)
-        for figures in _measured(ground, dimension, arguments.quick):
+        for figures in _measured(schema, dimension, arguments.quick):
             record = {"kind": "growth", "run": described["run"], "dimension": dimension, **figures}
             records.append(record)
             append(out, record)
@@ -52,24 +52,24 @@ def run(ground: Ground, arguments: argparse.Namespace) -> None:
         _draw(records, arguments.charts)
 
 
-def _measured(ground: Ground, dimension: str, quick: bool) -> Iterator[dict[str, Any]]:
-    points = _crowds(ground, quick) if dimension == "workers" else _scenes(ground, dimension, quick)
+def _measured(schema: BenchSchema, dimension: str, quick: bool) -> Iterator[dict[str, Any]]:
+    points = _crowds(schema, quick) if dimension == "workers" else _scenes(schema, dimension, quick)
     for at, figures in points:
         begun = time.monotonic()
         found = figures()
         yield {"at": at, "label": f"{at:,}", **found, "took_seconds": round(time.monotonic() - begun, 1)}
 
 
-def _scenes(ground: Ground, dimension: str, quick: bool) -> Iterator[tuple[int, Callable[[], Figures]]]:
+def _scenes(schema: BenchSchema, dimension: str, quick: bool) -> Iterator[tuple[int, Callable[[], Figures]]]:
     for scene in DIMENSIONS[dimension](quick):
-        yield scene.at, partial(measure, ground, scene, QUICK_ROUNDS if quick else ROUNDS)
+        yield scene.at, partial(measure, schema, scene, QUICK_ROUNDS if quick else ROUNDS)
 
 
-def _crowds(ground: Ground, quick: bool) -> Iterator[tuple[int, Callable[[], Figures]]]:
+def _crowds(schema: BenchSchema, quick: bool) -> Iterator[tuple[int, Callable[[], Figures]]]:
     tasks, rounds = (2_000, 1) if quick else (100_000, 3)
     for members in (1, 2) if quick else WORKERS:
-        if crowd.fits(ground, members):
-            yield members, partial(crowd.measure, ground, members, tasks, rounds)
+        if crowd.fits(schema, members):
+            yield members, partial(crowd.measure, schema, members, tasks, rounds)
         else:
             print(f"{members:>12,}  the server has too few connections (max_connections)")
 

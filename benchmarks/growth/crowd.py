@@ -9,12 +9,12 @@ from contextlib import ExitStack
 from itertools import pairwise
 from statistics import median
 
-from benchmarks.ground import Ground
 from benchmarks.growth.measuring import WARM_UP, Figures, Pair, completion, medians
 from benchmarks.growth.scene import ALL
+from benchmarks.schema import BenchSchema
 from tasklib.store import claim
 from tasklib.store.claim import Claimed
-from tasklib.worker.places import Places
+from tasklib.worker.claim_cursor import ClaimCursor
 from tasklib.worker.prefetch import Prefetch
 from tasklib.worker.slots import BATCH
 
@@ -25,11 +25,11 @@ SPARE_CONNECTIONS = 10
 class Member:
     """Claims and completes until nothing is left; goes on where its last claim ended, when a worker would."""
 
-    def __init__(self, ground: Ground) -> None:
-        self.pair = Pair(ground.config, visible=ground.postmaster is not None)
+    def __init__(self, schema: BenchSchema) -> None:
+        self.pair = Pair(schema.config, visible=schema.postmaster is not None)
         self.tasks = 0
         self.claims: list[float] = []
-        self._places = Places(Prefetch(0))
+        self._places = ClaimCursor(Prefetch(0))
 
     def server_ns(self) -> int:
         return self.pair.claiming.server_ns() + self.pair.settling.server_ns()
@@ -62,25 +62,25 @@ class Member:
         return claimed or (self._claim() if going_on else claimed)
 
 
-def fits(ground: Ground, members: int) -> bool:
+def fits(schema: BenchSchema, members: int) -> bool:
     """Whether the server has as many connections as they need."""
-    return 2 * members + SPARE_CONNECTIONS <= int(ground.value("SHOW max_connections"))
+    return 2 * members + SPARE_CONNECTIONS <= int(schema.value("SHOW max_connections"))
 
 
-def measure(ground: Ground, members: int, tasks: int, rounds: int) -> Figures:
+def measure(schema: BenchSchema, members: int, tasks: int, rounds: int) -> Figures:
     """The medians of so many drains."""
-    return medians([_drain(ground, members, tasks) for _ in range(rounds)])
+    return medians([_drain(schema, members, tasks) for _ in range(rounds)])
 
 
-def _drain(ground: Ground, members: int, tasks: int) -> Figures:
-    ground.clear()
-    ground.insert(2 * WARM_UP * members + tasks, {})
+def _drain(schema: BenchSchema, members: int, tasks: int) -> Figures:
+    schema.clear()
+    schema.insert(2 * WARM_UP * members + tasks, {})
     with ExitStack() as stack:
-        crowd = [Member(ground) for _ in range(members)]
+        crowd = [Member(schema) for _ in range(members)]
         for member in crowd:
             stack.callback(member.pair.close)
             member.warm_up()
-        ground.calm()
+        schema.calm()
         moments: list[tuple[float, int]] = []
         begin = threading.Barrier(members, lambda: moments.append(_moment(crowd)))
         pool = stack.enter_context(ThreadPoolExecutor(members))

@@ -6,8 +6,8 @@ import random
 import string
 from collections.abc import Callable, Iterator, Sequence
 
-from benchmarks.ground import NAME
 from benchmarks.growth.scene import ALL, Scene
+from benchmarks.schema import NAME
 from tasklib.store.claim import Served
 
 LARGEST_PAYLOAD = 64_000

@@ -12,12 +12,12 @@ from typing import Any, TypeVar
 import psycopg
 from psycopg import sql
 
-from benchmarks.ground import Ground
 from benchmarks.growth.scene import Scene
+from benchmarks.schema import BenchSchema
 from tasklib import Config
 from tasklib.db.connect import connect
+from tasklib.db.fast_path import exchange, in_text
 from tasklib.db.query import Query
-from tasklib.db.wire import exchange, in_text
 from tasklib.sql import numbered
 from tasklib.store import claim, settle
 from tasklib.store.claim import Claimed, Served
@@ -108,18 +108,18 @@ def completion(claimed: list[Claimed]) -> Query[set[str]]:
     return settle.complete([Completion(c, RESULT) for c in sorted(claimed)], "growth")
 
 
-def measure(ground: Ground, scene: Scene, rounds: int) -> Figures:
+def measure(schema: BenchSchema, scene: Scene, rounds: int) -> Figures:
     """The medians of so many rounds in this scene."""
-    scene.set(ground)
-    pair = Pair(ground.config, visible=ground.postmaster is not None)
+    scene.set(schema)
+    pair = Pair(schema.config, visible=schema.postmaster is not None)
     try:
         for _ in range(WARM_UP):
             _round(pair, scene, limit=20)
-            scene.refill(ground, 40)
+            scene.refill(schema, 40)
         measured = []
         for _ in range(rounds):
             measured.append(_round(pair, scene, BATCH))
-            scene.refill(ground, 2 * BATCH)
+            scene.refill(schema, 2 * BATCH)
         found = medians(measured)
         return found | _together(found) | _read_and_written(pair, scene)
     finally:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmarks.ground import NAME, Ground
+from benchmarks.schema import NAME, BenchSchema
 from tasklib.store.claim import Served
 
 Columns = Mapping[str, str]
@@ -43,21 +43,21 @@ class Scene:
     """The table is what the scene before has left, and only what is missing is added: no millions of rows twice."""
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
-    def set(self, ground: Ground) -> None:
+    def set(self, schema: BenchSchema) -> None:
         """Make the table look like this."""
         pending = finished = 0
         if self.grows:
-            pending = ground.value("SELECT count(*) FROM tasks WHERE state = 'pending'")
-            finished = ground.value("SELECT count(*) FROM tasks") - pending
+            pending = schema.value("SELECT count(*) FROM tasks WHERE state = 'pending'")
+            finished = schema.value("SELECT count(*) FROM tasks") - pending
         else:
-            ground.clear()
+            schema.clear()
         # History is older than what waits.
-        ground.insert(max(0, self.finished - finished), FINISHED)
-        ground.insert(max(0, self.pending - pending), self.columns, self.parameters)
+        schema.insert(max(0, self.finished - finished), FINISHED)
+        schema.insert(max(0, self.pending - pending), self.columns, self.parameters)
         if self.claimed is not None:
-            self.refill(ground, ENOUGH)
-        ground.calm()
+            self.refill(schema, ENOUGH)
+        schema.calm()
 
-    def refill(self, ground: Ground, count: int) -> None:
+    def refill(self, schema: BenchSchema, count: int) -> None:
         """New tasks for those that were claimed."""
-        ground.insert(count, self.columns if self.claimed is None else self.claimed, self.parameters)
+        schema.insert(count, self.columns if self.claimed is None else self.claimed, self.parameters)

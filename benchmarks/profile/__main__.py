@@ -8,13 +8,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.ground import Ground, add_server_options, chosen_ground
 from benchmarks.peers.lab import Lab
 from benchmarks.peers.records import RESULTS, append, describe_run
 from benchmarks.profile.drain import Drain, noop_task
 from benchmarks.profile.parts import parts_of
 from benchmarks.profile.report import Figures, figures_of, table
 from benchmarks.profile.stages import Stages
+from benchmarks.schema import BenchSchema, add_server_options, chosen_schema
 
 TASKS, REPEATS = 100_000, 3
 QUICK_TASKS = 3_000
@@ -24,24 +24,24 @@ def main(words: Sequence[str] | None = None) -> None:
     # The database is dropped on the way out, so a SIGTERM has to be a way out.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     arguments = _parser().parse_args(words)
-    with chosen_ground(arguments, "profile") as ground:
-        run(ground, arguments)
+    with chosen_schema(arguments, "profile") as schema:
+        run(schema, arguments)
 
 
-def run(ground: Ground, arguments: argparse.Namespace) -> Figures:
+def run(schema: BenchSchema, arguments: argparse.Namespace) -> Figures:
     """Drain with the stopwatch and without, in turn."""
     function = noop_task()
     tasks, repeats = (QUICK_TASKS, 1) if arguments.quick else (arguments.tasks, arguments.repeats)
-    Drain(ground, min(tasks, 20_000)).run(function)  # what is done once is done
+    Drain(schema, min(tasks, 20_000)).run(function)  # what is done once is done
     plain, watched, stages = [], [], Stages()
     for _ in range(repeats):
-        plain.append(Drain(ground, tasks).run(function))
+        plain.append(Drain(schema, tasks).run(function))
         stages = Stages()
-        watched.append(Drain(ground, tasks, stages).run(function))
-    figures = figures_of(plain, watched, parts_of(stages.rows, function, ground.config))
+        watched.append(Drain(schema, tasks, stages).run(function))
+    figures = figures_of(plain, watched, parts_of(stages.rows, function, schema.config))
     print(table(figures))
     out = arguments.out or (arguments.lab / "profile-quick.jsonl" if arguments.quick else RESULTS / "profile.jsonl")
-    described = describe_run([], Lab(arguments.lab), ground.server.settings(), quick=arguments.quick)
+    described = describe_run([], Lab(arguments.lab), schema.server.settings(), quick=arguments.quick)
     append(out, {**described, "kind": "profile", "python": sys.version.split()[0], **figures})
     print(f"Kept in {out}.")
     return figures

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.ground import Ground
 from benchmarks.profile.stages import Marks, Stages
 from benchmarks.profile.stopwatch import Stopwatch
+from benchmarks.schema import BenchSchema
 from tasklib import Client, task
 from tasklib.bench.cpu import server_seconds
 from tasklib.cli.running import run as run_as_the_command_does
@@ -49,7 +49,7 @@ class Moment:
 class Drain:
     """One run of a worker, from its first claim to the last result stored."""
 
-    ground: Ground
+    schema: BenchSchema
     tasks: int
     stages: Stages | None = None
     """Without, only the whole is known."""
@@ -66,7 +66,7 @@ class Drain:
     def run(self, function: Noop) -> Drain:
         """Submit, and work until nothing is left."""
         self._submit(function)
-        worker = Worker(self.ground.config, concurrency=CONCURRENCY, burst=True, names=[function.name])
+        worker = Worker(self.schema.config, concurrency=CONCURRENCY, burst=True, names=[function.name])
         with ExitStack() as stack:
             if self.stages is not None:
                 stack.enter_context(self.stages.watched())
@@ -74,7 +74,7 @@ class Drain:
             run_as_the_command_does(worker)
         if self.server is not None:
             self.server = self._server_afterwards() - self.server
-        done = self.ground.value("SELECT count(*) FROM tasks WHERE state = 'completed'")
+        done = self.schema.value("SELECT count(*) FROM tasks WHERE state = 'completed'")
         assert done == self.tasks, f"{done} of {self.tasks} tasks were completed"
         return self
 
@@ -111,13 +111,13 @@ class Drain:
         return self.first, self.last
 
     def _submit(self, function: Noop) -> None:
-        self.ground.db.execute("TRUNCATE tasks")
-        with Client(self.ground.config) as client:
+        self.schema.db.execute("TRUNCATE tasks")
+        with Client(self.schema.config) as client:
             client.submit_many(function, ({"number": number} for number in range(self.tasks)))
-        self.ground.calm()
+        self.schema.calm()
 
     def _begun(self) -> None:
-        if self.ground.postmaster is not None:
+        if self.schema.postmaster is not None:
             self.server = self._server()
         if self.stages is not None:
             self.stages.watch.reset()
@@ -130,14 +130,14 @@ class Drain:
             self.last = self._moment()
 
     def _moment(self) -> Moment:
-        visible = self.marks.backends if self.ground.postmaster is not None else {}
+        visible = self.marks.backends if self.schema.postmaster is not None else {}
         backends = {stage: _processor_seconds(pid) for stage, pid in visible.items()}
         stages = self.stages.watch.read() if self.stages is not None else {}
         return Moment(time.perf_counter(), time.process_time(), time.thread_time(), backends, stages)
 
     def _server(self) -> float:
-        assert self.ground.postmaster is not None
-        return server_seconds(self.ground.postmaster)
+        assert self.schema.postmaster is not None
+        return server_seconds(self.schema.postmaster)
 
     def _server_afterwards(self) -> float:
         """A process that ends while we look is seen neither alive nor dead: the highest of some readings is right."""

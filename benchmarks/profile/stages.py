@@ -9,12 +9,12 @@ from typing import Any
 from unittest.mock import patch
 
 from benchmarks.profile.stopwatch import Stopwatch
-from tasklib.db import link, wire
+from tasklib.db import fast_path, reconnecting
 from tasklib.db.query import Query
 from tasklib.store import claim, settle
 from tasklib.store.claim import Claimed
+from tasklib.worker.claim_cursor import ClaimCursor
 from tasklib.worker.claimer import Claimer
-from tasklib.worker.places import Places
 from tasklib.worker.runner import Runner
 from tasklib.worker.settler import Settler
 from tasklib.worker.worker import Worker
@@ -50,11 +50,15 @@ class Stages:
                 (claim, "claim", self._query(ASKING, ROWS, claim.claim)),
                 (claim, "claim_on", self._query(ASKING, ROWS, claim.claim_on)),
                 (settle, "complete", self._query(COMPLETING, COLLECTING, settle.complete)),
-                (link, "exchange", self._exchange(wire.exchange)),
-                (wire, "_rows", self._rows_read(wire._rows)),
-                (link.Link, "run", watch.coroutine(LINK, link.Link.run)),
+                (reconnecting, "exchange", self._exchange(fast_path.exchange)),
+                (fast_path, "_rows", self._rows_read(fast_path._rows)),
+                (
+                    reconnecting.ReconnectingConnection,
+                    "run",
+                    watch.coroutine(LINK, reconnecting.ReconnectingConnection.run),
+                ),
                 (Claimer, "_claim", watch.coroutine(ASKING, Claimer._claim)),
-                (Places, "went_on", watch.function(PLACES, Places.went_on)),
+                (ClaimCursor, "went_on", watch.function(PLACES, ClaimCursor.went_on)),
                 (Worker, "_start", watch.function(ATTEMPTS, Worker._start)),
                 (Runner, "start", watch.function(RUNNING, Runner.start)),
                 (Runner, "_start_waiting", self._start_waiting(Runner._start_waiting)),
@@ -118,7 +122,7 @@ class Marks:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        exchange, flush = vars(link)["exchange"], Settler._flush  # wrapped by now, or not
+        exchange, flush = vars(reconnecting)["exchange"], Settler._flush  # wrapped by now, or not
 
         def first(connection: Any, query: Query[Any], *more: Any) -> Any:
             stage = ON_THE_WIRE.get(query.name)
@@ -132,5 +136,5 @@ class Marks:
             await flush(settler, batch)
             self.stored()
 
-        with patch.object(link, "exchange", first), patch.object(Settler, "_flush", flushed):
+        with patch.object(reconnecting, "exchange", first), patch.object(Settler, "_flush", flushed):
             yield

@@ -8,7 +8,7 @@ from typing import Any
 
 from tasklib.config import Config
 from tasklib.server.app import create_app
-from tasklib.server.document import document
+from tasklib.server.openapi import document
 
 DOCUMENT = "openapi.json"
 _METHODS = ("get", "post", "put", "patch", "delete")

@@ -29,7 +29,7 @@ _NAME = "crowd"
 class Crowd:
     """What the sessions did."""
 
-    deeds: Counter[str] = field(default_factory=Counter)
+    operations: Counter[str] = field(default_factory=Counter)
     deadlocks: int = 0
     errors: list[str] = field(default_factory=list)
 
@@ -83,26 +83,26 @@ def _claimer(config: Config, chance: random.Random, term: Term, crowd: Crowd) ->
 
     def act(connection: psycopg.Connection) -> None:
         got = execute(connection, claim.claim(Served([_NAME]), chance.choice([1, 10, 100]), me, **terms), None)
-        crowd.deeds["claimed"] += len(got)
+        crowd.operations["claimed"] += len(got)
         got.sort()  # one lock order for all who write many rows
         match chance.randrange(6):
             case 0:
                 execute(connection, settle.extend(got, me, 1.0), None)
             case 1:
                 failures = [Failure(row, "boom", "error", 0.0) for row in got]
-                crowd.deeds["failed"] += len(execute(connection, settle.fail(failures, me, 3), None)) if got else 0
+                crowd.operations["failed"] += len(execute(connection, settle.fail(failures, me, 3), None)) if got else 0
             case 2:
-                crowd.deeds["released"] += len(execute(connection, settle.release(got, me), None))
+                crowd.operations["released"] += len(execute(connection, settle.release(got, me), None))
             case _ if got:
                 completions = [Completion(row, "null") for row in got]
-                crowd.deeds["completed"] += len(execute(connection, settle.complete(completions, me), None))
+                crowd.operations["completed"] += len(execute(connection, settle.complete(completions, me), None))
 
     return act
 
 
 def _rescuer(config: Config, chance: random.Random, term: Term, crowd: Crowd) -> Callable[[psycopg.Connection], None]:
     def act(connection: psycopg.Connection) -> None:
-        crowd.deeds["rescued"] += len(execute(connection, upkeep.rescue(term, 3, 100), None))
+        crowd.operations["rescued"] += len(execute(connection, upkeep.rescue(term, 3, 100), None))
         execute(connection, upkeep.fail_overdue(term, 0.0, 0.0, 100), None)
 
     return act
@@ -112,10 +112,10 @@ def _canceller(config: Config, chance: random.Random, term: Term, crowd: Crowd) 
     def act(connection: psycopg.Connection) -> None:
         unwanted = control.Unwanted(["pending", "failed", "running"], name=_NAME)
         cancelled = execute(connection, control.cancel_batch(unwanted, 20, by="crowd"), None)
-        crowd.deeds["cancelled"] += cancelled.cancelled + cancelled.asked
+        crowd.operations["cancelled"] += cancelled.cancelled + cancelled.asked
         for (task,) in connection.execute("SELECT id FROM tasks WHERE state = 'cancelled' LIMIT 5").fetchall():
             assert isinstance(task, UUID)
-            crowd.deeds["replayed"] += execute(connection, control.replay(task, by="crowd"), None) is not None
+            crowd.operations["replayed"] += execute(connection, control.replay(task, by="crowd"), None) is not None
 
     return act
 
@@ -124,8 +124,8 @@ def _deleter(config: Config, chance: random.Random, term: Term, crowd: Crowd) ->
     def act(connection: psycopg.Connection) -> None:
         for state in ("completed", "cancelled"):
             page = execute(connection, upkeep.retain(term, Retention(state, days=0), [], None, 500), None)
-            crowd.deeds["deleted"] += page.deleted
-        crowd.deeds["deleted"] += len(execute(connection, upkeep.expire_dead_letters(term, 0.0, 500), None))
+            crowd.operations["deleted"] += page.deleted
+        crowd.operations["deleted"] += len(execute(connection, upkeep.expire_dead_letters(term, 0.0, 500), None))
 
     return act
 

@@ -235,7 +235,7 @@ def settlement_unanswered(stage: Stage) -> bool:
 
 
 def heartbeat_unanswered(stage: Stage) -> bool:
-    return stage.proxy.drop_after_commit("heart") > 0
+    return stage.proxy.drop_after_commit("heartbeat") > 0
 
 
 def connections_used_up(stage: Stage) -> None:

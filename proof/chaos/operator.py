@@ -34,12 +34,12 @@ class Operator:
         self._cancelled: list[UUID] = []
 
     def run(self) -> None:
-        deeds = [self._cancel, self._replay, self._pause, self._offer_stale, self._offer_old_term]
+        operations = [self._cancel, self._replay, self._pause, self._offer_stale, self._offer_old_term]
         weights = [4, 2, 1, 4, 1]
         while True:
-            [deed] = self._random.choices(deeds, weights)
+            [operation] = self._random.choices(operations, weights)
             with suppress(DatabaseUnavailable, psycopg.Error, TaskLibError):
-                deed()
+                operation()
             time.sleep(0.1)
 
     def _rows(self, query: str, *parameters: object) -> list[tuple[Any, ...]]:

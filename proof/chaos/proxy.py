@@ -86,7 +86,7 @@ class Proxy:
     def close(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
 
-    def _each(self, purpose: str, deed: object) -> int:
+    def _each(self, purpose: str, operation: object) -> int:
         done: list[int] = []
         ready = threading.Event()
 
@@ -94,7 +94,7 @@ class Proxy:
             pipes = [pipe for pipe in self._pipes if purpose in pipe.name]
             for pipe in pipes:
                 with suppress(OSError, RuntimeError):
-                    deed(pipe)  # type: ignore[operator]
+                    operation(pipe)  # type: ignore[operator]
             done.append(len(pipes))
             ready.set()
 

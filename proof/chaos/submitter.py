@@ -1,4 +1,4 @@
-"""Submits through every door and logs what it was told: `ok` with the ids, or `unknown`."""
+"""Submits through every backend and logs what it was told: `ok` with the ids, or `unknown`."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ class Submitter:
             (3, self._keyed),
             (2, self._in_a_transaction),
         ]
-        weights, doors = zip(*ways, strict=True)
+        weights, backends = zip(*ways, strict=True)
         began = time.monotonic()
         while True:
-            [door] = self._random.choices(doors, weights)
-            self._submit(door)
+            [backend] = self._random.choices(backends, weights)
+            self._submit(backend)
             self._wait_while_deep()
             # Half of the rate: there are two of us.
             time.sleep(max(0.0, min(1.0, began + self._marks / (self._here.rate / 2) - time.monotonic())))
 
-    def _submit(self, door: Callable[[], list[UUID]]) -> None:
-        call = self._log.invoke("submit", door=door.__name__)
+    def _submit(self, backend: Callable[[], list[UUID]]) -> None:
+        call = self._log.invoke("submit", backend=backend.__name__)
         try:
-            ids = door()
+            ids = backend()
         except (DatabaseUnavailable, psycopg.Error) as e:
             self._log.answer("submit", call, "unknown", error=str(e)[:200])
             time.sleep(0.1)

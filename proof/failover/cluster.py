@@ -52,7 +52,7 @@ class Node:
     rest: int
     etcd: Proxy
     """Its way to etcd."""
-    door: Proxy
+    backend: Proxy
     """The others' way to its PostgreSQL."""
     process: subprocess.Popen[bytes] | None = None
 
@@ -191,7 +191,7 @@ class Cluster:
         """It lives, and clients reach it; but neither etcd nor the standby does."""
         primary = self.wait_for_primary()
         primary.etcd.cut()
-        primary.door.cut()
+        primary.backend.cut()
         return primary
 
     def freeze_primary(self) -> Node:
@@ -204,7 +204,7 @@ class Cluster:
     def heal(self, node: Node) -> None:
         """Bring it back, whatever was done to it."""
         node.etcd.mend()
-        node.door.mend()
+        node.backend.mend()
         for pid in node.pids():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
@@ -251,7 +251,7 @@ class Cluster:
             },
             "postgresql": {
                 "listen": f"127.0.0.1:{node.port}",
-                "connect_address": f"127.0.0.1:{node.door.port}",
+                "connect_address": f"127.0.0.1:{node.backend.port}",
                 "data_dir": str(node.directory / "data"),
                 "bin_dir": str(BIN),
                 "pgpass": str(node.directory / "pgpass"),

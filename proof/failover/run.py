@@ -95,7 +95,7 @@ class Producer(threading.Thread):
         self.join(60)
 
 
-class Crew(threading.Thread):
+class BenchWorkers(threading.Thread):
     """A worker in a loop of its own, started again should it ever end with an error."""
 
     def __init__(self, config: Config) -> None:
@@ -130,7 +130,10 @@ def run(*, synchronous: bool, rounds: int = 1, say: Callable[[str], None] = prin
         cluster.wait_until_whole()
         config = Config(cluster.url, **SETTINGS)
         _wait_for(lambda: _migrated(config))
-        producer, crews = Producer(config), [Crew(config), Crew(Config(cluster.url_of_both, **SETTINGS))]
+        producer, crews = (
+            Producer(config),
+            [BenchWorkers(config), BenchWorkers(Config(cluster.url_of_both, **SETTINGS))],
+        )
         for thread in (producer, *crews):
             thread.start()
         for _ in range(rounds):
@@ -143,8 +146,8 @@ def run(*, synchronous: bool, rounds: int = 1, say: Callable[[str], None] = prin
                 )
         producer.stop()
         _finish(cluster, result, producer)
-        for crew in crews:
-            crew.stop()
+        for workers_running in crews:
+            workers_running.stop()
     return result
 
 

@@ -17,18 +17,18 @@ import psycopg
 from proof.history import recording
 from proof.history.checker import Checker, End, Violation
 from proof.history.recording import Transition
-from proof.interleavings.deeds import CRASH_LIMIT, DEEDS, LEADER, NAME, STATES, TOKEN
+from proof.interleavings.operations import CRASH_LIMIT, LEADER, NAME, OPERATIONS, STATES, TOKEN
 from proof.interleavings.stepping import Session, orders, play
 from tasklib.states import TERMINAL
 from tasklib.testing import databases
 
 RESULTS = Path(__file__).parents[1] / "results" / "interleavings.json"
-PAIRS = [*itertools.combinations_with_replacement([*DEEDS, "expire"], 2)]
-TRIPLES = [*itertools.combinations([d for d in (*DEEDS, "expire") if d not in ("stop", "late rescue")], 3)]
+PAIRS = [*itertools.combinations_with_replacement([*OPERATIONS, "expire"], 2)]
+TRIPLES = [*itertools.combinations([d for d in (*OPERATIONS, "expire") if d not in ("stop", "late rescue")], 3)]
 
 
 @dataclass
-class Tally:
+class Stat:
     """How much was played, and what was wrong."""
 
     orders: int = 0
@@ -51,26 +51,26 @@ class Table:
     def close(self) -> None:
         self._stack.close()
 
-    def play_all(self, groups: Iterable[tuple[str, ...]], states: Iterable[str], tally: Tally) -> None:
-        for deeds, state in itertools.product(groups, states):
-            for order in orders(len(deeds)):
-                tally.orders += 1
-                for violation in self.play(deeds, state, order):
-                    tally.wrong.append(f"{' | '.join(deeds)} from {state} in {order}: {violation}")
+    def play_all(self, groups: Iterable[tuple[str, ...]], states: Iterable[str], stat: Stat) -> None:
+        for operations, state in itertools.product(groups, states):
+            for order in orders(len(operations)):
+                stat.orders += 1
+                for violation in self.play(operations, state, order):
+                    stat.wrong.append(f"{' | '.join(operations)} from {state} in {order}: {violation}")
 
-    def play(self, deeds: tuple[str, ...], state: str, order: tuple[int, ...]) -> Iterator[str]:
+    def play(self, operations: tuple[str, ...], state: str, order: tuple[int, ...]) -> Iterator[str]:
         """Play one order from one state, and say what is wrong with the outcome."""
         task = self._task(state)
-        sessions = self._sessions[: len(deeds)]
-        play(sessions, deeds, order, task)
+        sessions = self._sessions[: len(operations)]
+        play(sessions, operations, order, task)
         moves = self._moves(task)
-        for deed, session in zip(deeds, sessions, strict=True):
+        for operation, session in zip(operations, sessions, strict=True):
             if session.error is not None:
-                yield f"{deed} failed: {session.error}"
-            if deed in DEEDS and not DEEDS[deed].is_legitimate and session.answer:
-                yield f"{deed} was accepted: {session.answer}"
+                yield f"{operation} failed: {session.error}"
+            if operation in OPERATIONS and not OPERATIONS[operation].is_legitimate and session.answer:
+                yield f"{operation} was accepted: {session.answer}"
         yield from (f"{v.invariant}: {v.detail}" for v in self._judge(task, state, moves))
-        yield from _answers(deeds, sessions, moves)
+        yield from _answers(operations, sessions, moves)
 
     def _task(self, state: str) -> UUID:
         self.db.execute("DELETE FROM tasks")
@@ -109,13 +109,13 @@ class Table:
         yield from (v for v in verdict.violations if v.invariant != "I1")
 
 
-def _answers(deeds: tuple[str, ...], sessions: list[Session], moves: list[Transition]) -> Iterator[str]:
+def _answers(operations: tuple[str, ...], sessions: list[Session], moves: list[Transition]) -> Iterator[str]:
     """Whoever was told that its ending was taken, made one: as many endings as were acknowledged."""
-    said = sum(bool(s.answer) for d, s in zip(deeds, sessions, strict=True) if d in ("complete", "stop"))
+    said = sum(bool(s.answer) for d, s in zip(operations, sessions, strict=True) if d in ("complete", "stop"))
     made = sum(m.new_state in TERMINAL and m.old_state == "running" for m in moves if "maintenance" not in m.by)
     if said > made:
         yield f"{said} endings were acknowledged and {made} made"
-    begun = any(s.answer for d, s in zip(deeds, sessions, strict=True) if d == "begin")
+    begun = any(s.answer for d, s in zip(operations, sessions, strict=True) if d == "begin")
     if begun and any(m.old_token == TOKEN and m.new_state in ("pending", "failed") for m in moves if not _replay(m)):
         yield "a task that runs at most once had begun, and was not given up"
 
@@ -137,7 +137,7 @@ def table() -> Iterator[Table]:
 
 
 def main() -> None:
-    two, three = Tally(), Tally()
+    two, three = Stat(), Stat()
     with table() as made:
         made.play_all(PAIRS, STATES, two)
         print(f"two sessions: {two.orders:,} orders, {len(two.wrong)} wrong", flush=True)

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import psycopg
 
-from proof.interleavings.deeds import DEEDS, EXPIRE
+from proof.interleavings.operations import EXPIRE, OPERATIONS
 from tasklib.db.database import execute
 
 PATIENCE = 20.0
@@ -22,7 +22,7 @@ class Stuck(Exception):
 
 
 class Session:
-    """One connection that does one deed: a step executes it, the next commits."""
+    """One connection that does one operation: a step executes it, the next commits."""
 
     def __init__(self, url: str, watcher: psycopg.Connection) -> None:
         self._connection = psycopg.connect(url)
@@ -36,8 +36,8 @@ class Session:
     def begin(self) -> None:
         self.answer, self.error = None, None
 
-    def execute(self, deed: str, task: UUID) -> None:
-        self._under_way = self._thread.submit(self._do, deed, task)
+    def execute(self, operation: str, task: UUID) -> None:
+        self._under_way = self._thread.submit(self._do, operation, task)
         self.settle()
 
     def commit(self) -> None:
@@ -59,12 +59,12 @@ class Session:
         self._under_way.result()
         return True
 
-    def _do(self, deed: str, task: UUID) -> None:
+    def _do(self, operation: str, task: UUID) -> None:
         try:
-            if deed == "expire":
+            if operation == "expire":
                 self.answer = self._connection.execute(EXPIRE, (task,)).rowcount
             else:
-                self.answer = execute(self._connection, DEEDS[deed].query(task), None)
+                self.answer = execute(self._connection, OPERATIONS[operation].query(task), None)
         except psycopg.Error as e:
             self.error = e
             self._connection.rollback()
@@ -87,7 +87,7 @@ def orders(sessions: int) -> Iterator[tuple[int, ...]]:
     return rest((2,) * sessions, ())
 
 
-def play(sessions: Sequence[Session], deeds: Sequence[str], order: Sequence[int], task: UUID) -> None:
+def play(sessions: Sequence[Session], operations: Sequence[str], order: Sequence[int], task: UUID) -> None:
     """Take the steps in this order. Who waits for a lock is skipped, and takes its steps once it is let through."""
     begun: set[int] = set()
     owed: list[int] = []
@@ -108,7 +108,7 @@ def play(sessions: Sequence[Session], deeds: Sequence[str], order: Sequence[int]
     for number in order:
         if number not in begun:
             begun.add(number)
-            sessions[number].execute(deeds[number], task)
+            sessions[number].execute(operations[number], task)
         elif sessions[number].settle():
             sessions[number].commit()
         else:
@@ -118,4 +118,4 @@ def play(sessions: Sequence[Session], deeds: Sequence[str], order: Sequence[int]
     while owed:
         let_through()
         if time.monotonic() > deadline:
-            raise Stuck(f"{[deeds[n] for n in owed]} wait for each other")
+            raise Stuck(f"{[operations[n] for n in owed]} wait for each other")

@@ -9,10 +9,10 @@ import pytest
 
 from tasklib import Config
 from tasklib.bench.cpu import postmaster_of, seconds_of, server_seconds
-from tasklib.bench.ground import MARK, SCHEMA, Ground, open_ground
 from tasklib.bench.machine import facts_of
 from tasklib.bench.plan import Plan
 from tasklib.bench.running import Result, run
+from tasklib.bench.schema import MARK, SCHEMA, BenchSchema, open_schema
 from tasklib.bench.workloads import WORKLOADS
 from tasklib.config import channel_of
 from tasklib.errors import SchemaError
@@ -27,8 +27,8 @@ PLAN = Plan(scale=0.001, repeats=1, concurrency=20)
 def results(server_url: str) -> Iterator[dict[str, Result]]:
     """All workloads measured once."""
     with databases.database(server_url) as url:
-        with open_ground(Config(url)) as ground:
-            measured = run(ground, PLAN, list(WORKLOADS.values()))
+        with open_schema(Config(url)) as schema:
+            measured = run(schema, PLAN, list(WORKLOADS.values()))
         yield {result.workload.id: result for result in measured}
 
 
@@ -64,28 +64,28 @@ def test_cpu_time_is_known_of_the_worker_at_least(results: dict[str, Result]) ->
 
 
 @pytest.fixture
-def ground(empty_database_url: str) -> Iterator[Ground]:
-    with open_ground(Config(empty_database_url)) as ground:
-        yield ground
+def schema(empty_database_url: str) -> Iterator[BenchSchema]:
+    with open_schema(Config(empty_database_url)) as schema:
+        yield schema
 
 
-def test_a_server_on_this_machine_is_found_by_its_processes(ground: Ground) -> None:
-    postmaster = postmaster_of(ground.db)
+def test_a_server_on_this_machine_is_found_by_its_processes(schema: BenchSchema) -> None:
+    postmaster = postmaster_of(schema.db)
     if postmaster is None:
         pytest.skip("the server is elsewhere")
-    assert server_seconds(postmaster) >= seconds_of([ground.row("SELECT pg_backend_pid()")[0]])
+    assert server_seconds(postmaster) >= seconds_of([schema.row("SELECT pg_backend_pid()")[0]])
 
 
 def test_a_process_that_happens_to_have_the_number_of_a_server_elsewhere_is_not_taken_for_it(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch
+    schema: BenchSchema, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tasklib.bench.cpu._command_line", lambda pid: b"postgres: app other 10.0.0.1(5) idle")
-    assert postmaster_of(ground.db) is None
+    assert postmaster_of(schema.db) is None
 
 
 def test_the_circumstances_name_the_settings_that_matter(empty_database_url: str) -> None:
-    with open_ground(Config(empty_database_url, listen=False)) as ground:
-        facts = facts_of(ground, embedded=False)
+    with open_schema(Config(empty_database_url, listen=False)) as schema:
+        facts = facts_of(schema, embedded=False)
     assert {"fsync", "synchronous_commit", "shared_buffers"} <= facts.settings.keys()
     assert facts.configuration == {"listen": False}
     assert facts.cores >= 1
@@ -93,18 +93,18 @@ def test_the_circumstances_name_the_settings_that_matter(empty_database_url: str
     assert not password or password not in " ".join(facts.lines())
 
 
-def test_the_silent_side_notifies_nobody_and_the_next_workload_does_again(ground: Ground) -> None:
-    ground.notify(False)
-    ground.db.execute(f"LISTEN {channel_of(SCHEMA)}".encode())
-    ground.db.execute(f"INSERT INTO {SCHEMA}.tasks (name) VALUES ('nobody.knows')".encode())
-    assert list(ground.db.notifies(timeout=0)) == []
-    ground.fresh()
+def test_the_silent_side_notifies_nobody_and_the_next_workload_does_again(schema: BenchSchema) -> None:
+    schema.notify(False)
+    schema.db.execute(f"LISTEN {channel_of(SCHEMA)}".encode())
+    schema.db.execute(f"INSERT INTO {SCHEMA}.tasks (name) VALUES ('nobody.knows')".encode())
+    assert list(schema.db.notifies(timeout=0)) == []
+    schema.fresh()
     enabled = "SELECT bool_and(tgenabled = 'O') FROM pg_trigger WHERE tgrelid = %s::regclass"
-    assert ground.row(enabled, f"{SCHEMA}.tasks") == (True,)
+    assert schema.row(enabled, f"{SCHEMA}.tasks") == (True,)
 
 
-def test_it_works_in_a_schema_of_its_own_and_drops_it(empty_database_url: str, ground: Ground) -> None:
-    assert ground.config.schema == SCHEMA
+def test_it_works_in_a_schema_of_its_own_and_drops_it(empty_database_url: str, schema: BenchSchema) -> None:
+    assert schema.config.schema == SCHEMA
     with psycopg.connect(empty_database_url) as db:
         assert _schemas(db) == [SCHEMA]
 
@@ -114,8 +114,8 @@ def test_what_a_killed_run_left_is_replaced(empty_database_url: str) -> None:
         db.execute(f"CREATE SCHEMA {SCHEMA}")
         db.execute(f"COMMENT ON SCHEMA {SCHEMA} IS '{MARK}'")
         db.execute(f"CREATE TABLE {SCHEMA}.tasks ()")
-        with open_ground(Config(empty_database_url)) as ground:
-            assert ground.row("SELECT count(state) FROM {tasks}") == (0,)
+        with open_schema(Config(empty_database_url)) as schema:
+            assert schema.row("SELECT count(state) FROM {tasks}") == (0,)
         assert _schemas(db) == []
 
 
@@ -125,16 +125,16 @@ def test_somebody_elses_schema_is_not_touched(empty_database_url: str) -> None:
         db.execute(f"CREATE TABLE {SCHEMA}.precious ()")
         with (
             pytest.raises(SchemaError, match="tasklib bench did not make"),
-            open_ground(Config(empty_database_url)),
+            open_schema(Config(empty_database_url)),
         ):
             pass
         assert db.execute("SELECT to_regclass(%s)::text", [f"{SCHEMA}.precious"]).fetchone() == (f"{SCHEMA}.precious",)
 
 
-def test_two_at_a_time_are_refused(empty_database_url: str, ground: Ground) -> None:
-    with pytest.raises(SchemaError, match="another tasklib bench is at work"), open_ground(Config(empty_database_url)):
+def test_two_at_a_time_are_refused(empty_database_url: str, schema: BenchSchema) -> None:
+    with pytest.raises(SchemaError, match="another tasklib bench is at work"), open_schema(Config(empty_database_url)):
         pass
-    assert ground.row("SELECT count(*) FROM {tasks}") == (0,)
+    assert schema.row("SELECT count(*) FROM {tasks}") == (0,)
 
 
 def _schemas(db: psycopg.Connection) -> list[str]:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.ground import Ground, ground_on
 from benchmarks.growth.__main__ import run as run_growth
 from benchmarks.growth.dimensions import DIMENSIONS, TITLES
 from benchmarks.growth.measuring import measure
@@ -18,6 +17,7 @@ from benchmarks.peers.records import read
 from benchmarks.peers.server import Server
 from benchmarks.profile.__main__ import run as run_profile
 from benchmarks.profile.stopwatch import Stopwatch
+from benchmarks.schema import BenchSchema, schema_on
 
 pytestmark = pytest.mark.long
 
@@ -25,9 +25,9 @@ SOME = ("backlog", "other_queues", "payload", "workers")
 
 
 @pytest.fixture
-def ground(server_url: str) -> Iterator[Ground]:
-    with ground_on(Server(server_url, prefix=f"bench_{os.getpid()}"), "growth") as ground:
-        yield ground
+def schema(server_url: str) -> Iterator[BenchSchema]:
+    with schema_on(Server(server_url, prefix=f"bench_{os.getpid()}"), "growth") as schema:
+        yield schema
 
 
 @pytest.fixture
@@ -43,27 +43,27 @@ def test_every_dimension_has_a_title_and_two_points() -> None:
         assert len(list(dimension(False))) >= len(list(dimension(True))) == 2
 
 
-def test_dimensions_are_measured_and_drawn(ground: Ground, quick: argparse.Namespace) -> None:
-    run_growth(ground, quick)
+def test_dimensions_are_measured_and_drawn(schema: BenchSchema, quick: argparse.Namespace) -> None:
+    run_growth(schema, quick)
     points = [record for record in read(quick.out) if record["kind"] == "growth"]
     assert {point["dimension"] for point in points} == set(SOME)
     for point in points:
         assert point["claim_ms"] > 0
-        assert (point["server_us"] is None) == (ground.postmaster is None)
+        assert (point["server_us"] is None) == (schema.postmaster is None)
     assert "pending tasks" in (quick.charts / "growth.svg").read_text()
 
 
-def test_a_scene_that_grows_keeps_what_is_there(ground: Ground) -> None:
-    Scene("history", 0, "0", pending=700, finished=0).set(ground)
-    figures = measure(ground, Scene("history", 1, "1", pending=1_200, finished=900, grows=True), rounds=1)
+def test_a_scene_that_grows_keeps_what_is_there(schema: BenchSchema) -> None:
+    Scene("history", 0, "0", pending=700, finished=0).set(schema)
+    figures = measure(schema, Scene("history", 1, "1", pending=1_200, finished=900, grows=True), rounds=1)
     # 1,000 of a round and 40 of each warm-up were replaced.
-    assert ground.value("SELECT count(*) FROM tasks WHERE state = 'pending'") == 1_200
-    assert ground.value("SELECT count(*) FROM tasks WHERE state = 'completed'") == 900 + 1_000 + 6 * 40
+    assert schema.value("SELECT count(*) FROM tasks WHERE state = 'pending'") == 1_200
+    assert schema.value("SELECT count(*) FROM tasks WHERE state = 'completed'") == 900 + 1_000 + 6 * 40
     assert figures["claim_pages"]
 
 
-def test_the_stages_of_a_worker_add_up(ground: Ground, quick: argparse.Namespace) -> None:
-    figures = run_profile(ground, quick)
+def test_the_stages_of_a_worker_add_up(schema: BenchSchema, quick: argparse.Namespace) -> None:
+    figures = run_profile(schema, quick)
     assert figures["tasks_s"] > 0
     assert min(figures["stages_us"].values()) > -0.5
     assert sum(figures["stages_us"].values()) == pytest.approx(figures["worker_watched_us"], rel=0.05)

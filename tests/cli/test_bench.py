@@ -10,7 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tasklib.bench.ground import SCHEMA
+from tasklib.bench.schema import SCHEMA
 from tests.cli.conftest import Run
 from tests.cli.processes import Command
 from tests.eventually import eventually

@@ -16,11 +16,11 @@ from psycopg.types.json import Jsonb
 from rich.console import Console
 
 from tasklib import Client
-from tasklib.doctor.visit import examine
+from tasklib.doctor.run import examine
 from tasklib.events import LeasesRescued, TaskEnded, TaskStarted, WorkerStarted
+from tasklib.formatting import json_text, printable, shell_option, shell_word
 from tasklib.observe.logs import LogLines, configure_task_logging, log_to
 from tasklib.observe.terminal import TerminalView
-from tasklib.wording import json_text, printable, shell_option, shell_word
 from tests.cli.conftest import Run
 
 HARMFUL = "".join(

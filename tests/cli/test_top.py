@@ -9,8 +9,8 @@ from rich.console import Console
 from tasklib import Client, Config
 from tasklib.cli.top_figures import COUNT_UP_TO, Rate, look
 from tasklib.cli.top_screen import Frame, sparkline
-from tasklib.store import tallies
-from tasklib.tally import Key, Tally
+from tasklib.stats import Key, Stat
+from tasklib.store import stats
 from tests.cli.conftest import Run
 from tests.cli.processes import Command
 
@@ -31,10 +31,10 @@ def busy(db: psycopg.Connection, url: str) -> None:
     db.execute("INSERT INTO tasks (name, priority, scheduled_at) VALUES ('mail', -10, now() - interval '2 h')")
     with Client(url) as client:
         counted = [
-            Tally(Key("mail", "default", "medium", "completed"), 1200, 60.0, 1.0, [1200] + 15 * [0], [1200] + 15 * [0]),
-            Tally(Key("mail", "default", "medium", "dead_letter"), 3, 1.0, 1.0, [3] + 15 * [0], [3] + 15 * [0]),
+            Stat(Key("mail", "default", "medium", "completed"), 1200, 60.0, 1.0, [1200] + 15 * [0], [1200] + 15 * [0]),
+            Stat(Key("mail", "default", "medium", "dead_letter"), 3, 1.0, 1.0, [3] + 15 * [0], [3] + 15 * [0]),
         ]
-        client._database.run(tallies.add(counted))
+        client._database.run(stats.add(counted))
 
 
 @pytest.mark.usefixtures("busy")
@@ -85,7 +85,7 @@ def test_the_rate_is_that_of_the_last_seconds(url: str) -> None:
     rate = Rate()
     with Client(config) as client:
         assert rate.after(client.perform(look(config))) is None
-        client._database.run(tallies.add([Tally(Key("mail", "default", "medium", "completed"), 100)]))
+        client._database.run(stats.add([Stat(Key("mail", "default", "medium", "completed"), 100)]))
         speed = rate.after(client.perform(look(config)))
     assert speed is not None
     assert speed > 0

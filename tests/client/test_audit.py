@@ -27,7 +27,7 @@ ALIKE = {"cancel_chosen", "cancel_found", "replay_found"}
 """Other ways to an action that is tried here; what they record is in test_searching.py."""
 
 
-class Ground:
+class Scene:
     """A database with something to change in it."""
 
     def __init__(self, client: Client, db: psycopg.Connection) -> None:
@@ -50,10 +50,10 @@ class Ground:
 
 
 @pytest.fixture
-def ground(client: Client, db: psycopg.Connection) -> Ground:
+def scene(client: Client, db: psycopg.Connection) -> Scene:
     db.execute("DELETE FROM pauses")
     db.execute("UPDATE settings SET promote_to_medium_after_seconds = NULL, promote_to_high_after_seconds = NULL")
-    return Ground(client, db)
+    return Scene(client, db)
 
 
 @dataclass
@@ -71,70 +71,70 @@ class Change:
         return getattr(client, self.call)(*self.args, **self.options)
 
 
-def cancel_task(ground: Ground) -> Change:
-    task = ground.task()
+def cancel_task(scene: Scene) -> Change:
+    task = scene.task()
     return Change("cancel_task", (task,), target=task)
 
 
-def replay_task(ground: Ground) -> Change:
-    task = ground.dead_letter()
+def replay_task(scene: Scene) -> Change:
+    task = scene.dead_letter()
     return Change("replay_task", (task,), target=task)
 
 
-def cancel_tasks(ground: Ground) -> Change:
+def cancel_tasks(scene: Scene) -> Change:
     for _ in range(2):
-        ground.task(queue="'q'", tags="""'{"a": 1, "b": 2}'""")
+        scene.task(queue="'q'", tags="""'{"a": 1, "b": 2}'""")
     filters = {"queue": "q", "tags": {"a": 1}}
     return Change("cancel_tasks", options=filters, details={**filters, "count": 2})
 
 
-def replay_chosen(ground: Ground) -> Change:
-    ids = [ground.dead_letter(), ground.dead_letter()]
+def replay_chosen(scene: Scene) -> Change:
+    ids = [scene.dead_letter(), scene.dead_letter()]
     return Change("replay_chosen", (ids,), details={"count": 2})
 
 
-def replay_dead_letters(ground: Ground) -> Change:
-    ids = [ground.dead_letter(), ground.dead_letter()]
+def replay_dead_letters(scene: Scene) -> Change:
+    ids = [scene.dead_letter(), scene.dead_letter()]
     return Change("replay_dead_letters", options={"ids": ids}, details={"ids": ids, "count": 2})
 
 
-def purge_dead_letters(ground: Ground) -> Change:
-    ground.dead_letter()
+def purge_dead_letters(scene: Scene) -> Change:
+    scene.dead_letter()
     return Change("purge_dead_letters", options={"error": "valueerror"}, details={"error": "valueerror", "count": 1})
 
 
-def pause(_: Ground) -> Change:
+def pause(_: Scene) -> Change:
     return Change("pause", options={"queue": "mail"}, target="queue:mail")
 
 
-def resume(ground: Ground) -> Change:
-    ground.client.pause(name="send")
+def resume(scene: Scene) -> Change:
+    scene.client.pause(name="send")
     return Change("resume", options={"name": "send"}, target="name:send")
 
 
-def drain_worker(ground: Ground) -> Change:
+def drain_worker(scene: Scene) -> Change:
     worker = f"w-{uuid4()}"
-    ground.db.execute("INSERT INTO workers (id) VALUES (%s)", [worker])
+    scene.db.execute("INSERT INTO workers (id) VALUES (%s)", [worker])
     return Change("drain_worker", (worker,), target=worker)
 
 
-def change_settings(_: Ground) -> Change:
+def change_settings(_: Scene) -> Change:
     changes = {"promote_to_high_after_seconds": 300}
     return Change("change_settings", options=changes, details=changes)
 
 
-def create_token(_: Ground) -> Change:
+def create_token(_: Scene) -> Change:
     granted = {"roles": ["worker"], "queues": ["mail"]}
     return Change("create_token", ("ci",), granted, details={"name": "ci", **granted})
 
 
-def revoke_token(ground: Ground) -> Change:
-    token = ground.client.create_token("old", roles="viewer").info
+def revoke_token(scene: Scene) -> Change:
+    token = scene.client.create_token("old", roles="viewer").info
     details = {"name": "old", "prefix": token.prefix}
     return Change("revoke_token", (token.prefix,), target=str(token.id), details=details)
 
 
-CHANGES: dict[Action, Callable[[Ground], Change]] = {
+CHANGES: dict[Action, Callable[[Scene], Change]] = {
     Action.CANCEL_TASK: cancel_task,
     Action.REPLAY_TASK: replay_task,
     Action.CANCEL_TASKS: cancel_tasks,
@@ -170,9 +170,9 @@ def test_every_call_is_known_to_read_to_submit_or_to_be_recorded() -> None:
 
 @every_change
 async def test_a_change_is_recorded_with_its_actor(
-    action: Action, ground: Ground, config: Config, client: Client, either: Either
+    action: Action, scene: Scene, config: Config, client: Client, either: Either
 ) -> None:
-    change = CHANGES[action](ground)
+    change = CHANGES[action](scene)
     before = last_id(client)
     answer = await getattr(either, change.call)(*change.args, **change.options)
     [record] = records(client, before)
@@ -182,34 +182,32 @@ async def test_a_change_is_recorded_with_its_actor(
 
 
 @pytest.mark.parametrize("action", sorted(CHANGES.keys() - {Action.REPLAY_TASK, Action.CREATE_TOKEN}))
-def test_what_was_done_before_changes_nothing_and_is_not_recorded(
-    action: Action, ground: Ground, client: Client
-) -> None:
-    change = CHANGES[action](ground)
+def test_what_was_done_before_changes_nothing_and_is_not_recorded(action: Action, scene: Scene, client: Client) -> None:
+    change = CHANGES[action](scene)
     change.on(client)
-    before, picture = last_id(client), ground.picture()
+    before, picture = last_id(client), scene.picture()
     change.on(client)
-    assert ground.picture() == picture
+    assert scene.picture() == picture
     assert records(client, before) == []
 
 
 @every_change
-def test_a_change_that_cannot_be_recorded_is_not_made(action: Action, ground: Ground, client: Client) -> None:
+def test_a_change_that_cannot_be_recorded_is_not_made(action: Action, scene: Scene, client: Client) -> None:
     """They are one statement: there is no moment between them in which anything could break."""
-    change = CHANGES[action](ground)
-    before, picture = last_id(client), ground.picture()
-    ground.db.execute("ALTER TABLE audit ADD CONSTRAINT disk_full CHECK (false) NOT VALID")
+    change = CHANGES[action](scene)
+    before, picture = last_id(client), scene.picture()
+    scene.db.execute("ALTER TABLE audit ADD CONSTRAINT disk_full CHECK (false) NOT VALID")
     try:
         with pytest.raises(psycopg.errors.CheckViolation):
             change.on(client)
     finally:
-        ground.db.execute("ALTER TABLE audit DROP CONSTRAINT disk_full")
-    assert ground.picture() == picture
+        scene.db.execute("ALTER TABLE audit DROP CONSTRAINT disk_full")
+    assert scene.picture() == picture
     assert records(client, before) == []
 
 
-def test_what_is_refused_or_only_looked_at_is_not_recorded(client: Client, ground: Ground) -> None:
-    finished, waiting = ground.dead_letter(), ground.task()
+def test_what_is_refused_or_only_looked_at_is_not_recorded(client: Client, scene: Scene) -> None:
+    finished, waiting = scene.dead_letter(), scene.task()
     before = last_id(client)
     client.cancel_task(finished)
     with pytest.raises(InvalidOption):
@@ -231,20 +229,20 @@ def test_what_is_refused_or_only_looked_at_is_not_recorded(client: Client, groun
 # ---- what a record says ----
 
 
-def test_a_running_task_is_asked_once(client: Client, ground: Ground) -> None:
-    running = ground.task(state="'running'", worker_id="'w'", locked_until="now() + interval '1 h'")
+def test_a_running_task_is_asked_once(client: Client, scene: Scene) -> None:
+    running = scene.task(state="'running'", worker_id="'w'", locked_until="now() + interval '1 h'")
     before = last_id(client)
     assert client.cancel_task(running) == client.cancel_task(running) == "running"
     assert len(records(client, before)) == 1
 
 
 def test_many_leave_a_record_for_each_batch_with_its_count(
-    client: Client, ground: Ground, monkeypatch: pytest.MonkeyPatch
+    client: Client, scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tasklib.client.operations.CANCEL_BATCH", 2)
     monkeypatch.setattr("tasklib.client.dead_letters.BATCH", 2)
     for _ in range(3):
-        ground.task(), ground.dead_letter()
+        scene.task(), scene.dead_letter()
     before = last_id(client)
     client.cancel_tasks(name="work")
     client.purge_dead_letters(name="work", limit=3)
@@ -252,15 +250,15 @@ def test_many_leave_a_record_for_each_batch_with_its_count(
     assert counts == [("tasks.cancel", n) for n in (2, 1)] + [("dead_letters.purge", n) for n in (2, 1)]
 
 
-def test_a_record_names_the_first_hundred_ids_of_many(client: Client, ground: Ground) -> None:
-    wanted = [ground.dead_letter(), *(str(uuid4()) for _ in range(500))]
+def test_a_record_names_the_first_hundred_ids_of_many(client: Client, scene: Scene) -> None:
+    wanted = [scene.dead_letter(), *(str(uuid4()) for _ in range(500))]
     client.purge_dead_letters(ids=wanted)
     details = client.audit(limit=1)[0].details
     assert (details["ids"], details["count"]) == (wanted[:100], 1)
 
 
-def test_a_moment_is_recorded_as_such(client: Client, ground: Ground, db: psycopg.Connection) -> None:
-    ground.task()
+def test_a_moment_is_recorded_as_such(client: Client, scene: Scene, db: psycopg.Connection) -> None:
+    scene.task()
     moment = db.execute("SELECT now() - interval '1 h'").fetchall()[0][0]
     client.cancel_tasks(created_after=moment)
     assert client.audit(limit=1)[0].details["created_after"] == moment.isoformat()

@@ -1,4 +1,4 @@
-"""One task per name and idempotency key within the window: through every door, in batches, under a race."""
+"""One task per name and idempotency key within the window: by every connection, in batches, under a race."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ import pytest
 
 from tasklib import AsyncClient, Client, Config, task
 from tests.client.conftest import Either
-from tests.client.doors.conftest import done
-from tests.client.doors.opening import ASYNC_DOORS, DOORS, Address
+from tests.client.connections.conftest import done
+from tests.client.connections.opening import ASYNC_CONNECTIONS, CONNECTIONS, Address
 
 PLAIN_SQL = """
 INSERT INTO tasks (name, kwargs, idempotency_key) VALUES ('greet', '{"name": "sql"}', %s) ON CONFLICT DO NOTHING
@@ -61,16 +61,16 @@ def ways(config: Config, client: Client, address: Address, greet: Any) -> dict[s
 
         return asyncio.run(submit())
 
-    def by_door(name: str) -> Way:
+    def by_connection(name: str) -> Way:
         async def submit(key: str) -> UUID:
-            async with DOORS[name](address) as door:
-                options = {"idempotency_key": key, "connection": door.connection}
-                if name in ASYNC_DOORS:
+            async with CONNECTIONS[name](address) as opened:
+                options = {"idempotency_key": key, "connection": opened.connection}
+                if name in ASYNC_CONNECTIONS:
                     async with AsyncClient(config) as async_client:
                         found = await async_client.submit_task(greet, name=name, **options)
                 else:
                     found = client.submit_task(greet, name=name, **options)
-                await done(door.commit())
+                await done(opened.commit())
                 return found
 
         return lambda key: asyncio.run(submit(key))
@@ -82,11 +82,11 @@ def ways(config: Config, client: Client, address: Address, greet: Any) -> dict[s
             [greet.bind(name="beside"), greet.options(idempotency_key=key).bind(name="many")]
         )[1],
         "plain SQL": by_sql,
-        **{name: by_door(name) for name in DOORS},
+        **{name: by_connection(name) for name in CONNECTIONS},
     }
 
 
-WAYS = ["client", "async client", "submit_many", "plain SQL", *DOORS]
+WAYS = ["client", "async client", "submit_many", "plain SQL", *CONNECTIONS]
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 
 from tasklib import Client, Config, TaskFunction, task
 from tasklib.client.calls import COPY_FROM
-from tasklib.client.effects import Together
+from tasklib.client.effects import InTransaction
 from tasklib.client.submissions import Alike, new_tasks
 from tasklib.errors import IdempotencyKeyTaken, InvalidOption, TaskNotFound
 from tasklib.sql import statement
@@ -98,7 +98,7 @@ async def test_the_owner_is_written_in_the_callers_transaction_too(
 
 def test_a_copy_whose_answer_was_lost_is_repeated_with_its_owner(ann: Client, greet: Any, db: Any) -> None:
     tasks = new_tasks(Alike(greet, [{"name": "a"}] * COPY_FROM, NOTHING_SAID), ann.calls.defaults)
-    ann._do(Together(tasks, ()).again())
+    ann._do(InTransaction(tasks, ()).again())
     assert owners(db) == [ANN] * COPY_FROM
 
 

@@ -30,7 +30,7 @@ def eager_switching() -> Iterator[None]:
     sys.setswitchinterval(before)
 
 
-class Elsewhere:
+class HttpEffect:
     """A loop of another thread, and the client for it."""
 
     def is_closed(self) -> bool:
@@ -43,7 +43,7 @@ class Elsewhere:
 def test_default_client_serves_loops_in_many_threads(config: Config) -> None:
     tasklib.init(config)
     # Many, so that looking at all of them takes long enough for the threads to meet.
-    others = [Elsewhere() for _ in range(5000)]
+    others = [HttpEffect() for _ in range(5000)]
     default._async_clients.update({other: other for other in others})  # type: ignore[misc]
     together = threading.Barrier(8)
     errors: list[BaseException] = []

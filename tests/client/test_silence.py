@@ -1,4 +1,4 @@
-"""A link that stays open and never answers is not waited for without end."""
+"""A reconnecting that stays open and never answers is not waited for without end."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ import pytest
 from tasklib import AsyncClient, Client, Config
 from tasklib.db.connect import connect
 from tasklib.db.database import AsyncDatabase, Database
-from tasklib.db.link import Link
-from tasklib.db.patience import PatientConnection, within
 from tasklib.db.query import Query
+from tasklib.db.reconnecting import ReconnectingConnection
+from tasklib.db.timeouts import TimedConnection, within
 from tasklib.errors import DatabaseUnavailable
-from tasklib.worker.postgres_door import PostgresPulse
+from tasklib.worker.postgres_backend import PostgresHeartbeatConnection
 
 
 @contextmanager
@@ -58,7 +58,7 @@ def test_a_statement_on_a_silent_link_ends_with_an_error(config: Config) -> None
 
 
 def test_a_migration_may_take_as_long_as_it_takes(config: Config) -> None:
-    with connect(config.with_changes(statement_timeout_seconds=0.1), patience=60) as connection:
+    with connect(config.with_changes(statement_timeout_seconds=0.1), statement_timeout=60) as connection:
         connection.execute("SELECT pg_sleep(0.4)")
 
 
@@ -98,7 +98,7 @@ async def test_asynchronous_clients_are_no_more_patient(config: Config, db: psyc
 
 
 @pytest.mark.parametrize("all_text", [True, False], ids=["straight to libpq", "by a cursor"])
-@pytest.mark.parametrize("runner", ["Database", "AsyncDatabase", "Link", "heart"])
+@pytest.mark.parametrize("runner", ["Database", "AsyncDatabase", "ReconnectingConnection", "heartbeat"])
 async def test_no_longer_limit_follows_when_the_time_of_a_statement_is_up(
     config: Config, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch, runner: str, all_text: bool
 ) -> None:
@@ -134,12 +134,12 @@ def _runner(kind: str, config: Config) -> tuple[Callable[[Query[Any]], Awaitable
         case "AsyncDatabase":
             asynchronous = AsyncDatabase(config)
             return asynchronous.run, asynchronous.close
-        case "Link":
-            link = Link(config, "control")
-            return link.run, link.drop
+        case "ReconnectingConnection":
+            reconnecting = ReconnectingConnection(config, "control")
+            return reconnecting.run, reconnecting.drop
         case _:
-            pulse = PostgresPulse(config)
-            return partial(asyncio.to_thread, pulse._run), pulse.drop
+            heartbeats = PostgresHeartbeatConnection(config)
+            return partial(asyncio.to_thread, heartbeats._run), heartbeats.drop
 
 
 def test_the_time_of_a_statement_is_up_by_the_clock_and_not_by_how_often_it_was_looked_at(config: Config) -> None:
@@ -149,8 +149,8 @@ def test_the_time_of_a_statement_is_up_by_the_clock_and_not_by_how_often_it_was_
         while True:
             yield "read"
 
-    with connect(config, patience=5.0) as connection:
-        assert isinstance(connection, PatientConnection)
+    with connect(config, statement_timeout=5.0) as connection:
+        assert isinstance(connection, TimedConnection)
         steps = within(connection, endless(), clock=lambda: now[0])  # type: ignore[arg-type]
         assert next(steps) == "read"
         now[0] = 105.0

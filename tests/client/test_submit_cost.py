@@ -18,7 +18,7 @@ from psycopg.conninfo import make_conninfo
 
 from tasklib import Client, Config, TaskFunction, task
 from tasklib.client.calls import COPY_FROM
-from tasklib.client.effects import MOST_IN_JSON, Together
+from tasklib.client.effects import MOST_IN_JSON, InTransaction
 from tasklib.client.submissions import Alike, new_tasks
 from tasklib.store.submit import COPY_CHUNK
 from tasklib.tasks.options import MAX_NAME_BYTES, NOTHING_SAID, Options
@@ -107,7 +107,7 @@ async def test_a_large_batch_is_one_copy_in_large_pieces(either: Either, greet: 
 def test_a_batch_is_held_once(greet: Any) -> None:
     class Nowhere(Client):
         def _do(self, effect: Any) -> None:
-            assert isinstance(effect, Together)
+            assert isinstance(effect, InTransaction)
 
     count = 20_000
     arguments = [{"name": "a"}] * count
@@ -136,7 +136,7 @@ def test_what_is_said_once_is_not_remembered(client: Client, greet: Any) -> None
 def test_a_copy_whose_answer_was_lost_is_repeated_in_parts(client: Client, greet: Any, db: Any) -> None:
     count = MOST_IN_JSON + 1
     tasks = new_tasks(Alike(greet, [{"name": "a"}] * count, NOTHING_SAID), client.calls.defaults)
-    work = Together(tasks, ())
+    work = InTransaction(tasks, ())
     client._do(work)
     again = work.again()
     assert (len(again.copied), len(again.queries)) == (0, 2)
@@ -179,7 +179,7 @@ def test_one_insert_many_inserts_and_copy_write_the_same_row(
     ways: list[Callable[[], Any]] = [
         lambda: client.submit_task(name, registered_elsewhere=True, kwargs=arguments, **said),
         lambda: client.submit_many(name, [arguments] * 2, registered_elsewhere=True, **said),
-        lambda: client._do(Together(new_tasks(Alike(name, [arguments] * 2, chosen), client.calls.defaults), ())),
+        lambda: client._do(InTransaction(new_tasks(Alike(name, [arguments] * 2, chosen), client.calls.defaults), ())),
     ]
     written = []
     for way in ways:

@@ -7,7 +7,7 @@ from typing import Any
 
 import psycopg
 
-from tasklib.tally import BOUNDS
+from tasklib.stats import BOUNDS
 from tests.dashboard.conftest import Site
 
 HOSTILE = (
@@ -148,7 +148,7 @@ def _ago(db: psycopg.Connection, seconds: float) -> str:
 
 def _tallies(db: psycopg.Connection) -> None:
     """An hour in which the load rises and falls, as minutes that were folded before."""
-    statement = """INSERT INTO tallies (start, span, name, queue, level, outcome, reason, count, seconds, waited,
+    statement = """INSERT INTO stats (start, span, name, queue, level, outcome, reason, count, seconds, waited,
                                         buckets, waits)
                    SELECT date_trunc('minute', now()) - make_interval(mins => %s), 60, %s, %s, %s, %s, '',
                           %s, %s, %s, %s, %s"""

@@ -28,7 +28,7 @@ def _hostile(site: Site) -> None:
             hostile_task(db, text)
             hostile_task(db, text, "dead_letter")
             db.execute(
-                """INSERT INTO tally_deltas (name, queue, level, outcome, count)
+                """INSERT INTO stats_deltas (name, queue, level, outcome, count)
                    VALUES (%s, %s, 'high', 'completed', 3)""",
                 (text, text),
             )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tasklib import Client, Config
-from tasklib.doctor.examinations import EXAMINATIONS
+from tasklib.doctor.checks import CHECKS
 from tasklib.doctor.findings import Finding
 
 Look = Callable[..., dict[str, Finding]]
@@ -15,13 +15,13 @@ Look = Callable[..., dict[str, Finding]]
 
 @pytest.fixture
 def look(config: Config) -> Iterator[Look]:
-    """One examination by its name; its findings by their codes."""
+    """One check by its name; its findings by their codes."""
     clients: list[Client] = []
 
     def examine(name: str, using: Config = config) -> dict[str, Finding]:
         clients.append(Client(using))
-        examination = next(e for e in EXAMINATIONS if e.name == name)
-        return {f.code: f for f in clients[-1].perform(examination.look(using))}
+        check = next(e for e in CHECKS if e.name == name)
+        return {f.code: f for f in clients[-1].perform(check.look(using))}
 
     yield examine
     for client in clients:

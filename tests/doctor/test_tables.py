@@ -107,10 +107,10 @@ def test_tables_that_are_missing_or_of_another_revision(look: Look, config: Conf
     assert "Upgrade" in look("schema revision")["schema_revision"].action
 
 
-def _awaited(look: Look, examination: str, code: str) -> Finding:
+def _awaited(look: Look, check: str, code: str) -> Finding:
     """The finding, once the server's statistics have it: they come a moment later."""
     deadline = time.monotonic() + 60
-    while (finding := look(examination).get(code)) is None:
+    while (finding := look(check).get(code)) is None:
         assert time.monotonic() < deadline
         time.sleep(0.1)
     return finding

@@ -18,10 +18,10 @@ from process_children import CONFIG, Running, children, context, exists, run, ru
 
 from tasklib.events import ChildrenSpawned, Event, Events
 from tasklib.executors import processes
+from tasklib.executors.child_protocol import Message, Run
 from tasklib.executors.children import Child
 from tasklib.executors.outcomes import Done, Failed, Kind, Released
 from tasklib.executors.processes import ProcessExecutor
-from tasklib.executors.wire import Message, Run
 from tests.eventually import soon
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

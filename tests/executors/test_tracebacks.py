@@ -7,7 +7,7 @@ import asyncio
 import psycopg
 
 from tasklib.executors.tracebacks import error_text
-from tasklib.wording import last_line
+from tasklib.formatting import last_line
 
 
 def group(*errors: Exception) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from tasklib import Config
 from tasklib.config import Retention
-from tasklib.db.link import Link
+from tasklib.db.reconnecting import ReconnectingConnection
 from tasklib.errors import ConfigError
 from tasklib.events import LeasesRescued, OverdueFailed, TasksDeleted, WorkersDied
 from tasklib.maintenance.dead_letters import expire_dead_letters
@@ -24,53 +24,53 @@ from tasklib.store.fleet import Term
 
 
 @pytest.fixture
-async def link(config: Config) -> Link:
-    return Link(config, "maintenance")
+async def leader_db(config: Config) -> ReconnectingConnection:
+    return ReconnectingConnection(config, "maintenance")
 
 
 @pytest.fixture
-async def term(link: Link) -> Term:
-    term = await link.run(fleet.lead("leader", 60))
+async def term(leader_db: ReconnectingConnection) -> Term:
+    term = await leader_db.run(fleet.lead("leader", 60))
     assert term is not None
     return term
 
 
 async def test_silent_worker_is_dead_and_one_that_beats_is_not(
-    config: Config, db: psycopg.Connection, link: Link, term: Term
+    config: Config, db: psycopg.Connection, leader_db: ReconnectingConnection, term: Term
 ) -> None:
     db.execute(
         "INSERT INTO workers (id, last_heartbeat, current_load) VALUES "
         "('silent', now() - interval '91 s', 3), ('late', now() - interval '80 s', 3)"
     )
     seen = [("late", "active"), ("silent", "dead")]
-    assert await bury_dead_workers(link, config, term) == [WorkersDied(("silent",))]
+    assert await bury_dead_workers(leader_db, config, term) == [WorkersDied(("silent",))]
     assert db.execute("SELECT id, status FROM workers ORDER BY id").fetchall() == seen
-    assert await bury_dead_workers(link, config, term) == []
+    assert await bury_dead_workers(leader_db, config, term) == []
     assert db.execute("SELECT id, status FROM workers ORDER BY id").fetchall() == seen, "the dead are remembered"
 
 
 async def test_a_worker_that_nobody_has_missed_for_days_is_declared_dead_before_it_is_forgotten(
-    config: Config, db: psycopg.Connection, link: Link, term: Term
+    config: Config, db: psycopg.Connection, leader_db: ReconnectingConnection, term: Term
 ) -> None:
     db.execute("INSERT INTO workers (id, last_heartbeat) VALUES ('away', now() - interval '3 days')")
-    assert await bury_dead_workers(link, config, term) == [WorkersDied(("away",))]
+    assert await bury_dead_workers(leader_db, config, term) == [WorkersDied(("away",))]
     assert db.execute("SELECT id, status FROM workers").fetchall() == [("away", "dead")]
 
 
 async def test_dead_worker_is_forgotten_once_nothing_is_left_of_it(
-    config: Config, db: psycopg.Connection, link: Link, term: Term
+    config: Config, db: psycopg.Connection, leader_db: ReconnectingConnection, term: Term
 ) -> None:
     db.execute(
         "INSERT INTO workers (id, reported_status, last_heartbeat) VALUES ('old', 'dead', now() - interval '2 days'), "
         "('owner', 'dead', now() - interval '2 days')"
     )
     db.execute("INSERT INTO tasks (name, state, worker_id, locked_until) VALUES ('t', 'running', 'owner', now())")
-    await bury_dead_workers(link, config, term)
+    await bury_dead_workers(leader_db, config, term)
     assert db.execute("SELECT id FROM workers").fetchall() == [("owner",)], "its task has not been rescued yet"
 
 
 async def test_tasks_of_a_dead_worker_are_rescued_before_their_lease_ends_and_those_of_a_live_one_never(
-    config: Config, db: psycopg.Connection, link: Link, term: Term
+    config: Config, db: psycopg.Connection, leader_db: ReconnectingConnection, term: Term
 ) -> None:
     db.execute("INSERT INTO workers (id, reported_status) VALUES ('dead', 'dead'), ('alive', 'active')")
     db.execute(
@@ -78,7 +78,7 @@ async def test_tasks_of_a_dead_worker_are_rescued_before_their_lease_ends_and_th
         "('lost', 'running', 'dead', now() + interval '10 min', now()), "
         "('long', 'running', 'alive', now() + interval '1 s', now() - interval '9 days')"
     )
-    [event] = await rescue_orphans(link, config, term)
+    [event] = await rescue_orphans(leader_db, config, term)
     assert isinstance(event, LeasesRescued)
     assert [(name, state) for _, name, state in event.tasks] == [("lost", "failed")]
     row = db.execute("SELECT retry_count, crash_count, error FROM tasks WHERE name = 'lost'").fetchone()
@@ -89,19 +89,19 @@ async def test_tasks_of_a_dead_worker_are_rescued_before_their_lease_ends_and_th
 
 
 async def test_more_orphans_than_one_batch_are_all_rescued(
-    config: Config, db: psycopg.Connection, link: Link, term: Term
+    config: Config, db: psycopg.Connection, leader_db: ReconnectingConnection, term: Term
 ) -> None:
     db.execute(
         "INSERT INTO tasks (name, state, worker_id, locked_until) "
         "SELECT 'lost', 'running', 'gone', now() - interval '1 s' FROM generate_series(1, 1234)"
     )
-    [event] = await rescue_orphans(link, config, term)
+    [event] = await rescue_orphans(leader_db, config, term)
     assert isinstance(event, LeasesRescued)
     assert len(event.tasks) == 1234
 
 
 async def test_attempt_on_record_past_its_timeout_whose_worker_does_not_act_is_failed(
-    config: Config, db: psycopg.Connection, link: Link, term: Term
+    config: Config, db: psycopg.Connection, leader_db: ReconnectingConnection, term: Term
 ) -> None:
     db.execute("INSERT INTO workers (id) VALUES ('wedged')")
     db.execute(
@@ -115,7 +115,7 @@ async def test_attempt_on_record_past_its_timeout_whose_worker_does_not_act_is_f
         "('ended in time', 'completed', now() - interval '9 h', 10, now() - interval '8 h', NULL), "
         "('waits again', 'failed', now() - interval '9 h', 10, NULL, now() + interval '1 h')"
     )
-    [event] = await fail_overdue(link, config, term)
+    [event] = await fail_overdue(leader_db, config, term)
     assert isinstance(event, OverdueFailed)
     assert [(name, state) for _, name, state in event.tasks] == [("over", "failed")]
     row = db.execute(
@@ -127,27 +127,27 @@ async def test_attempt_on_record_past_its_timeout_whose_worker_does_not_act_is_f
 
 
 async def test_expired_keys_are_freed_and_others_stay(
-    config: Config, db: psycopg.Connection, link: Link, term: Term
+    config: Config, db: psycopg.Connection, leader_db: ReconnectingConnection, term: Term
 ) -> None:
     db.execute(
         "INSERT INTO tasks (name, idempotency_key, idempotency_expires_at) "
         "SELECT 't', 'old' || n, now() - interval '1 s' FROM generate_series(1, 2100) n"
     )
     db.execute("INSERT INTO tasks (name, idempotency_key) VALUES ('t', 'new')")
-    await expire_keys(link, config, term)
+    await expire_keys(leader_db, config, term)
     assert db.execute("SELECT idempotency_key FROM tasks WHERE idempotency_key IS NOT NULL").fetchall() == [("new",)]
 
 
 async def test_dead_letters_are_deleted_after_their_days_unless_kept(
-    config: Config, db: psycopg.Connection, link: Link, term: Term
+    config: Config, db: psycopg.Connection, leader_db: ReconnectingConnection, term: Term
 ) -> None:
     db.execute(
         "INSERT INTO tasks (name, state, completed_at) VALUES "
         "('old', 'dead_letter', now() - interval '31 days'), ('new', 'dead_letter', now() - interval '29 days'), "
         "('done', 'completed', now() - interval '300 days')"
     )
-    assert await expire_dead_letters(link, config.with_changes(dead_letter_days=None), term) == []
-    assert await expire_dead_letters(link, config, term) == [TasksDeleted("dead_letter", 1)]
+    assert await expire_dead_letters(leader_db, config.with_changes(dead_letter_days=None), term) == []
+    assert await expire_dead_letters(leader_db, config, term) == [TasksDeleted("dead_letter", 1)]
     assert {r[0] for r in db.execute("SELECT name FROM tasks").fetchall()} == {"new", "done"}
 
 
@@ -163,15 +163,15 @@ def _finished(db: psycopg.Connection, name: str, state: str, age: timedelta, cou
 
 
 async def test_finished_tasks_stay_unless_retention_is_configured(
-    config: Config, db: psycopg.Connection, link: Link, term: Term
+    config: Config, db: psycopg.Connection, leader_db: ReconnectingConnection, term: Term
 ) -> None:
     _finished(db, "a", "completed", timedelta(days=1000), 5)
-    assert await delete_expired(link, config, term) == []
+    assert await delete_expired(leader_db, config, term) == []
     assert db.execute("SELECT count(*) FROM tasks").fetchone() == (5,)
 
 
 async def test_retention_is_per_state_and_name_and_its_pages_pass_over_what_stays(
-    config: Config, db: psycopg.Connection, link: Link, term: Term
+    config: Config, db: psycopg.Connection, leader_db: ReconnectingConnection, term: Term
 ) -> None:
     _finished(db, "kept", "cancelled", timedelta(days=99), 1500)
     _finished(db, "a", "completed", timedelta(days=9), 2500)
@@ -179,18 +179,18 @@ async def test_retention_is_per_state_and_name_and_its_pages_pass_over_what_stay
     _finished(db, "ping", "completed", timedelta(days=2), 4)
     _finished(db, "ping", "completed", timedelta(hours=2), 5)
     rules = (Retention("completed", days=7), Retention("completed", days=1, name="ping"))
-    events = await delete_expired(link, config.with_changes(retention=rules), term)
+    events = await delete_expired(leader_db, config.with_changes(retention=rules), term)
     assert events == [TasksDeleted("completed", 2500), TasksDeleted("completed", 4)]
     left = db.execute("SELECT name, count(*) FROM tasks GROUP BY name ORDER BY name").fetchall()
     assert left == [("a", 3), ("kept", 1500), ("ping", 5)]
 
 
 async def test_a_name_with_a_rule_of_its_own_is_kept_as_long_as_that_says(
-    config: Config, db: psycopg.Connection, link: Link, term: Term
+    config: Config, db: psycopg.Connection, leader_db: ReconnectingConnection, term: Term
 ) -> None:
     _finished(db, "invoice", "completed", timedelta(days=30), 2)
     rules = (Retention("completed", days=7), Retention("completed", days=99, name="invoice"))
-    assert await delete_expired(link, config.with_changes(retention=rules), term) == []
+    assert await delete_expired(leader_db, config.with_changes(retention=rules), term) == []
     assert db.execute("SELECT count(*) FROM tasks").fetchone() == (2,)
 
 
@@ -200,7 +200,7 @@ def test_retention_of_what_is_not_finished_is_refused() -> None:
 
 
 async def test_snapshot_counts_what_waits_by_level(
-    config: Config, db: psycopg.Connection, link: Link, term: Term
+    config: Config, db: psycopg.Connection, leader_db: ReconnectingConnection, term: Term
 ) -> None:
     db.execute(
         "INSERT INTO tasks (name, priority, scheduled_at) SELECT 't', p, now() - interval '60 s' "
@@ -208,7 +208,7 @@ async def test_snapshot_counts_what_waits_by_level(
     )
     db.execute("INSERT INTO tasks (name, scheduled_at) VALUES ('later', now() + interval '1 h')")
     db.execute("INSERT INTO workers (id, capacity, current_load) VALUES ('w', 10, 4)")
-    await take_snapshot(link, config, term)
+    await take_snapshot(leader_db, config, term)
     row = db.execute("SELECT figures FROM snapshots").fetchone()
     assert row is not None
     figures = row[0]

@@ -13,16 +13,16 @@ import pytest
 from tasklib import Config
 from tasklib.config import Retention
 from tasklib.db.database import Database, execute
-from tasklib.db.link import Link
 from tasklib.db.query import Query
+from tasklib.db.reconnecting import ReconnectingConnection
 from tasklib.errors import DatabaseUnavailable
 from tasklib.events import Events, LeadershipTaken
 from tasklib.maintenance.calendar import duties_of
 from tasklib.maintenance.failures import Failures
 from tasklib.maintenance.leader import Leadership
+from tasklib.stats import StatsCollector
 from tasklib.store import fleet, tallies, upkeep
 from tasklib.store.fleet import Term
-from tasklib.tally import Tallier
 from tests.eventually import soon
 from tests.worker.watching import working
 
@@ -149,7 +149,7 @@ async def test_duty_performed_by_an_ex_leader_comes_to_an_end_and_says_nothing(
     db.execute("UPDATE leadership SET holder = 'two', term = 2")
     config = config.with_changes(retention=(Retention("completed", days=30),))
     [performed] = [d for d in duties_of(config) if d.name == duty]
-    assert await performed.perform(Link(config, "maintenance"), config, old) == []
+    assert await performed.perform(ReconnectingConnection(config, "maintenance"), config, old) == []
     assert state_of_everything(db) == before
 
 
@@ -214,11 +214,11 @@ async def test_leadership_is_handed_over_when_the_leader_stops(config: Config) -
 async def test_lead_taken_by_an_election_that_was_under_way_at_the_stop_is_given_up(
     config: Config, db: psycopg.Connection
 ) -> None:
-    link, taken, answered = Link(config, "control"), asyncio.Event(), asyncio.Event()
+    leader_db, taken, answered = ReconnectingConnection(config, "control"), asyncio.Event(), asyncio.Event()
 
     class LateAnswer:
         async def run(self, query: Query[T], /) -> T:
-            found = await link.run(query)
+            found = await leader_db.run(query)
             if query.name == "lead":
                 taken.set()
                 await answered.wait()
@@ -226,34 +226,34 @@ async def test_lead_taken_by_an_election_that_was_under_way_at_the_stop_is_given
 
     events = Events()
     leadership = Leadership(config, LateAnswer(), events)
-    running = asyncio.create_task(leadership.run_for_it(lambda: "one", Failures(events, Tallier())))
+    running = asyncio.create_task(leadership.run_for_it(lambda: "one", Failures(events, StatsCollector())))
     await taken.wait()
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     answered.set()
     await leadership.resign()
-    link.drop()
+    leader_db.drop()
     assert db.execute("SELECT expires_at <= now() FROM leadership").fetchone() == (True,)
 
 
 async def test_lead_taken_by_a_statement_whose_answer_was_lost_is_given_up(
     config: Config, db: psycopg.Connection
 ) -> None:
-    link = Link(config, "control")
+    leader_db = ReconnectingConnection(config, "control")
 
     class LostAnswer:
         async def run(self, query: Query[T], /) -> T:
-            found = await link.run(query)
+            found = await leader_db.run(query)
             if query.name == "lead":
                 raise DatabaseUnavailable("lost right after the commit")
             return found
 
     events = Events()
     leadership = Leadership(config, LostAnswer(), events)
-    running = asyncio.create_task(leadership.run_for_it(lambda: "one", Failures(events, Tallier())))
+    running = asyncio.create_task(leadership.run_for_it(lambda: "one", Failures(events, StatsCollector())))
     await soon(lambda: db.execute("SELECT count(*) FROM leadership").fetchone() == (1,))
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     await leadership.resign()
-    link.drop()
+    leader_db.drop()
     assert db.execute("SELECT expires_at <= now() FROM leadership").fetchone() == (True,)

@@ -9,10 +9,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tasklib.metrics import exposition, families
 from tasklib.metrics.families import MOST_QUEUES, OTHER, Reading
+from tasklib.stats import Key, Stat, StatsCollector
 from tasklib.store.claim import Claimed
 from tasklib.store.levels import FleetFigures, Level, StateCount
-from tasklib.store.tallies import Point
-from tasklib.tally import Key, Tallier, Tally
+from tasklib.store.stats import Point
 
 NOBODY = FleetFigures({}, None, False, None, 0, 0, 0.0)
 
@@ -54,18 +54,18 @@ def test_counters_are_there_from_the_start_at_zero() -> None:
 def test_what_was_counted_is_exposed_under_the_seeds_names() -> None:
     buckets = [0] * 7 + [3] + [0] * 8
     totals = [
-        Tally(Key("", "", "low", "completed"), 3, 2.0, 30.0, buckets, buckets),
-        Tally(Key("", "", "high", "failed", "timeout"), 2),
-        Tally(Key("", "", "high", "dead_letter", "timeout"), 1),
-        Tally(Key("", "", "low", "promoted", "high"), 7),
-        Tally(Key("", "", "medium", "stale"), 1),
-        Tally(Key("", "", "", "claim"), 2),
-        Tally(Key("", "", "", "claimed"), 10),
-        Tally(Key("", "", "", "worker_died"), 4),
+        Stat(Key("", "", "low", "completed"), 3, 2.0, 30.0, buckets, buckets),
+        Stat(Key("", "", "high", "failed", "timeout"), 2),
+        Stat(Key("", "", "high", "dead_letter", "timeout"), 1),
+        Stat(Key("", "", "low", "promoted", "high"), 7),
+        Stat(Key("", "", "medium", "stale"), 1),
+        Stat(Key("", "", "", "claim"), 2),
+        Stat(Key("", "", "", "claimed"), 10),
+        Stat(Key("", "", "", "worker_died"), 4),
     ]
     fleet = FleetFigures({"active": (2, 20, 15), "dead": (1, 10, 0)}, 5, True, 3.0, 11, 12, 13.0)
     states = [StateCount("completed", 10_000_000, True), StateCount("cancelled", None, True)]
-    recent = [Point([Tally(Key("", "", "", "completed"), 4, 2.0, 0.0, [0] * 6 + [4] + [0] * 9)], label="mail")]
+    recent = [Point([Stat(Key("", "", "", "completed"), 4, 2.0, 0.0, [0] * 6 + [4] + [0] * 9)], label="mail")]
     found = read(Reading(totals, [level("mail", "high", 2001, estimated=True)], states, fleet, recent))
     assert at(found, "task_duration_seconds_bucket", "low", "completed", "0.5") == 0
     assert at(found, "task_duration_seconds_bucket", "low", "completed", "1") == 3
@@ -100,7 +100,7 @@ def test_a_queue_for_each_customer_does_not_make_a_series_for_each() -> None:
 
 def test_no_metric_has_more_queues_than_the_server_is_set_to() -> None:
     levels = [level(f"tenant-{n}", "low", n + 1) for n in range(50)]
-    recent = [Point([Tally(Key("", "", "", "completed"), 4, 2.0, 0.0, [0] * 16)], label=f"old-{n}") for n in range(50)]
+    recent = [Point([Stat(Key("", "", "", "completed"), 4, 2.0, 0.0, [0] * 16)], label=f"old-{n}") for n in range(50)]
     reading = Reading([], levels, [], NOBODY, recent)
     for most in (1, 10):
         text = exposition.text(families.of_server(reading, most)).decode()
@@ -110,17 +110,17 @@ def test_no_metric_has_more_queues_than_the_server_is_set_to() -> None:
 
 @dataclass
 class Idle:
-    tallier: Tallier
+    collector: StatsCollector
     concurrency: int = 4
     taken: int = 1
 
 
 def test_a_worker_serves_what_it_has_counted_itself() -> None:
     row = Claimed("id", "t", "{}", 1, 0, 3, None, 0, 100, "q", "{}", None, "2026-01-01 00:00:00+00", 100)
-    tallier = Tallier()
-    tallier.ended(row, "dead_letter", "error", (0.0, 1.0))
-    tallier.take()
-    with exposition.exposed(Idle(tallier), 0, "127.0.0.1") as port:
+    collector = StatsCollector()
+    collector.ended(row, "dead_letter", "error", (0.0, 1.0))
+    collector.take()
+    with exposition.exposed(Idle(collector), 0, "127.0.0.1") as port:
         address = f"http://127.0.0.1:{port}/metrics"
         found = samples(urllib.request.urlopen(address, timeout=30).read())
     assert at(found, "tasks_dlq_total") == 1

@@ -16,7 +16,7 @@ from psycopg.errors import InsufficientPrivilege
 from tasklib import Client, Config, Worker, task
 from tasklib.client.calls import COPY_FROM
 from tasklib.config import Retention
-from tasklib.db.link import Link
+from tasklib.db.reconnecting import ReconnectingConnection
 from tasklib.maintenance.calendar import duties_of
 from tasklib.migrations import ROLES, migrate, roles
 from tasklib.server.app import create_app
@@ -166,7 +166,7 @@ def lead(config: Config) -> None:
     """Every duty of the leader, once."""
 
     async def all_duties() -> None:
-        link = Link(config, "control")
+        link = ReconnectingConnection(config, "control")
         term = await link.run(fleet.lead("the test", 60))
         assert term is not None
         for duty in duties_of(config):

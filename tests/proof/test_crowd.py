@@ -15,5 +15,5 @@ def test_thirty_two_sessions_on_one_table_never_deadlock(config: Config) -> None
     crowd = gather(config, seconds=6)
     assert crowd.errors == []
     assert crowd.deadlocks == 0
-    for deed in ("claimed", "completed", "failed", "released", "cancelled", "deleted"):
-        assert crowd.deeds[deed] > 0, crowd.deeds
+    for operation in ("claimed", "completed", "failed", "released", "cancelled", "deleted"):
+        assert crowd.operations[operation] > 0, crowd.operations

@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from proof.interleavings.run import PAIRS, Table, Tally
+from proof.interleavings.run import PAIRS, Stat, Table
 from proof.interleavings.stepping import orders
 
 pytestmark = pytest.mark.long
@@ -28,14 +28,14 @@ def test_the_orders_of_two_and_three_sessions_are_all_there() -> None:
 
 @pytest.mark.parametrize("state", ["pending", "running", "expired", "completed"])
 def test_two_sessions_in_every_order_break_no_invariant(table: Table, state: str) -> None:
-    tally = Tally()
-    table.play_all(PAIRS, [state], tally)
-    assert tally.wrong == []
-    assert tally.orders == 6 * len(PAIRS)
+    stat = Stat()
+    table.play_all(PAIRS, [state], stat)
+    assert stat.wrong == []
+    assert stat.orders == 6 * len(PAIRS)
 
 
 @pytest.mark.parametrize(
-    "deeds",
+    "operations",
     [
         ("complete", "rescue", "cancel"),
         ("expire", "rescue", "complete"),
@@ -46,8 +46,8 @@ def test_two_sessions_in_every_order_break_no_invariant(table: Table, state: str
     ],
     ids=" | ".join,
 )
-def test_three_sessions_in_every_order_break_no_invariant(table: Table, deeds: tuple[str, ...]) -> None:
-    tally = Tally()
-    table.play_all([deeds], ["running", "expired"], tally)
-    assert tally.wrong == []
-    assert tally.orders == 180
+def test_three_sessions_in_every_order_break_no_invariant(table: Table, operations: tuple[str, ...]) -> None:
+    stat = Stat()
+    table.play_all([operations], ["running", "expired"], stat)
+    assert stat.wrong == []
+    assert stat.orders == 180

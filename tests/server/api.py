@@ -70,7 +70,7 @@ class Api:
 
     def clear(self) -> None:
         """No tasks, pauses or workers are left for the next test."""
-        self.db.execute("TRUNCATE tasks, pauses, worker_registrations, tally_deltas, tallies")
+        self.db.execute("TRUNCATE tasks, pauses, worker_registrations, stats_deltas, stats")
 
 
 @contextmanager

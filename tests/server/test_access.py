@@ -16,14 +16,14 @@ from structlog.testing import capture_logs
 
 from tasklib import Client, Config
 from tasklib.errors import ConfigError, SchemaError
-from tasklib.server import keyring
+from tasklib.server import token_cache
 from tasklib.server.access import Role, roles_of, with_included
 from tasklib.server.app import create_app
 from tasklib.server.serving import check
 from tasklib.server.settings import ServerSettings
 from tasklib.store.tokens import NewToken
 from tests.server.conftest import PATIENCE, Running, bearer
-from tests.server.doors import router
+from tests.server.extra_routes import router
 
 Start = Callable[..., Running]
 
@@ -89,7 +89,7 @@ def test_the_audit_will_know_the_token_and_a_submitter_sees_its_own(
 def test_a_revoked_token_opens_nothing_within_seconds(
     server: Start, config: Config, new_token: Callable[..., NewToken], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keyring, "FRESH_SECONDS", 0.0)
+    monkeypatch.setattr(token_cache, "FRESH_SECONDS", 0.0)
     url = server(config, router)
     new = new_token("viewer")
     assert url.http.get("/api/test/viewer", headers=bearer(new.text)).status_code == 200
@@ -256,7 +256,7 @@ def test_a_server_that_ever_had_a_token_is_never_open_again(
 def test_the_first_token_locks_the_door_and_its_end_does_not_unlock_it(
     server: Start, config: Config, new_token: Callable[..., NewToken], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keyring, "FRESH_SECONDS", 0.0)
+    monkeypatch.setattr(token_cache, "FRESH_SECONDS", 0.0)
     url = server(config, router)
     assert url.http.get("/api/test/viewer").status_code == 200
     new = new_token("viewer")

@@ -18,7 +18,7 @@ import pytest
 from tasklib import Client, Config, task
 from tasklib.cli import top_figures
 from tasklib.db.database import Database
-from tasklib.doctor.visit import examine
+from tasklib.doctor.run import examine
 from tasklib.store import fleet, upkeep
 from tests.eventually import eventually
 from tests.metrics.test_families import at, samples
@@ -163,7 +163,7 @@ def test_heartbeat_that_waits_keeps_no_worker_alive_that_has_hung_up(
 ) -> None:
     running = server(config)
     worker = running.http.post("/internal/workers/register", json={"task_types": ["x"]}).json()["worker_id"]
-    waiting = running.app.state.services.news._waiting_for_orders
+    waiting = running.app.state.services.notifier._waiting_for_orders
     connections = running.server.server_state.connections
     others = len(connections)
     body = json.dumps({"wait_seconds": 30}).encode()

@@ -11,7 +11,7 @@ import pytest
 
 from tasklib import Config
 from tasklib.server.app import create_app
-from tasklib.server.document import document
+from tasklib.server.openapi import document
 from tests.server.api import Api
 
 HOSTILE = [

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from tasklib import Client, Config
-from tasklib.doctor.visit import examine
+from tasklib.doctor.run import examine
 from tasklib.server.settings import ServerSettings
 from tasklib.tasks import registry
 from tests.eventually import eventually
@@ -60,11 +60,11 @@ def test_server_alone_counts_folds_and_expires(
     db.execute(
         "INSERT INTO tasks (name, state, completed_at) VALUES ('letter', 'dead_letter', now() - interval '90 days')"
     )
-    db.execute("INSERT INTO tally_deltas (outcome, count) VALUES ('completed', 7)")
+    db.execute("INSERT INTO stats_deltas (outcome, count) VALUES ('completed', 7)")
     server(config.with_changes(**QUICK), lead=True)
     depth = "SELECT (figures -> 'queues' -> 'medium' ->> 'depth')::int FROM snapshots"
     eventually(lambda: db.execute(depth).fetchone() == (2500,), "a snapshot")
-    total = "SELECT count FROM tallies WHERE span = 0 AND outcome = 'completed'"
+    total = "SELECT count FROM stats WHERE span = 0 AND outcome = 'completed'"
     eventually(lambda: db.execute(total).fetchone() == (7,), "the counts are folded")
     eventually(lambda: db.execute("SELECT FROM tasks WHERE name = 'letter'").fetchone() is None, "it expires")
 

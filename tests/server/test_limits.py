@@ -17,7 +17,7 @@ from tasklib.server.limits import Limits, is_deeper
 from tasklib.server.problems import Problem
 from tasklib.server.settings import ServerSettings
 from tests.server.conftest import Running, bearer
-from tests.server.doors import router
+from tests.server.extra_routes import router
 
 Start = Callable[..., Running]
 MIB = 1024 * 1024

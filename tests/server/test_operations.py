@@ -97,7 +97,7 @@ def test_the_queue_in_figures(api: Api) -> None:
     api.db.execute("INSERT INTO workers (id, capacity, current_load) VALUES ('w1', 5, 2), ('w2', 3, 3)")
     api.db.execute("INSERT INTO workers (id, reported_status, capacity) VALUES ('w3', 'dead', 9)")
     api.db.execute(
-        "INSERT INTO tally_deltas (outcome, count) VALUES ('completed', 7), ('failed', 2), ('dead_letter', 1)"
+        "INSERT INTO stats_deltas (outcome, count) VALUES ('completed', 7), ('failed', 2), ('dead_letter', 1)"
     )
     stats = api.viewer.get(path).json()
     assert {level: d["depth"] for level, d in stats["queues"].items()} == {"high": 2, "medium": 2, "low": 1}

@@ -15,7 +15,7 @@ from tasklib import Config, errors
 from tasklib.server.problems import KNOWN, problem_of
 from tests.docs.pages import ROOT
 from tests.server.conftest import Running
-from tests.server.doors import router
+from tests.server.extra_routes import router
 
 
 def test_a_problem_has_the_members_of_the_standard_and_a_code(server: Callable[..., Running], config: Config) -> None:

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from tasklib import Client, Config
-from tasklib.server import keyring, token_watch
+from tasklib.server import token_cache, token_watch
 from tasklib.store.tokens import NewToken
 from tests.server.conftest import PATIENCE, Running, bearer
 from tests.server.test_worker_protocol import Remote, states, submit
@@ -47,7 +47,7 @@ def end(db: psycopg.Connection, token: NewToken, how: str) -> None:
 
 
 def test_the_looks_are_close_enough_for_a_second() -> None:
-    assert token_watch.LOOK_SECONDS + keyring.FRESH_SECONDS <= 1.0
+    assert token_watch.LOOK_SECONDS + token_cache.FRESH_SECONDS <= 1.0
 
 
 @pytest.mark.parametrize("how", ENDS)

@@ -24,7 +24,7 @@ from schemathesis.specs.openapi.checks import (
 
 from tasklib import Client, Config
 from tasklib.server.app import create_app
-from tasklib.server.document import document
+from tasklib.server.openapi import document
 from tasklib.store.tokens import Role
 from tasklib.testing import databases
 from tests.server.conftest import PATIENCE, bearer, running

@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 from tasklib import Config
 from tests.cli.processes import Started
 from tests.server.conftest import PATIENCE, Running
-from tests.server.doors import router
+from tests.server.extra_routes import router
 from tests.server.outages import way_to
 
 Start = Callable[..., Running]
@@ -27,8 +27,8 @@ def test_long_polls_end_when_the_server_does(server: Start, config: Config) -> N
     answers: list[httpx.Response] = []
     waiting = threading.Thread(target=lambda: answers.append(url.http.get("/api/test/wait")))
     waiting.start()
-    news = url.app.state.services.news
-    while not news._waiting and waiting.is_alive():
+    notifier = url.app.state.services.notifier
+    while not notifier._waiting and waiting.is_alive():
         waiting.join(0.01)
     url.stop()
     waiting.join(PATIENCE)
@@ -47,11 +47,11 @@ def test_whoever_watches_a_task_hears_at_once_that_the_server_ends(server: Start
 
 
 def test_it_hears_what_the_database_announces(server: Start, config: Config, db: psycopg.Connection) -> None:
-    news = server(config).app.state.services.news
-    mark = news.mark()
+    notifier = server(config).app.state.services.notifier
+    mark = notifier.mark()
     for _ in range(3000):
         db.execute("SELECT pg_notify('tasklib_public', '')")
-        if news.is_listening and news.mark() > mark + 1:
+        if notifier.is_listening and notifier.mark() > mark + 1:
             return
         threading.Event().wait(0.02)
     pytest.fail("it didn't hear")

@@ -22,8 +22,8 @@ from tests.worker.watching import burst, working
 
 
 @pytest.fixture(params=["postgresql", "http"])
-def door(request: pytest.FixtureRequest, server: Callable[..., Running], config: Config) -> dict[str, Any]:
-    """The options that let a worker come in through this door."""
+def backend(request: pytest.FixtureRequest, server: Callable[..., Running], config: Config) -> dict[str, Any]:
+    """The options that let a worker come in through this backend."""
     return {} if request.param == "postgresql" else {"server": str(server(config))}
 
 
@@ -33,7 +33,9 @@ def row(db: psycopg.Connection, columns: str = "state") -> tuple[Any, ...]:
     return found
 
 
-async def test_async_sync_and_process_tasks_run(config: Config, db: psycopg.Connection, door: dict[str, Any]) -> None:
+async def test_async_sync_and_process_tasks_run(
+    config: Config, db: psycopg.Connection, backend: dict[str, Any]
+) -> None:
     @task
     async def over_async(n: int) -> int:
         return n + 1
@@ -47,13 +49,15 @@ async def test_async_sync_and_process_tasks_run(config: Config, db: psycopg.Conn
     one = await client.submit_task(over_async, n=2**70)
     two = await client.submit_task(over_sync, text='äö"\\\n')
     three = await client.submit_task(process_tasks.add, a=20, b=22)
-    await burst(config, modules=["tests.worker.process_tasks"], **door)
+    await burst(config, modules=["tests.worker.process_tasks"], **backend)
     assert await client.wait_for(one, timeout=30) == 2**70 + 1
     assert await client.wait_for(two, timeout=30) == {"back": '\n\\"öä'}
     assert (await client.wait_for(three, timeout=30))["sum"] == 42
 
 
-async def test_thousands_of_tasks_each_run_once(config: Config, db: psycopg.Connection, door: dict[str, Any]) -> None:
+async def test_thousands_of_tasks_each_run_once(
+    config: Config, db: psycopg.Connection, backend: dict[str, Any]
+) -> None:
     ran: list[int] = []
 
     @task
@@ -62,13 +66,13 @@ async def test_thousands_of_tasks_each_run_once(config: Config, db: psycopg.Conn
         return n
 
     await AsyncClient(config).submit_many(over_counted, [{"n": n} for n in range(3000)])
-    await burst(config, concurrency=50, **door)
+    await burst(config, concurrency=50, **backend)
     assert sorted(ran) == list(range(3000))
     assert db.execute("SELECT count(*), max(lease_token) FROM tasks WHERE state = 'completed'").fetchone() == (3000, 1)
 
 
 async def test_failure_retry_rejection_and_unstorable_result(
-    config: Config, db: psycopg.Connection, door: dict[str, Any]
+    config: Config, db: psycopg.Connection, backend: dict[str, Any]
 ) -> None:
     @task(max_retries=1)
     async def over_failing() -> None:
@@ -89,7 +93,7 @@ async def test_failure_retry_rejection_and_unstorable_result(
     client = AsyncClient(config)
     for function in (over_failing, over_later, over_nul, over_hopeless):
         await client.submit_task(function)
-    await burst(config, **door)
+    await burst(config, **backend)
     rows = {r[0]: r[1:] for r in db.execute("SELECT name, state, error, history FROM tasks").fetchall()}
     assert rows["over_failing"][0] == "failed"
     assert "ValueError: no luck" in rows["over_failing"][1]
@@ -99,31 +103,31 @@ async def test_failure_retry_rejection_and_unstorable_result(
     assert "ResultNotStorable" in rows["over_nul"][1]
 
 
-async def test_timeout_ends_the_attempt(config: Config, db: psycopg.Connection, door: dict[str, Any]) -> None:
+async def test_timeout_ends_the_attempt(config: Config, db: psycopg.Connection, backend: dict[str, Any]) -> None:
     @task(timeout_seconds=1, max_retries=0)
     async def over_endless() -> None:
         await asyncio.Event().wait()
 
     await AsyncClient(config).submit_task(over_endless)
-    await burst(config, **door)
+    await burst(config, **backend)
     assert row(db, "state, history->0->>'outcome'") == ("dead_letter", "timeout")
 
 
-async def test_idle_worker_is_woken_by_a_task(config: Config, door: dict[str, Any]) -> None:
+async def test_idle_worker_is_woken_by_a_task(config: Config, backend: dict[str, Any]) -> None:
     @task
     async def over_woken() -> str:
         return "awake"
 
     client = AsyncClient(config)
     # A poll so rare that only a notification can be the reason.
-    async with working(config.with_changes(poll_interval_seconds=1000), names=["over_woken"], **door) as watched:
+    async with working(config.with_changes(poll_interval_seconds=1000), names=["over_woken"], **backend) as watched:
         for _ in range(3):
             id_ = await client.submit_task(over_woken)
             await watched.ended(id_, "completed")
 
 
 async def test_cancel_request_reaches_the_running_task(
-    config: Config, db: psycopg.Connection, door: dict[str, Any]
+    config: Config, db: psycopg.Connection, backend: dict[str, Any]
 ) -> None:
     @task
     async def over_cancelled() -> None:
@@ -131,14 +135,14 @@ async def test_cancel_request_reaches_the_running_task(
 
     client = AsyncClient(config)
     id_ = await client.submit_task(over_cancelled)
-    async with working(config, **door) as watched:
+    async with working(config, **backend) as watched:
         await watched.until(TaskStarted)
         await client.cancel_task(id_)
         await watched.ended(id_, "cancelled")
     assert row(db) == ("cancelled",)
 
 
-async def test_progress_is_stored(config: Config, db: psycopg.Connection, door: dict[str, Any]) -> None:
+async def test_progress_is_stored(config: Config, db: psycopg.Connection, backend: dict[str, Any]) -> None:
     seen = asyncio.Event()
 
     @task
@@ -147,14 +151,14 @@ async def test_progress_is_stored(config: Config, db: psycopg.Connection, door: 
         await seen.wait()
 
     await AsyncClient(config).submit_task(over_progress)
-    async with working(config, **door) as watched:
+    async with working(config, **backend) as watched:
         await watched.until(TaskStarted)
         await soon(lambda: row(db, "progress")[0] is not None)
         seen.set()
 
 
 async def test_drain_finishes_what_runs_and_releases_the_rest(
-    config: Config, db: psycopg.Connection, door: dict[str, Any]
+    config: Config, db: psycopg.Connection, backend: dict[str, Any]
 ) -> None:
     go_on = asyncio.Event()
 
@@ -164,7 +168,7 @@ async def test_drain_finishes_what_runs_and_releases_the_rest(
 
     client = AsyncClient(config)
     await client.submit_task(over_draining)
-    async with working(config, concurrency=1, **door) as watched:
+    async with working(config, concurrency=1, **backend) as watched:
         await watched.until(TaskStarted)
         await client.drain_worker(watched.worker.id)
         await soon(lambda: db.execute("SELECT status FROM workers").fetchone() == ("draining",))
@@ -179,24 +183,26 @@ async def test_drain_finishes_what_runs_and_releases_the_rest(
 
 
 async def test_second_stop_gives_running_work_back(
-    config: Config, db: psycopg.Connection, door: dict[str, Any]
+    config: Config, db: psycopg.Connection, backend: dict[str, Any]
 ) -> None:
     @task
     async def over_stopped() -> None:
         await asyncio.Event().wait()
 
     await AsyncClient(config).submit_task(over_stopped)
-    async with working(config, **door) as watched:
+    async with working(config, **backend) as watched:
         await watched.until(TaskStarted)
     assert row(db, "state, retry_count") == ("pending", 0)
 
 
-async def test_worker_declared_dead_begins_anew(config: Config, db: psycopg.Connection, door: dict[str, Any]) -> None:
+async def test_worker_declared_dead_begins_anew(
+    config: Config, db: psycopg.Connection, backend: dict[str, Any]
+) -> None:
     @task
     async def over_renewed() -> str:
         return "ran"
 
-    async with working(config, **door) as watched:
+    async with working(config, **backend) as watched:
         old = watched.worker.id
         db.execute("UPDATE workers SET reported_status = 'dead'")
         assert watched.worker._membership is not None
@@ -208,7 +214,9 @@ async def test_worker_declared_dead_begins_anew(config: Config, db: psycopg.Conn
         assert watched.worker.id != old
 
 
-async def test_result_of_a_lost_lease_is_refused(config: Config, db: psycopg.Connection, door: dict[str, Any]) -> None:
+async def test_result_of_a_lost_lease_is_refused(
+    config: Config, db: psycopg.Connection, backend: dict[str, Any]
+) -> None:
     go_on = asyncio.Event()
 
     @task
@@ -217,7 +225,7 @@ async def test_result_of_a_lost_lease_is_refused(config: Config, db: psycopg.Con
         return "late"
 
     await AsyncClient(config).submit_task(over_thief)
-    async with working(config, **door) as watched:
+    async with working(config, **backend) as watched:
         await watched.until(TaskStarted)
         db.execute("UPDATE tasks SET lease_token = lease_token + 1, worker_id = 'thief'")
         go_on.set()

@@ -436,7 +436,7 @@ def test_a_heartbeat_that_waits_leaves_the_status_that_a_later_one_has_set(
     url = server(config)
     worker = Remote(url.http)
     waiting = side.submit(worker.say, "heartbeat", {"wait_seconds": PATIENCE})
-    until(lambda: bool(url.app.state.services.news._waiting_for_orders))
+    until(lambda: bool(url.app.state.services.notifier._waiting_for_orders))
     worker.say("heartbeat", {"status": "draining"})
     with Client(config) as client:
         client.drain_worker(worker.id)
@@ -468,7 +468,7 @@ def test_a_heartbeat_that_names_the_same_again_is_not_answered_at_once(
                 client.drain_worker(worker.id)
     first = worker.say("heartbeat", body).json()
     assert first[news]
-    listening: Any = url.app.state.services.news
+    listening: Any = url.app.state.services.notifier
     waits: list[float] = []
 
     async def noted(seconds: float, **more: Any) -> bool:
@@ -673,7 +673,7 @@ def test_what_remote_workers_do_is_counted(
         worker.http = second.http
         assert worker.say("result", completed(later)).status_code == 200
     counted = dict(
-        db.execute("SELECT outcome, sum(count)::int FROM tally_deltas WHERE name <> '' GROUP BY 1").fetchall()
+        db.execute("SELECT outcome, sum(count)::int FROM stats_deltas WHERE name <> '' GROUP BY 1").fetchall()
     )
     assert counted == {"completed": 2, "dead_letter": 1, "released": 1}
 

@@ -39,7 +39,7 @@ BY_NO_OPERATOR = {
     *("lead", "resign", "bury_workers", "rescue", "fail_overdue"),
     *("expire_keys", "expire_dead_letters", "retain", "take_snapshot"),
     # What happened, counted.
-    *("tally_add", "tally_reported", "tally_fold", "tally_coarsen"),
+    *("stats_add", "stats_reported", "stats_fold", "stats_coarsen"),
     # Tests, and the use of a token.
     *("make_due", "token_used"),
     # A look at a plan: nothing is run.

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from tasklib import Config
-from tasklib.client.requests import listing
+from tasklib.client.validation import listing
 from tasklib.db.query import Query
 from tasklib.sql import statement
 from tasklib.store.backlog import Backlog, backlog

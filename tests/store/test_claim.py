@@ -12,8 +12,8 @@ from psycopg import sql
 
 from tasklib import Config
 from tasklib.db.connect import conninfo
+from tasklib.db.fast_path import exchange, in_text
 from tasklib.db.query import Query
-from tasklib.db.wire import exchange, in_text
 from tasklib.sql import numbered, statement
 from tasklib.store import claim
 from tasklib.store.claim import Claimed, Served

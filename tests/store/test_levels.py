@@ -12,7 +12,7 @@ from tasklib import Config
 from tasklib.db.database import Database
 from tasklib.db.query import Query
 from tasklib.sql import statement
-from tasklib.store import fleet, levels, tallies, upkeep
+from tasklib.store import fleet, levels, stats, upkeep
 from tests.store.test_claim import scans_of_tasks
 
 
@@ -148,9 +148,9 @@ QUERIES: list[Query[Any]] = [
     levels.state_counts(),
     levels.fleet_figures(),
     levels.depth_series(60, 60),
-    tallies.totals(),
-    tallies.series(60, 60),
-    tallies.by_queue(60),
+    stats.totals(),
+    stats.series(60, 60),
+    stats.by_queue(60),
 ]
 
 

@@ -11,8 +11,8 @@ from psycopg import sql
 
 from tasklib import Config
 from tasklib.db.connect import conninfo
+from tasklib.db.fast_path import in_text
 from tasklib.db.query import Query
-from tasklib.db.wire import in_text
 from tasklib.sql import numbered
 from tasklib.store import control, settle
 from tasklib.store.settle import Completion, Failure, Lease

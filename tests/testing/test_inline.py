@@ -1,4 +1,4 @@
-"""Inline mode: submitting runs the task, through every door, without a database."""
+"""Inline mode: submitting runs the task, through every kind of connection, without a database."""
 
 from __future__ import annotations
 

@@ -40,8 +40,8 @@ CREATE TRIGGER witness BEFORE UPDATE OR DELETE ON tasks FOR EACH ROW
     WHEN (OLD.queue = 'chores' AND current_setting('application_name') LIKE 'worker-%') EXECUTE FUNCTION witness();
 CREATE TRIGGER witness BEFORE UPDATE OR DELETE ON worker_registrations FOR EACH ROW
     WHEN (OLD.host = 'chores' AND current_setting('application_name') LIKE 'worker-%') EXECUTE FUNCTION witness();
-CREATE TRIGGER witness BEFORE DELETE ON tally_deltas FOR EACH ROW
-    WHEN (OLD.name = 'tallies' AND current_setting('application_name') LIKE 'worker-%') EXECUTE FUNCTION witness();
+CREATE TRIGGER witness BEFORE DELETE ON stats_deltas FOR EACH ROW
+    WHEN (OLD.name = 'stats' AND current_setting('application_name') LIKE 'worker-%') EXECUTE FUNCTION witness();
 CREATE TRIGGER witness BEFORE UPDATE ON snapshots FOR EACH ROW EXECUTE FUNCTION witness();
 """.replace("{FIRST_GATE}", str(FIRST_GATE))
 
@@ -109,8 +109,8 @@ CHORES = [
     ),
     Chore("snapshot", "SELECT", in_batches=False, goes_on_at_once=False),
     Chore(
-        "tallies",
-        f"INSERT INTO tally_deltas (name, outcome, count) SELECT 'tallies', 'completed', generate_series(1, {PIECES})",
+        "stats",
+        f"INSERT INTO stats_deltas (name, outcome, count) SELECT 'stats', 'completed', generate_series(1, {PIECES})",
         in_batches=False,
         goes_on_at_once=False,
     ),
@@ -155,7 +155,7 @@ def clear_away_chores(db: psycopg.Connection) -> None:
     """Begin anew, with nothing done and nothing witnessed."""
     db.execute("DELETE FROM tasks WHERE queue = 'chores'")
     db.execute("DELETE FROM workers WHERE host = 'chores'")
-    db.execute("DELETE FROM tally_deltas")
+    db.execute("DELETE FROM stats_deltas")
     db.execute("DELETE FROM effects")
 
 

@@ -99,13 +99,13 @@ async def test_it_is_not_called_if_the_lease_is_gone_before_it_begins(config: Co
         raise AssertionError("must not run")
 
     async with working(config) as watched:
-        begin = watched.worker._door.begin
+        begin = watched.worker._backend.begin
 
         async def after_a_theft(worker_id: str, begins: Any) -> set[str]:
             db.execute("UPDATE tasks SET lease_token = lease_token + 1, worker_id = 'thief'")
             return await begin(worker_id, begins)
 
-        watched.worker._door.begin = after_a_theft  # type: ignore[method-assign]
+        watched.worker._backend.begin = after_a_theft  # type: ignore[method-assign]
         await AsyncClient(config).submit_task(work)
         await watched.until(ResultRefused)
     assert not watched.all(TaskStarted)
@@ -165,13 +165,13 @@ async def test_it_is_not_called_in_a_child_if_the_lease_is_gone_before_it_begins
 ) -> None:
     registry.register(process_tasks.once)
     async with working(config) as watched:
-        begin = watched.worker._door.begin
+        begin = watched.worker._backend.begin
 
         async def after_a_theft(worker_id: str, begins: Any) -> set[str]:
             db.execute("UPDATE tasks SET lease_token = lease_token + 1, worker_id = 'thief'")
             return await begin(worker_id, begins)
 
-        watched.worker._door.begin = after_a_theft  # type: ignore[method-assign]
+        watched.worker._backend.begin = after_a_theft  # type: ignore[method-assign]
         await AsyncClient(config).submit_task(process_tasks.once)
         await watched.until(ResultRefused)
         assert len(watched.worker._runner._processes._idle) == 1, "the child is free for another task"

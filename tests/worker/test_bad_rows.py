@@ -12,8 +12,8 @@ import pytest
 
 import tasklib.migrations
 from tasklib import AsyncClient, Config, Worker, current_task, task
-from tasklib.db.link import Link
 from tasklib.db.query import Query
+from tasklib.db.reconnecting import ReconnectingConnection
 from tasklib.errors import SchemaError
 from tasklib.events import DatabaseLost
 from tasklib.migrations import migrate, revisions
@@ -101,15 +101,15 @@ async def test_a_claim_that_meets_a_row_it_can_not_count_with_is_tried_again(
     config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The table's own limits keep such rows out; whatever they miss must not end worker after worker."""
-    run, refused = Link.run, asyncio.Event()
+    run, refused = ReconnectingConnection.run, asyncio.Event()
 
-    async def refuse_first(self: Link, query: Query[Any], *rest: Any) -> Any:
+    async def refuse_first(self: ReconnectingConnection, query: Query[Any], *rest: Any) -> Any:
         if query.name == "claim" and not refused.is_set():
             refused.set()
             raise psycopg.errors.DatetimeFieldOverflow("cannot subtract infinite timestamps")
         return await run(self, query, *rest)
 
-    monkeypatch.setattr(Link, "run", refuse_first)
+    monkeypatch.setattr(ReconnectingConnection, "run", refuse_first)
 
     @task
     async def work() -> None: ...

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from tasklib import AsyncClient, Config, task
-from tasklib.db.link import Link
+from tasklib.db.reconnecting import ReconnectingConnection
 from tests.worker.watching import burst
 
 TASKS = 5_000
@@ -43,14 +43,14 @@ async def test_hundred_slots_need_at_most_a_twentieth_of_a_statement_and_commit_
 
     await AsyncClient(config).submit_many(nothing, [{"n": n} for n in range(TASKS)])
     statements = 0
-    original = Link.run
+    original = ReconnectingConnection.run
 
-    async def counted(self: Link, query: object) -> object:
+    async def counted(self: ReconnectingConnection, query: object) -> object:
         nonlocal statements
         statements += 1
         return await original(self, query)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Link, "run", counted)
+    monkeypatch.setattr(ReconnectingConnection, "run", counted)
     before = _commits(db)
     await burst(config, concurrency=100)
     assert db.execute("SELECT count(*) FROM tasks WHERE state = 'completed'").fetchone() == (TASKS,)

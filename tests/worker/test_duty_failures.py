@@ -7,11 +7,11 @@ import pytest
 
 from tasklib import Client, Config, task
 from tasklib.events import DutyFailed, Events, LeadershipTaken, WorkerRenewed
-from tasklib.maintenance import telling
+from tasklib.maintenance import stats_reporter
 from tasklib.maintenance.calendar import duties_of
 from tasklib.maintenance.failures import Failures
 from tasklib.metrics import families
-from tasklib.tally import Tallier
+from tasklib.stats import StatsCollector
 from tests.eventually import soon
 from tests.worker.watching import working
 
@@ -24,7 +24,7 @@ CREATE TRIGGER broken BEFORE INSERT OR UPDATE OR DELETE ON {} FOR EACH STATEMENT
 
 
 def counted(db: psycopg.Connection, duty: str) -> int:
-    told = "SELECT outcome, reason, count FROM tally_deltas UNION ALL SELECT outcome, reason, count FROM tallies"
+    told = "SELECT outcome, reason, count FROM stats_deltas UNION ALL SELECT outcome, reason, count FROM stats"
     query = f"SELECT COALESCE(sum(count), 0)::int FROM ({told}) AS told WHERE outcome = 'duty_failed' AND reason = %s"
     row = db.execute(query.encode(), (duty,)).fetchone()
     assert row is not None
@@ -33,12 +33,12 @@ def counted(db: psycopg.Connection, duty: str) -> int:
 
 @pytest.mark.parametrize(
     ("duty", "table"),
-    [("snapshot", "snapshots"), ("tallies", "tallies"), ("election", "leadership"), ("stats", "tally_deltas")],
+    [("snapshot", "snapshots"), ("stats", "stats"), ("election", "leadership"), ("stats", "stats_deltas")],
 )
 async def test_duty_that_fails_is_reported_counted_and_repeated_and_the_worker_goes_on(
     config: Config, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch, duty: str, table: str
 ) -> None:
-    monkeypatch.setattr(telling, "_TELL_SECONDS", 0.05)
+    monkeypatch.setattr(stats_reporter, "_REPORT_SECONDS", 0.05)
 
     @task
     async def ping() -> str:
@@ -71,7 +71,7 @@ async def test_worker_declared_dead_registers_anew_though_the_database_refuses_a
 
 def test_failed_duty_is_logged_where_nobody_subscribes_to_the_events(caplog: pytest.LogCaptureFixture) -> None:
     events = Events()
-    with Failures(events, Tallier()).survived("snapshot"):
+    with Failures(events, StatsCollector()).survived("snapshot"):
         raise RuntimeError("out of order")
     assert "out of order" in caplog.text
     caplog.clear()
@@ -84,9 +84,9 @@ async def test_fleet_of_a_database_that_publishes_all_its_tables_keeps_counting(
     config: Config, db: psycopg.Connection
 ) -> None:
     db.execute("CREATE PUBLICATION everything FOR ALL TABLES")
-    db.execute("INSERT INTO tally_deltas (outcome, count) VALUES ('completed', 7)")
+    db.execute("INSERT INTO stats_deltas (outcome, count) VALUES ('completed', 7)")
     async with working(config.with_changes(**QUICK)) as watched:
-        total = "SELECT count FROM tallies WHERE span = 0 AND outcome = 'completed'"
+        total = "SELECT count FROM stats WHERE span = 0 AND outcome = 'completed'"
         await soon(lambda: db.execute(total).fetchone() == (7,))
         assert not watched.all(DutyFailed)
 

@@ -10,8 +10,8 @@ import psycopg
 import pytest
 
 from tasklib import AsyncClient, Config, task
-from tasklib.db.link import Link
 from tasklib.db.query import Query
+from tasklib.db.reconnecting import ReconnectingConnection
 from tests.worker.watching import working
 
 NEVER = 1000.0
@@ -21,14 +21,14 @@ NEVER = 1000.0
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The statements that claim something, in the order in which they are sent."""
     names: list[str] = []
-    original = Link.run
+    original = ReconnectingConnection.run
 
-    async def noted(self: Link, query: Query[Any], *then: Callable[[Any], None]) -> Any:
+    async def noted(self: ReconnectingConnection, query: Query[Any], *then: Callable[[Any], None]) -> Any:
         if query.name.startswith("claim"):
             names.append(query.name)
         return await original(self, query, *then)
 
-    monkeypatch.setattr(Link, "run", noted)
+    monkeypatch.setattr(ReconnectingConnection, "run", noted)
     return names
 
 
@@ -110,9 +110,9 @@ async def test_a_guess_that_is_never_answered_ends_with_the_worker(
     async def ping() -> None: ...
 
     asked, over = asyncio.Event(), asyncio.Event()
-    original = Link.run
+    original = ReconnectingConnection.run
 
-    async def silent(self: Link, query: Query[Any], *then: Callable[[Any], None]) -> Any:
+    async def silent(self: ReconnectingConnection, query: Query[Any], *then: Callable[[Any], None]) -> Any:
         if query.name == "claim_next":
             asked.set()
             try:
@@ -121,7 +121,7 @@ async def test_a_guess_that_is_never_answered_ends_with_the_worker(
                 over.set()
         return await original(self, query, *then)
 
-    monkeypatch.setattr(Link, "run", silent)
+    monkeypatch.setattr(ReconnectingConnection, "run", silent)
     client = AsyncClient(config)
     async with working(config.with_changes(statement_timeout_seconds=1.0), poll_interval_seconds=NEVER) as watched:
         await watched.ended(await client.submit_task(ping), "completed")

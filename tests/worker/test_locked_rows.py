@@ -17,7 +17,7 @@ from tasklib.db.query import Query
 from tasklib.errors import DatabaseUnavailable
 from tasklib.store import settle
 from tasklib.store.settle import Completion, Failure, Lease
-from tasklib.worker.postgres_door import PostgresPulse
+from tasklib.worker.postgres_backend import PostgresHeartbeatConnection
 from tests.eventually import soon
 from tests.worker.watching import working
 
@@ -116,10 +116,10 @@ async def test_other_outcomes_wait_for_a_locked_row_too(config: Config, db: psyc
 def test_the_heart_keeps_the_other_leases_and_takes_none_for_lost(config: Config, db: psycopg.Connection) -> None:
     leases = running(db, 3)
     db.execute("UPDATE tasks SET locked_until = now() - interval '1 s' WHERE id = %s", (leases[2].id,))
-    pulse = PostgresPulse(config)
+    heartbeats = PostgresHeartbeatConnection(config)
     with locked(config.database_url, leases[0].id):
-        kept, held = pulse.extend("w", leases, 600.0)
-    pulse.drop()
+        kept, held = heartbeats.extend("w", leases, 600.0)
+    heartbeats.drop()
     assert (kept, held) == ({leases[1].id}, {leases[0].id})
 
 
@@ -139,13 +139,13 @@ def test_a_lease_is_extended_from_the_moment_it_is_written(config: Config, db: p
 
 def test_a_heartbeat_gives_up_on_a_locked_row_and_beats_again(config: Config, db: psycopg.Connection) -> None:
     db.execute("INSERT INTO workers (id) VALUES ('w')")
-    pulse = PostgresPulse(config)
+    heartbeats = PostgresHeartbeatConnection(config)
     with psycopg.connect(config.database_url) as other:
         other.execute("SELECT id FROM workers WHERE id = 'w' FOR UPDATE")
         with pytest.raises(DatabaseUnavailable, match="lock timeout"):
-            pulse.beat("w", load=0, draining=False, names=None)
-    assert pulse.beat("w", load=0, draining=False, names=None) is False
-    pulse.drop()
+            heartbeats.beat("w", load=0, draining=False, names=None)
+    assert heartbeats.beat("w", load=0, draining=False, names=None) is False
+    heartbeats.drop()
 
 
 async def test_a_repeated_idempotency_key_in_an_open_transaction_locks_nothing(

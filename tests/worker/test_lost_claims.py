@@ -9,8 +9,8 @@ import psycopg
 import pytest
 
 from tasklib import AsyncClient, Config, task
-from tasklib.db.link import Link
 from tasklib.db.query import Query
+from tasklib.db.reconnecting import ReconnectingConnection
 from tasklib.errors import DatabaseUnavailable
 from tests.eventually import soon
 from tests.worker.watching import working
@@ -20,9 +20,9 @@ from tests.worker.watching import working
 def lose(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The statements of these names take effect, and their answer is lost: each name once."""
     names: list[str] = []
-    original = Link.run
+    original = ReconnectingConnection.run
 
-    async def run(self: Link, query: Query[Any], *then: Callable[[Any], None]) -> Any:
+    async def run(self: ReconnectingConnection, query: Query[Any], *then: Callable[[Any], None]) -> Any:
         if query.name not in names:
             return await original(self, query, *then)
         answer = await original(self, query)
@@ -31,7 +31,7 @@ def lose(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             raise DatabaseUnavailable("the answer was lost")
         return answer
 
-    monkeypatch.setattr(Link, "run", run)
+    monkeypatch.setattr(ReconnectingConnection, "run", run)
     return names
 
 

@@ -13,7 +13,7 @@ from tasklib import AsyncClient, Config, task
 from tasklib.events import TasksClaimed, TaskStarted
 from tasklib.store.claim import Claimed
 from tasklib.worker.attempt import Attempt
-from tasklib.worker.places import Places
+from tasklib.worker.claim_cursor import ClaimCursor
 from tasklib.worker.prefetch import Prefetch
 from tests.eventually import soon
 from tests.worker.watching import burst, working
@@ -64,20 +64,20 @@ def test_as_many_are_allowed_as_end_in_a_moment_and_never_more_than_configured()
 
 def test_a_worker_goes_on_only_behind_full_claims_of_short_tasks_or_many() -> None:
     prefetch = Prefetch(most=1000)
-    places = Places(prefetch)
+    cursor = ClaimCursor(prefetch)
     few, many = [_claimed("a", n) for n in range(10)], [_claimed("a", n) for n in range(200)]
-    places.looked(10, few, 0.001)
-    assert not places.worth_going_on, "few, and nobody knows that they are short"
-    places.looked(200, many, 0.001)
-    assert places.worth_going_on
-    assert not places.are_short
-    assert list(places.behind.values()) == [many[-1].place]
-    places.went_on(200, many[:150])
-    assert not places.worth_going_on, "the lane was empty"
+    cursor.looked(10, few, 0.001)
+    assert not cursor.worth_going_on, "few, and nobody knows that they are short"
+    cursor.looked(200, many, 0.001)
+    assert cursor.worth_going_on
+    assert not cursor.are_short
+    assert list(cursor.behind.values()) == [many[-1].place]
+    cursor.went_on(200, many[:150])
+    assert not cursor.worth_going_on, "the lane was empty"
     _short(prefetch, "a")
-    places.looked(10, few, 0.001)
-    assert places.worth_going_on
-    assert places.are_short
+    cursor.looked(10, few, 0.001)
+    assert cursor.worth_going_on
+    assert cursor.are_short
 
 
 @pytest.mark.parametrize(("look_took", "goes_on_for"), [(0.5, 10.0), (0.0001, 0.1)])
@@ -85,13 +85,13 @@ def test_a_worker_looks_from_the_beginning_now_and_then_and_a_twentieth_of_the_t
     look_took: float, goes_on_for: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = SimpleNamespace(monotonic=lambda: clock.now, now=1000.0)
-    monkeypatch.setattr("tasklib.worker.places.time", clock)
-    places = Places(Prefetch(most=1000))
-    places.looked(200, [_claimed("a", n) for n in range(200)], look_took)
+    monkeypatch.setattr("tasklib.worker.claim_cursor.time", clock)
+    cursor = ClaimCursor(Prefetch(most=1000))
+    cursor.looked(200, [_claimed("a", n) for n in range(200)], look_took)
     clock.now += goes_on_for - 0.01
-    assert places.worth_going_on
+    assert cursor.worth_going_on
     clock.now += 0.02
-    assert not places.worth_going_on
+    assert not cursor.worth_going_on
 
 
 @pytest.mark.parametrize("kind", ["async", "sync"])
@@ -100,7 +100,7 @@ async def test_few_slots_claim_many_short_tasks_at_once_and_hold_no_more_than_al
 ) -> None:
     running = most = 0
 
-    async def body() -> None:
+    async def host() -> None:
         nonlocal running, most
         running += 1
         most = max(most, running)
@@ -108,7 +108,7 @@ async def test_few_slots_claim_many_short_tasks_at_once_and_hold_no_more_than_al
         running -= 1
 
     if kind == "async":
-        short = task(body, name="short")
+        short = task(host, name="short")
     else:
 
         @task

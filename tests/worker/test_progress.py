@@ -11,15 +11,15 @@ import psycopg
 import pytest
 
 from tasklib import AsyncClient, Config
-from tasklib.db.link import Link
 from tasklib.db.query import Query
+from tasklib.db.reconnecting import ReconnectingConnection
 from tasklib.events import TaskStarted
 from tasklib.store.claim import Claimed
 from tasklib.store.settle import Leased
 from tasklib.tasks import registry
 from tasklib.tasks.function import TaskFunction
 from tasklib.worker.attempt import Attempt
-from tasklib.worker.postgres_door import PostgresDoor
+from tasklib.worker.postgres_backend import PostgresBackend
 from tasklib.worker.progress import ProgressReports
 from tests.worker import progress_tasks
 from tests.worker.watching import burst, working
@@ -29,13 +29,13 @@ from tests.worker.watching import burst, working
 def statements(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """How often the worker sends each of its statements."""
     sent: Counter[str] = Counter()
-    original = Link.run
+    original = ReconnectingConnection.run
 
-    async def run(self: Link, query: Query[Any], *then: Any) -> Any:
+    async def run(self: ReconnectingConnection, query: Query[Any], *then: Any) -> Any:
         sent[query.name] += 1
         return await original(self, query, *then)
 
-    monkeypatch.setattr(Link, "run", run)
+    monkeypatch.setattr(ReconnectingConnection, "run", run)
     return sent
 
 
@@ -104,14 +104,14 @@ async def test_last_progress_is_stored_though_its_row_was_locked_for_a_moment(
     config: Config, monkeypatch: pytest.MonkeyPatch, times: int, stored: str | None
 ) -> None:
     registry.register(progress_tasks.each)
-    original, locked = PostgresDoor.progress, iter(range(times))
+    original, locked = PostgresBackend.progress, iter(range(times))
 
-    async def progress(self: PostgresDoor, worker_id: str, reports: Sequence[tuple[Leased, str]]) -> set[str]:
+    async def progress(self: PostgresBackend, worker_id: str, reports: Sequence[tuple[Leased, str]]) -> set[str]:
         if next(locked, None) is not None:
             return {lease.id for lease, _ in reports}
         return await original(self, worker_id, reports)
 
-    monkeypatch.setattr(PostgresDoor, "progress", progress)
+    monkeypatch.setattr(PostgresBackend, "progress", progress)
     async with AsyncClient(config) as client:
         id_ = await client.submit_task(progress_tasks.each, value="last")
         await burst(config)

@@ -278,7 +278,7 @@ async def test_result_is_stored_though_the_database_was_away_when_it_came(
 
 async def test_settlement_whose_answer_was_lost_is_not_counted_as_stale(config: Config) -> None:
     """The link breaks after the commit: the retry finds the row settled, by us."""
-    from tasklib.db.link import Link
+    from tasklib.db.reconnecting import ReconnectingConnection
     from tasklib.errors import DatabaseUnavailable
 
     @task
@@ -286,9 +286,9 @@ async def test_settlement_whose_answer_was_lost_is_not_counted_as_stale(config: 
 
     client = AsyncClient(config)
     task_id = await client.submit_task(work)
-    original, broken = Link.run, []
+    original, broken = ReconnectingConnection.run, []
 
-    async def run(self: Link, query: object) -> object:
+    async def run(self: ReconnectingConnection, query: object) -> object:
         answer = await original(self, query)  # type: ignore[arg-type]
         if query.name == "complete" and not broken:  # type: ignore[attr-defined]
             broken.append(True)
@@ -296,7 +296,7 @@ async def test_settlement_whose_answer_was_lost_is_not_counted_as_stale(config: 
         return answer
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Link, "run", run)
+        patch.setattr(ReconnectingConnection, "run", run)
         watched = await burst(config)
     assert broken
     assert not watched.all(ResultRefused)

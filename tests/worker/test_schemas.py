@@ -1,4 +1,4 @@
-"""TaskLib in a schema of its own, whatever its name: every door, the worker, the wake-up, and nothing outside it."""
+"""TaskLib in a schema of its own, whatever its name: every backend, the worker, the wake-up, and nothing outside it."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from tasklib import AsyncClient, Config, task
-from tasklib.db.link import Link
+from tasklib.db.reconnecting import ReconnectingConnection
 from tasklib.events import Events, TaskStarted
 from tasklib.store import fleet
 from tasklib.store.claim import Served
@@ -109,7 +109,7 @@ class Sleeper:
     """A worker's way to sleep, one step at a time."""
 
     def __init__(self, config: Config) -> None:
-        self.link = Link(config, "claim")
+        self.link = ReconnectingConnection(config, "claim")
         self.wakeup = Wakeup(1000.0, Events())
         self.wakeup.listening.set()
         self.sleep = Sleep(self.link, self.wakeup, served=lambda: Served(["work"]), worker_id=lambda: "w")
@@ -208,7 +208,7 @@ async def test_worker_that_was_declared_dead_polls_until_it_is_back(sleeper: Sle
 async def test_dead_worker_sleeps_no_more(config: Config, db: psycopg.Connection) -> None:
     _a_worker(db, asleep=True)
     db.execute("UPDATE workers SET last_heartbeat = now() - interval '1 hour'")
-    link = Link(config, "maintenance")
+    link = ReconnectingConnection(config, "maintenance")
     term = await link.run(fleet.lead("leader", 60))
     assert term is not None
     assert await link.run(fleet.bury_workers(term, forget_after=1e6)) == ["w"]

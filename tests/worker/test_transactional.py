@@ -53,7 +53,7 @@ async def test_sync_function_gets_a_sync_connection(config: Config, paid: psycop
 async def test_a_database_that_is_stricter_by_default_does_not_cost_a_task_whose_row_was_written(
     config: Config, paid: psycopg.Connection
 ) -> None:
-    """By the heart, which extends its lease, or because it reports progress."""
+    """By the heartbeat, which extends its lease, or because it reports progress."""
     paid.execute(f'ALTER DATABASE "{paid.info.dbname}" SET default_transaction_isolation = serializable'.encode())
 
     @task(transactional=True, max_retries=0)

@@ -1,4 +1,4 @@
-"""An idle worker is woken by NOTIFY, not by the poll, through every door; delayed tasks start when due."""
+"""An idle worker is woken by NOTIFY, not by the poll, through every backend; delayed tasks start when due."""
 
 from __future__ import annotations
 
@@ -94,14 +94,14 @@ DOORS = [
 ]
 
 
-@pytest.mark.parametrize("door", DOORS, ids=lambda door: door.__name__.strip("_"))
+@pytest.mark.parametrize("backend", DOORS, ids=lambda backend: backend.__name__.strip("_"))
 async def test_idle_worker_is_woken_by_the_door(
-    config: Config, database_url: str, door: Callable[[str], Awaitable[None]]
+    config: Config, database_url: str, backend: Callable[[str], Awaitable[None]]
 ) -> None:
     tasklib.tasks.registry.register(_ping)
     async with working(config, poll_interval_seconds=NEVER, concurrency=200) as watched:
         await watched.asleep()
-        await door(database_url)
+        await backend(database_url)
         await watched.until(TaskEnded)
         assert {e.by for e in watched.all(Woken)} == {"notify"}
 

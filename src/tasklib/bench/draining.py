@@ -11,12 +11,12 @@ from typing import Any
 import psycopg
 
 from tasklib.bench.cpu import seconds_of, server_seconds
-from tasklib.bench.crew import crew_of
-from tasklib.bench.ground import SCHEMA, BenchFailed, Ground
 from tasklib.bench.plan import FULL_FINISHED, FULL_FUTURE, THREADS
 from tasklib.bench.rounds import Round, Sample
+from tasklib.bench.schema import SCHEMA, BenchFailed, BenchSchema
 from tasklib.bench.serving import serving
 from tasklib.bench.tasks import noop, noop_in_thread
+from tasklib.bench.workers import start_workers
 from tasklib.db.connect import connect
 
 _SHORTEST = 0.001
@@ -117,23 +117,25 @@ def _drain(
     through_server: bool = False,
 ) -> Drained:
     """Let the workers come up in front of a paused queue, open it, and wait until every result is stored."""
-    ground = round_.ground
-    ground.fresh()
+    schema = round_.schema
+    schema.fresh()
     if beside:
-        _lay_beside(ground, round_.plan.scaled(FULL_FINISHED), round_.plan.scaled(FULL_FUTURE))
-    ids = ground.submit(task, round_.plan.size(workload))
-    ground.calm(vacuum=beside)
-    ground.client.pause(queue="default")
+        _lay_beside(schema, round_.plan.scaled(FULL_FINISHED), round_.plan.scaled(FULL_FUTURE))
+    ids = schema.submit(task, round_.plan.size(workload))
+    schema.calm(vacuum=beside)
+    schema.client.pause(queue="default")
     with (
-        _snapshot(ground) if snapshot else nullcontext(),
-        serving(ground) if through_server else nullcontext() as url,
-        crew_of(ground, workers, concurrency=concurrency or round_.plan.concurrency, server=url) as crew,
+        _snapshot(schema) if snapshot else nullcontext(),
+        serving(schema) if through_server else nullcontext() as url,
+        start_workers(
+            schema, workers, concurrency=concurrency or round_.plan.concurrency, server=url
+        ) as workers_running,
     ):
-        worker_before, server_before = seconds_of(crew.pids), _server_cpu(ground)
-        ground.client.resume(queue="default")
-        finished = ground.await_all(ids, crew.look)
-        worker_cpu, server_after = seconds_of(crew.pids) - worker_before, _server_cpu(ground)
-    stored, began, first_quarter, third_quarter = ground.row(_WHEN, ids[0])
+        worker_before, server_before = seconds_of(workers_running.pids), _server_cpu(schema)
+        schema.client.resume(queue="default")
+        finished = schema.await_all(ids, workers_running.look)
+        worker_cpu, server_after = seconds_of(workers_running.pids) - worker_before, _server_cpu(schema)
+    stored, began, first_quarter, third_quarter = schema.row(_WHEN, ids[0])
     if stored != len(ids):
         raise BenchFailed(f"{len(ids):,} tasks were completed, but {stored:,} results are stored.")
     return Drained(
@@ -146,20 +148,20 @@ def _drain(
     )
 
 
-def _lay_beside(ground: Ground, finished: int, future: int) -> None:
+def _lay_beside(schema: BenchSchema, finished: int, future: int) -> None:
     """Rows of the same task that no worker may touch: completed ones, and ones for tomorrow at the highest priority."""
-    ground.db.execute(_FINISHED.encode(), (noop.name, finished))
-    ground.db.execute(_FUTURE.encode(), (noop.name, future))
+    schema.db.execute(_FINISHED.encode(), (noop.name, finished))
+    schema.db.execute(_FUTURE.encode(), (noop.name, future))
 
 
 @contextmanager
-def _snapshot(ground: Ground) -> Iterator[None]:
+def _snapshot(schema: BenchSchema) -> Iterator[None]:
     """A transaction of somebody else, such as a report or a backup, that stays open."""
-    with connect(ground.config, role="bench", autocommit=False, patience=math.inf) as connection:
+    with connect(schema.config, role="bench", autocommit=False, statement_timeout=math.inf) as connection:
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         connection.execute("SELECT count(*) FROM pg_class")  # the first statement takes the snapshot
         yield
 
 
-def _server_cpu(ground: Ground) -> float | None:
-    return None if ground.postmaster is None else server_seconds(ground.postmaster)
+def _server_cpu(schema: BenchSchema) -> float | None:
+    return None if schema.postmaster is None else server_seconds(schema.postmaster)

@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from tasklib.bench.ground import Ground
+from tasklib.bench.schema import BenchSchema
 from tasklib.config import Config
 from tasklib.db.connect import address
 
@@ -69,12 +69,12 @@ class Facts:
         return lines
 
 
-def facts_of(ground: Ground, *, embedded: bool) -> Facts:
+def facts_of(schema: BenchSchema, *, embedded: bool) -> Facts:
     """Look around."""
     from tasklib import __version__
 
     names = ", ".join(f"current_setting('{name}')" for name in SETTINGS)
-    postgres, *values = ground.row(f"SELECT current_setting('server_version'), {names}")
+    postgres, *values = schema.row(f"SELECT current_setting('server_version'), {names}")
     return Facts(
         tasklib=__version__,
         commit=_commit(),
@@ -86,10 +86,10 @@ def facts_of(ground: Ground, *, embedded: bool) -> Facts:
         cores=len(os.sched_getaffinity(0)),
         memory_gb=round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
         postgres=postgres.partition(" ")[0],
-        server="embedded" if embedded else address(ground.config.database_url),
-        filesystem=_filesystem(ground),
+        server="embedded" if embedded else address(schema.config.database_url),
+        filesystem=_filesystem(schema),
         settings=dict(zip(SETTINGS, values, strict=True)),
-        configuration=_changed(ground.config),
+        configuration=_changed(schema.config),
     )
 
 
@@ -121,10 +121,10 @@ def _processor() -> str:
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "CPU unknown")
 
 
-def _filesystem(ground: Ground) -> str | None:
+def _filesystem(schema: BenchSchema) -> str | None:
     """The type of the file system of a server on this machine, if we may know where its data is."""
-    directory = ground.row("SELECT max(setting) FROM pg_settings WHERE name = 'data_directory'")[0]
-    if ground.postmaster is None or not directory:
+    directory = schema.row("SELECT max(setting) FROM pg_settings WHERE name = 'data_directory'")[0]
+    if schema.postmaster is None or not directory:
         return None
     mounts = [line.split()[1:3] for line in Path("/proc/mounts").read_text().splitlines()]
     here = Path(directory).resolve()

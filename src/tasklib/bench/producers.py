@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
-from tasklib.bench.crew import environment
-from tasklib.bench.ground import BenchFailed, Ground
+from tasklib.bench.schema import BenchFailed, BenchSchema
 from tasklib.bench.tasks import nap
+from tasklib.bench.workers import environment
 from tasklib.client.clients import Client
 
 PRODUCERS = 8
@@ -50,20 +50,20 @@ class Producers:
         self.process.communicate()
 
 
-def started_producers(ground: Ground) -> Producers:
-    """Producers that are connected, and that end with the ground."""
-    log = ground.logs / "producers"
+def started_producers(schema: BenchSchema) -> Producers:
+    """Producers that are connected, and that end with the schema."""
+    log = schema.logs / "producers"
     with log.open("ab") as stderr:
         process = subprocess.Popen(
             [sys.executable, "-m", "tasklib.bench.producers"],
-            env=environment(ground.config),
+            env=environment(schema.config),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=stderr,
             start_new_session=True,  # Ctrl-C is for us alone
         )
     producers = Producers(process, log)
-    ground.clean_up.callback(producers.stop)
+    schema.clean_up.callback(producers.stop)
     producers.submit(_WARM_UP)
     return producers
 

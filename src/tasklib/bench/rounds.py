@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
-from tasklib.bench.ground import Ground
 from tasklib.bench.plan import Plan
+from tasklib.bench.schema import BenchSchema
 
 T = TypeVar("T")
 _SLICES = 4
@@ -33,9 +33,9 @@ class Sample:
 
 @dataclass
 class Round:
-    """The ground, the plan, and what was measured in this round already."""
+    """The schema, the plan, and what was measured in this round already."""
 
-    ground: Ground
+    schema: BenchSchema
     plan: Plan
     flipped: bool = False
     """In every second round sides change places, so that no side always comes first."""

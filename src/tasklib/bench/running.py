@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from tasklib.bench.ground import Ground
 from tasklib.bench.plan import Plan
 from tasklib.bench.rounds import Round, Sample
+from tasklib.bench.schema import BenchSchema
 from tasklib.bench.workloads import Workload
 
 
@@ -60,13 +60,13 @@ class Result:
 
 
 def run(
-    ground: Ground, plan: Plan, workloads: Sequence[Workload], tell: Callable[[Step], None] = lambda step: None
+    schema: BenchSchema, plan: Plan, workloads: Sequence[Workload], tell: Callable[[Step], None] = lambda step: None
 ) -> list[Result]:
     """Measure each workload once per round, in every second round in the opposite order."""
     samples: dict[str, list[Sample]] = {workload.id: [] for workload in workloads}
     for repeat in range(plan.repeats):
         flipped = bool(repeat % 2)
-        round_ = Round(ground, plan, flipped)
+        round_ = Round(schema, plan, flipped)
         order = reversed(workloads) if flipped else workloads
         for workload in sorted(order, key=lambda workload: workload.comes_last):
             tell(Step(workload, repeat))

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 
-from tasklib.bench.crew import START_SECONDS, environment, stop
-from tasklib.bench.ground import POLL_SECONDS, BenchFailed, Ground
+from tasklib.bench.schema import POLL_SECONDS, BenchFailed, BenchSchema
+from tasklib.bench.workers import START_SECONDS, environment, stop
 
 
 def can_serve() -> bool:
@@ -21,18 +21,18 @@ def can_serve() -> bool:
 
 
 @contextmanager
-def serving(ground: Ground) -> Iterator[str]:
+def serving(schema: BenchSchema) -> Iterator[str]:
     """The URL of a server for this machine, until the block ends."""
     if not can_serve():
         raise BenchFailed("workers over HTTP need more: pip install 'tasklib-pg[server,http]'")
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     command = ["server", "--port", str(port), "--quiet", "--no-auth", "--no-dashboard"]
-    log = ground.logs / "server"
+    log = schema.logs / "server"
     with log.open("ab") as words:
         process = subprocess.Popen(
-            [sys.executable, "-m", "tasklib.bench.member", *command],
-            env=environment(ground.config),
+            [sys.executable, "-m", "tasklib.bench.child", *command],
+            env=environment(schema.config),
             stdin=subprocess.DEVNULL,
             stdout=words,
             stderr=words,

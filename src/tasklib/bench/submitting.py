@@ -6,11 +6,11 @@ import json
 from collections.abc import Callable
 from uuid import UUID
 
-from tasklib.bench.crew import crew_of
-from tasklib.bench.ground import SCHEMA, Ground
 from tasklib.bench.producers import PRODUCERS, Producers, started_producers
 from tasklib.bench.rounds import Round, Sample, Side
+from tasklib.bench.schema import SCHEMA, BenchSchema
 from tasklib.bench.tasks import nap, noop
+from tasklib.bench.workers import start_workers
 from tasklib.tasks.ids import new_ids
 
 COLUMNS = "id, name, queue, kwargs, max_retries, timeout_seconds, priority, tags, required_capabilities, trace_context"
@@ -23,89 +23,89 @@ BUSY_WORKERS, BUSY_SLOTS, BACKLOG = 2, 10, 1_000
 
 def one_by_one(round_: Round) -> Sample:
     """W1: `submit_task`, one after the other, against an INSERT of the same columns that tells nobody."""
-    ground = round_.ground
-    ground.fresh()
-    for warm_up in (_submit_each(ground)(10), _insert_each(ground)(10)):
+    schema = round_.schema
+    schema.fresh()
+    for warm_up in (_submit_each(schema)(10), _insert_each(schema)(10)):
         warm_up()
-    return Sample(*round_.rates(round_.plan.size("W1"), _submit_each(ground), _insert_each(ground)))
+    return Sample(*round_.rates(round_.plan.size("W1"), _submit_each(schema), _insert_each(schema)))
 
 
 def many(round_: Round) -> Sample:
     """W2: `submit_many`, against a COPY of the same columns that tells nobody."""
-    ground = round_.ground
-    ground.fresh()
-    return Sample(*round_.rates(round_.plan.size("W2"), _submit_many(ground), _copy(ground)))
+    schema = round_.schema
+    schema.fresh()
+    return Sample(*round_.rates(round_.plan.size("W2"), _submit_many(schema), _copy(schema)))
 
 
 def by_eight_producers(round_: Round) -> Sample:
     """W10: eight processes submit one by one while workers are busy, against the same without any notification."""
-    ground = round_.ground
-    producers = ground.lasting("producers", lambda: started_producers(ground))
-    ground.fresh()
-    ground.submit(nap, BACKLOG)
-    ground.calm()
-    with crew_of(ground, BUSY_WORKERS, concurrency=BUSY_SLOTS) as crew:
-        ground.await_running(BUSY_WORKERS * BUSY_SLOTS, crew.look)
-        notified, silent = (_produce(ground, producers, notify=notify) for notify in (True, False))
+    schema = round_.schema
+    producers = schema.lasting("producers", lambda: started_producers(schema))
+    schema.fresh()
+    schema.submit(nap, BACKLOG)
+    schema.calm()
+    with start_workers(schema, BUSY_WORKERS, concurrency=BUSY_SLOTS) as workers_running:
+        schema.await_running(BUSY_WORKERS * BUSY_SLOTS, workers_running.look)
+        notified, silent = (_produce(schema, producers, notify=notify) for notify in (True, False))
         ours, theirs = round_.rates(round_.plan.size("W10") // PRODUCERS, notified, silent)
     return Sample(PRODUCERS * ours, PRODUCERS * theirs)
 
 
-def _produce(ground: Ground, producers: Producers, *, notify: bool) -> Side:
+def _produce(schema: BenchSchema, producers: Producers, *, notify: bool) -> Side:
     def prepare(each: int) -> Callable[[], None]:
-        ground.notify(notify)
+        schema.notify(notify)
         return lambda: producers.submit(each)
 
     return prepare
 
 
-def _submit_each(ground: Ground) -> Side:
+def _submit_each(schema: BenchSchema) -> Side:
     def prepare(count: int) -> Callable[[], None]:
-        ground.notify(True)
+        schema.notify(True)
 
         def timed() -> None:
             for number in range(count):
-                ground.client.submit_task(noop, number=number)
+                schema.client.submit_task(noop, number=number)
 
         return timed
 
     return prepare
 
 
-def _insert_each(ground: Ground) -> Side:
+def _insert_each(schema: BenchSchema) -> Side:
     def prepare(count: int) -> Callable[[], None]:
-        ground.notify(False)
+        schema.notify(False)
         rows = _rows(count)
 
         def timed() -> None:
             for row in rows:
-                ground.db.execute(INSERT, row)
+                schema.db.execute(INSERT, row)
 
         return timed
 
     return prepare
 
 
-def _submit_many(ground: Ground) -> Side:
+def _submit_many(schema: BenchSchema) -> Side:
     def prepare(count: int) -> Callable[[], None]:
-        ground.notify(True)
+        schema.notify(True)
         arguments = [{"number": number} for number in range(count)]
 
         def timed() -> None:
-            ground.client.submit_many(noop, arguments)
+            schema.client.submit_many(noop, arguments)
 
         return timed
 
     return prepare
 
 
-def _copy(ground: Ground) -> Side:
+def _copy(schema: BenchSchema) -> Side:
     def prepare(count: int) -> Callable[[], None]:
-        ground.notify(False)
+        schema.notify(False)
         rows = _rows(count)
 
         def timed() -> None:
-            with ground.db.cursor() as cursor, cursor.copy(COPY) as copy:
+            with schema.db.cursor() as cursor, cursor.copy(COPY) as copy:
                 for row in rows:
                     copy.write_row(row)
 

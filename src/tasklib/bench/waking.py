@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from uuid import UUID
 
-from tasklib.bench.crew import crew_of
-from tasklib.bench.ground import SCHEMA
 from tasklib.bench.rounds import Round, Sample
+from tasklib.bench.schema import SCHEMA
 from tasklib.bench.serving import serving
 from tasklib.bench.tasks import ping
+from tasklib.bench.workers import start_workers
 
 WARM_UP = 5
 PAUSE_SECONDS = (0.03, 0.07)
@@ -33,20 +33,20 @@ def picked_up_over_http(round_: Round) -> Sample:
 
 
 def _picked_up(round_: Round, workload: str, *, through_server: bool = False) -> Sample:
-    ground, size = round_.ground, round_.plan.size(workload)
-    ground.fresh()
+    schema, size = round_.schema, round_.plan.size(workload)
+    schema.fresh()
     with (
-        serving(ground) if through_server else nullcontext() as url,
-        crew_of(ground, 1, concurrency=round_.plan.concurrency, server=url) as crew,
+        serving(schema) if through_server else nullcontext() as url,
+        start_workers(schema, 1, concurrency=round_.plan.concurrency, server=url) as workers_running,
     ):
         submitted = []
         for number in range(WARM_UP + size):
             called = time.monotonic()
-            id_ = ground.client.submit_task(ping, number=number)
+            id_ = schema.client.submit_task(ping, number=number)
             submitted.append((id_, called, time.monotonic()))
             time.sleep(random.uniform(*PAUSE_SECONDS))
-        ground.await_all([id_ for id_, _, _ in submitted], crew.look)
-    began: dict[UUID, float] = dict(ground.db.execute(_BEGAN.encode()).fetchall())
+        schema.await_all([id_ for id_, _, _ in submitted], workers_running.look)
+    began: dict[UUID, float] = dict(schema.db.execute(_BEGAN.encode()).fetchall())
     after_return = [1000 * (began[id_] - returned) for id_, _, returned in submitted[WARM_UP:]]
     after_call = [1000 * (began[id_] - called) for id_, called, _ in submitted[WARM_UP:]]
     return Sample(

@@ -10,8 +10,8 @@ import typer
 
 from tasklib.cli.options import DatabaseUrl, Debug, Schema, configured
 from tasklib.cli.tables import print_rows
+from tasklib.formatting import json_text
 from tasklib.store.audit import Action
-from tasklib.wording import json_text
 
 if TYPE_CHECKING:
     from tasklib.store.audit import AuditRecord

@@ -150,18 +150,18 @@ def _require_writable(option: str, path: Path | None) -> None:
 def _measured(
     clean_up: ExitStack, database_url: str | None, plan: Plan, workloads: Sequence[Workload]
 ) -> tuple[Facts, list[Result], datetime]:
-    from tasklib.bench.ground import open_ground
     from tasklib.bench.machine import facts_of
     from tasklib.bench.running import run
+    from tasklib.bench.schema import open_schema
     from tasklib.cli.report import note
 
     url = database_url or clean_up.enter_context(_embedded())
-    ground = clean_up.enter_context(open_ground(configured(url, None)))
-    facts, began = facts_of(ground, embedded=not database_url), datetime.now(UTC)
+    schema = clean_up.enter_context(open_schema(configured(url, None)))
+    facts, began = facts_of(schema, embedded=not database_url), datetime.now(UTC)
     for line in facts.lines():
         note(line, "dim")
     with _progress(plan, workloads) as tell:
-        return facts, run(ground, plan, workloads, tell), began
+        return facts, run(schema, plan, workloads, tell), began
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from tasklib.cli.confirm import DryRun, Yes, confirm
 from tasklib.cli.moments import past_moment
 from tasklib.cli.options import DatabaseUrl, Debug, Schema, configured
 from tasklib.cli.pairs import pairs
-from tasklib.observe.wording import count
+from tasklib.observe.formatting import count
 from tasklib.states import TaskState
 
 if TYPE_CHECKING:

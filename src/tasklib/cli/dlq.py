@@ -16,8 +16,8 @@ from tasklib.cli.moments import past_moment, relative
 from tasklib.cli.options import DatabaseUrl, Debug, Schema, configured
 from tasklib.cli.show import show
 from tasklib.cli.tables import print_rows
-from tasklib.observe.wording import count, last_line, short_id
-from tasklib.wording import json_text
+from tasklib.formatting import json_text
+from tasklib.observe.formatting import count, last_line, short_id
 
 if TYPE_CHECKING:
     from tasklib.client.clients import Client

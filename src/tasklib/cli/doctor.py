@@ -32,8 +32,8 @@ def doctor(
     """
     from tasklib.client.clients import Client
     from tasklib.doctor.findings import worst
-    from tasklib.doctor.visit import examine
-    from tasklib.wording import json_text
+    from tasklib.doctor.run import examine
+    from tasklib.formatting import json_text
 
     with Client(configured(database_url, schema)) as client:
         findings = examine(client)
@@ -55,7 +55,7 @@ def print_findings(console: Console, findings: Sequence[Finding]) -> None:
     from rich.text import Text
 
     from tasklib.cli.report import without_secrets
-    from tasklib.wording import printable
+    from tasklib.formatting import printable
 
     def said(text: str, style: str = "") -> Text:
         return Text(printable(without_secrets(text)), style)

@@ -8,7 +8,7 @@ import typer
 
 from tasklib.cli.listing import STATE_STYLES
 from tasklib.cli.options import DatabaseUrl, Debug, Schema, configured
-from tasklib.wording import count, duration, json_text, printable
+from tasklib.formatting import count, duration, json_text, printable
 
 if TYPE_CHECKING:
     from rich.console import Console

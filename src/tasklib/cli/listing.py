@@ -13,9 +13,9 @@ import typer
 from tasklib.cli.moments import past_moment, relative
 from tasklib.cli.options import DatabaseUrl, Debug, Schema, configured
 from tasklib.cli.pairs import pairs
-from tasklib.observe.wording import last_line, printable, short_id
+from tasklib.formatting import json_text
+from tasklib.observe.formatting import last_line, printable, short_id
 from tasklib.states import CLAIMABLE, TaskState
-from tasklib.wording import json_text
 
 if TYPE_CHECKING:
     from rich.text import Text

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import typer
 
-from tasklib.observe.wording import duration
+from tasklib.observe.formatting import duration
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _RELATIVE = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from tasklib.errors import TaskFailed, TaskLibError
-from tasklib.observe.wording import printable
+from tasklib.observe.formatting import printable
 
 _SECRETS = (
     (re.compile(r"(\b[a-z][a-z0-9+]*://[^\s:/@]*):[^\s/]*@"), r"\1:***@"),

@@ -11,9 +11,9 @@ import typer
 from tasklib.cli.listing import Standing, priority, styled_state
 from tasklib.cli.moments import local, relative
 from tasklib.cli.options import DatabaseUrl, Debug, Schema, configured
-from tasklib.observe.wording import count, duration, last_line, printable
+from tasklib.formatting import json_text
+from tasklib.observe.formatting import count, duration, last_line, printable
 from tasklib.states import TaskState
-from tasklib.wording import json_text
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -11,7 +11,7 @@ from tasklib.cli.moments import future_moment
 from tasklib.cli.options import DatabaseUrl, Debug, Schema, configured
 from tasklib.cli.pairs import mapping, pairs
 from tasklib.errors import InvalidOption
-from tasklib.wording import json_text
+from tasklib.formatting import json_text
 
 if TYPE_CHECKING:
     from uuid import UUID

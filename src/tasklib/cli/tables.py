@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import typer
 
-from tasklib.observe.wording import printable
+from tasklib.observe.formatting import printable
 
 
 def print_rows(titles: Sequence[str], rows: Iterable[Sequence[str]], *, none: str, numbers: Iterable[str] = ()) -> None:

@@ -60,7 +60,7 @@ def _watch(console: Console, client: Client, interval: float) -> None:
     from tasklib.cli.top_figures import Rate, look
     from tasklib.cli.top_screen import Frame
     from tasklib.errors import DatabaseUnavailable
-    from tasklib.wording import printable
+    from tasklib.formatting import printable
 
     rate, paused = Rate(), False
     figures: Figures | None = None

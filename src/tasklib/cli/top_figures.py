@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 
 from tasklib.client.effects import Call
 from tasklib.config import Config
-from tasklib.store import doctor, fleet, tallies, top
+from tasklib.stats import Stat
+from tasklib.store import doctor, fleet, stats, top
 from tasklib.store.doctor import Waiting
 from tasklib.store.fleet import WorkerInfo
-from tasklib.store.tallies import Point
+from tasklib.store.stats import Point
 from tasklib.store.top import Running
-from tasklib.tally import Tally
 
 MINUTES = 20
 COUNT_UP_TO = 2000
@@ -42,7 +42,7 @@ class Depth:
 class Figures:
     """One look."""
 
-    totals: Sequence[Tally]
+    totals: Sequence[Stat]
     minutes: Sequence[Point]
     names: Sequence[Point]
     depths: Sequence[Depth]
@@ -65,9 +65,9 @@ class Figures:
 
 def look(config: Config) -> Call[Figures]:
     """One look at everything."""
-    totals: list[Tally] = yield tallies.totals()
-    minutes: list[Point] = yield tallies.series(MINUTES, 60)
-    names: list[Point] = yield tallies.by_name(MINUTES, limit=20)
+    totals: list[Stat] = yield stats.totals()
+    minutes: list[Point] = yield stats.series(MINUTES, 60)
+    names: list[Point] = yield stats.by_name(MINUTES, limit=20)
     known: list[WorkerInfo] = yield fleet.workers()
     leader: str | None = yield fleet.leader()
     running: list[Running] = yield top.running(_MOST_RUNNING_SHOWN)

@@ -12,10 +12,10 @@ from rich.table import Table
 from rich.text import Text
 
 from tasklib.cli.top_figures import MINUTES, Depth, Figures
+from tasklib.formatting import count, duration, printable, short_id
 from tasklib.store.fleet import WorkerInfo
-from tasklib.store.tallies import Point
+from tasklib.store.stats import Point
 from tasklib.store.top import MOST_RUNNING, Running
-from tasklib.wording import count, duration, printable, short_id
 
 _BARS = " ▁▂▃▄▅▆▇█"
 _FIXED_LINES = 14

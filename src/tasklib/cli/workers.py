@@ -10,8 +10,8 @@ import typer
 
 from tasklib.cli.options import DatabaseUrl, Debug, Schema, configured
 from tasklib.cli.tables import print_rows
-from tasklib.observe.wording import duration
-from tasklib.wording import printable
+from tasklib.formatting import printable
+from tasklib.observe.formatting import duration
 
 if TYPE_CHECKING:
     from tasklib.client.clients import Client

@@ -11,8 +11,8 @@ from uuid import UUID
 import psycopg
 
 from tasklib import tracing
-from tasklib.client import requests, submissions
-from tasklib.client.effects import Call, Effect, OnConnection, Pause, Together, once
+from tasklib.client import submissions, validation
+from tasklib.client.effects import Call, Effect, InTransaction, OnConnection, Pause, once
 from tasklib.client.explaining import ExplainingCalls
 from tasklib.client.identity import Identity
 from tasklib.client.operations import OperatorCalls
@@ -138,14 +138,14 @@ class Calls(OperatorCalls, ExplainingCalls, SearchingCalls, TokenCalls):
         With `ids=`, UUIDs of version 7, a submission that is repeated adds nothing.
         """
         if ids is not None:
-            requests.check_ids(ids, len(items))
+            validation.check_ids(ids, len(items))
         tasks = submissions.new_tasks(items, self.defaults, ids)
         ids = yield from self._submit(tasks, None)
         return [Submitted(id_, id_ == made) for id_, made in zip(ids, tasks.ids, strict=True)]
 
     def get_task(self, task_id: UUID | str) -> Call[Task | None]:
         """The task with this id, or None."""
-        found: Task | None = yield lookup.get(requests.as_id(task_id), owner=self.identity.owner)
+        found: Task | None = yield lookup.get(validation.as_id(task_id), owner=self.identity.owner)
         return found
 
     def list_tasks(
@@ -165,7 +165,7 @@ class Calls(OperatorCalls, ExplainingCalls, SearchingCalls, TokenCalls):
 
         `worker` chooses what the worker with this id runs now.
         """
-        page: list[Task] = yield requests.listing(
+        page: list[Task] = yield validation.listing(
             self.config,
             state=state,
             name=name,
@@ -187,38 +187,38 @@ class Calls(OperatorCalls, ExplainingCalls, SearchingCalls, TokenCalls):
         While the database can't be reached it goes on trying, until the timeout; without one, for ever, if it was
         reached before. DatabaseUnavailable means that it couldn't be reached in the end.
         """
-        task_id = requests.as_id(task_id)
-        outages = requests.Outages(timeout)
+        task_id = validation.as_id(task_id)
+        outages = validation.Outages(timeout)
         outcome: lookup.Outcome | None = None
-        for pause in requests.pauses(timeout):
+        for pause in validation.pauses(timeout):
             with outages.survived(is_last=pause is None):
                 outcome = yield self._outcome(task_id)
-                done, value = requests.result_of(task_id, outcome)
+                done, value = validation.result_of(task_id, outcome)
                 if done:
                     return value
             if pause is None:
                 break
             yield Pause(pause)
-        raise requests.still_waiting(task_id, outcome, timeout)
+        raise validation.still_waiting(task_id, outcome, timeout)
 
     def cancel_task(self, task_id: UUID | str) -> Call[TaskState]:
         """Cancel a task and return its state: `cancelled` if it waited, `running` if its worker was asked to stop it.
 
         A task that is finished already stays as it is, and its state is returned.
         """
-        task_id = requests.as_id(task_id)
+        task_id = validation.as_id(task_id)
         state: str | None = yield control.cancel(task_id, by=self.identity.actor, owner=self.identity.owner)
         if state is None:
-            state = requests.known(task_id, (yield self._outcome(task_id))).state
+            state = validation.known(task_id, (yield self._outcome(task_id))).state
         client_events.emit_routine(CancelRequested(str(task_id), state, self.identity.actor))
         return TaskState(state)
 
     def replay_task(self, task_id: UUID | str) -> Call[None]:
         """Run a finished task again from the start: all retries anew, the same arguments, the lease token not reset."""
-        task_id = requests.as_id(task_id)
+        task_id = validation.as_id(task_id)
         state: str | None = yield control.replay(task_id, by=self.identity.actor, owner=self.identity.owner)
         if state is None:
-            raise requests.not_finished(task_id, (yield self._outcome(task_id)))
+            raise validation.not_finished(task_id, (yield self._outcome(task_id)))
         client_events.emit_routine(TaskReplayed(str(task_id), self.identity.actor))
 
     def _outcome(self, task_id: UUID) -> Query[lookup.Outcome | None]:
@@ -274,14 +274,14 @@ class Calls(OperatorCalls, ExplainingCalls, SearchingCalls, TokenCalls):
             queries.append(submit.submit_once(keyed, self.identity.owner))
         try:
             # Where an id or a key may turn out to be somebody else's, all of it has to go back.
-            kept: Kept | None = yield queries[0] if len(tasks) == 1 else Together((), queries)
+            kept: Kept | None = yield queries[0] if len(tasks) == 1 else InTransaction((), queries)
         except psycopg.errors.UniqueViolation as e:
             raise submit.foreign_id() from e
         return kept
 
     def _batch(self, tasks: NewTasks) -> Effect:
         if len(tasks) >= COPY_FROM and all(kind.is_plain for kind in tasks.kinds):
-            return Together(tasks, ())
+            return InTransaction(tasks, ())
         owner = self.identity.owner
         keyed, plain = submissions.keyed_and_plain(tasks)
         copied: list[NewTask] = []
@@ -292,4 +292,4 @@ class Calls(OperatorCalls, ExplainingCalls, SearchingCalls, TokenCalls):
             queries.append(submit.submit_once(keyed, owner))
         # Where a key may turn out to be somebody else's, all of it has to go back.
         is_one_statement = not copied and len(queries) == 1 and (owner is None or not keyed)
-        return queries[0] if is_one_statement else Together(copied, queries)
+        return queries[0] if is_one_statement else InTransaction(copied, queries)

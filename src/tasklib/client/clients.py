@@ -14,7 +14,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar, assert_never
 import psycopg
 
 from tasklib.client.calls import Calls
-from tasklib.client.effects import Apart, Call, Effect, Elsewhere, OnConnection, Pause, Together
+from tasklib.client.effects import Call, Effect, HttpEffect, InTransaction, OnConnection, Pause, RunCoroutine
 from tasklib.client.identity import Identity
 from tasklib.config import Config
 from tasklib.db.callers import run_on, run_on_async
@@ -158,20 +158,20 @@ class Client:
                 return self._database.run(effect)
             case OnConnection(connection, query):
                 return run_on(connection, query, self.config.schema)
-            case Together():
+            case InTransaction():
                 return self._together(effect)
             case Pause(seconds):
                 return time.sleep(seconds)
-            case Apart(work):
+            case RunCoroutine(work):
                 # In a thread: this one may have a loop that runs already.
                 with ThreadPoolExecutor(1) as thread:
                     return thread.submit(asyncio.run, work(self.config)).result()
-            case Elsewhere():
+            case HttpEffect():
                 raise TypeError(f"this client has a database, and can't do {effect!r}.")
             case _:
                 assert_never(effect)
 
-    def _together(self, work: Together) -> Any:
+    def _together(self, work: InTransaction) -> Any:
         tries = Tries(repeatable=True)
         while True:
             answer = None
@@ -290,18 +290,18 @@ class AsyncClient:
                 return await self._database.run(effect)
             case OnConnection(connection, query):
                 return await run_on_async(connection, query, self.config.schema)
-            case Together():
+            case InTransaction():
                 return await self._together(effect)
             case Pause(seconds):
                 return await asyncio.sleep(seconds)
-            case Apart(work):
+            case RunCoroutine(work):
                 return await work(self.config)
-            case Elsewhere():
+            case HttpEffect():
                 raise TypeError(f"this client has a database, and can't do {effect!r}.")
             case _:
                 assert_never(effect)
 
-    async def _together(self, work: Together) -> Any:
+    async def _together(self, work: InTransaction) -> Any:
         tries = Tries(repeatable=True)
         while True:
             try:
@@ -311,7 +311,7 @@ class AsyncClient:
                 await asyncio.sleep(tries.pause_after(e))
                 work = work.again()
 
-    async def _in_transaction(self, connection: psycopg.AsyncConnection, work: Together) -> Any:
+    async def _in_transaction(self, connection: psycopg.AsyncConnection, work: InTransaction) -> Any:
         answer = None
         async with connection.transaction():
             if work.copied:

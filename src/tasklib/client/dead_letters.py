@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from tasklib.client import requests
+from tasklib.client import validation
 from tasklib.client.effects import Call, Pause
 from tasklib.client.identity import OnBehalf
 from tasklib.db.query import Query
@@ -75,7 +75,7 @@ class DeadLetterCalls(OnBehalf):
         `error` is a piece of the traceback, in any case; `since` and `until` speak of when the task was given up.
         """
         chosen = self._chosen(name=name, queue=queue, error=error, fingerprint=fingerprint, since=since, until=until)
-        requests.check_limit(limit, requests.MAX_PAGE)
+        validation.check_limit(limit, validation.MAX_PAGE)
         place = None if after is None else (yield from self._place(after))
         page: list[Task] = yield store.page(chosen, place, limit)
         return page
@@ -92,14 +92,14 @@ class DeadLetterCalls(OnBehalf):
     ) -> Call[list[DeadLetterGroup]]:
         """Dead letters by cause, the most frequent first: one name and, but for ids and numbers, one error."""
         chosen = self._chosen(name=name, queue=queue, error=error, since=since, until=until)
-        requests.check_limit(limit, requests.MAX_PAGE)
+        validation.check_limit(limit, validation.MAX_PAGE)
         groups: list[DeadLetterGroup] = yield store.groups(chosen, limit)
         return groups
 
     def latest_dead_letter_groups(self, *, limit: int = 50, look: int = LOOK) -> Call[LatestGroups]:
         """The causes among the latest dead letters: as many as `look` says are looked at, however many there are."""
-        requests.check_limit(limit, requests.MAX_PAGE)
-        requests.check_limit(look, None)
+        validation.check_limit(limit, validation.MAX_PAGE)
+        validation.check_limit(look, None)
         groups, looked_at = yield store.latest_groups(self._chosen(), limit, look)
         return LatestGroups(groups, looked_at if looked_at >= look else None)
 
@@ -172,7 +172,7 @@ class DeadLetterCalls(OnBehalf):
         if not isinstance(after, UUID | str):
             task = after
         else:
-            task_id = requests.as_id(after)
+            task_id = validation.as_id(after)
             task = yield lookup.get(task_id, owner=self.identity.owner)
             if task is None:
                 raise TaskNotFound.with_id(task_id)
@@ -208,13 +208,13 @@ class DeadLetterCalls(OnBehalf):
         for option, moment in (("since", since), ("until", until)):
             if moment is not None:
                 require_aware(option, moment)
-        chosen_ids = None if ids is None else tuple(requests.as_id(i) for i in ids)
+        chosen_ids = None if ids is None else tuple(validation.as_id(i) for i in ids)
         return Chosen(chosen_ids, fingerprint, name, queue, error, since, until, self.identity.owner)
 
 
 def _take(take: _Take, chosen: Chosen, limit: int | None, per_second: float | None, dry_run: bool) -> Call[list[UUID]]:
     if limit is not None:
-        requests.check_limit(limit, None)
+        validation.check_limit(limit, None)
     if dry_run:
         seen: Batch = yield store.look(chosen, limit)
         return seen.ids

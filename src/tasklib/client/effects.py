@@ -1,7 +1,7 @@
-"""What a call is made of.
+"""The effects that a call yields.
 
-A call is a generator: it yields what it needs done (`Query`, `OnConnection`, `Together`, `Pause`, `Apart`), is sent the
-answer or thrown the error, and returns its value. `Client` and `AsyncClient` do the doing.
+A call is a generator: it yields an effect (`Query`, `OnConnection`, `InTransaction`, `Pause`, `RunCoroutine`), is sent
+the answer or thrown the error, and returns its value. `Client` and `AsyncClient` carry the effects out.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ class OnConnection:
 
 
 @dataclass(frozen=True, slots=True)
-class Together:
+class InTransaction:
     """COPY tasks and run queries in one transaction; answers with the last query's value."""
 
     copied: Sequence[NewTask]
     queries: Sequence[Query[Any]]
 
-    def again(self) -> Together:
+    def again(self) -> InTransaction:
         """The same once more, should the answer to the first time have been lost: it adds only what is missing."""
         parts = [self.copied[i : i + MOST_IN_JSON] for i in range(0, len(self.copied), MOST_IN_JSON)]
-        return Together((), [*map(submit.submit, parts), *self.queries]) if parts else self
+        return InTransaction((), [*map(submit.submit, parts), *self.queries]) if parts else self
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,18 +48,18 @@ class Pause:
 
 
 @dataclass(frozen=True, slots=True)
-class Apart:
+class RunCoroutine:
     """Do something that needs sessions of its own, and answer with what it returns."""
 
     work: Callable[[Config], Coroutine[Any, Any, Any]]
 
 
-class Elsewhere:
+class HttpEffect:
     """Something that only a client of another kind does, such as a request over HTTP."""
 
 
 T = TypeVar("T")
-Effect: TypeAlias = Query[Any] | OnConnection | Together | Pause | Apart | Elsewhere
+Effect: TypeAlias = Query[Any] | OnConnection | InTransaction | Pause | RunCoroutine | HttpEffect
 Call: TypeAlias = Generator[Effect, Any, T]
 
 

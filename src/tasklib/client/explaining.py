@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 from uuid import UUID
 
-from tasklib.client import requests
+from tasklib.client import validation
 from tasklib.client.effects import Call
 from tasklib.client.identity import OnBehalf
 from tasklib.client.reasons import Reason, reasons_of
@@ -67,7 +67,7 @@ class ExplainingCalls(OnBehalf):
 
     def explain_task(self, task_id: UUID | str) -> Call[Explanation]:
         """Why a task is not running: every reason that holds, the most decisive first, and what to do about it."""
-        task_id = requests.as_id(task_id)
+        task_id = validation.as_id(task_id)
         task: Situation | None = yield explain.situation(task_id, owner=self.identity.owner, **self._thresholds())
         if task is None:
             raise TaskNotFound.with_id(task_id)
@@ -80,10 +80,10 @@ class ExplainingCalls(OnBehalf):
 
     def queue_position(self, task_id: UUID | str) -> Call[Position | None]:
         """Where a task stands in line; None if it stands in none: not due, paused, running or finished."""
-        task_id = requests.as_id(task_id)
+        task_id = validation.as_id(task_id)
         position: Position | None = yield self._position(task_id)
         if position is None:
-            requests.known(task_id, (yield lookup.outcome(task_id, owner=self.identity.owner)))
+            validation.known(task_id, (yield lookup.outcome(task_id, owner=self.identity.owner)))
         return position
 
     def _position(self, task_id: UUID) -> Query[Position | None]:

@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Any, Final
 from uuid import UUID
 
-from tasklib.client import requests
+from tasklib.client import validation
 from tasklib.client.dead_letters import DeadLetterCalls
 from tasklib.client.effects import Call
 from tasklib.config import Config
@@ -166,7 +166,7 @@ def _unwanted(
     created_before: datetime | None,
 ) -> Unwanted:
     # Checked like those of list_tasks, because they are the same.
-    checked = requests.listing(
+    checked = validation.listing(
         config,
         state=state,
         name=name,

@@ -9,10 +9,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from tasklib.config import Config
+from tasklib.formatting import count, duration, json_text, last_line, shell_option
 from tasklib.states import TaskState
 from tasklib.store.explain import Position, Situation
 from tasklib.store.fleet import WorkerInfo
-from tasklib.wording import count, duration, json_text, last_line, shell_option
 
 _NAMED = 5
 """How many of many are named in a sentence."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from uuid import UUID
 
-from tasklib.client import requests
+from tasklib.client import validation
 from tasklib.client.effects import Call
 from tasklib.client.identity import OnBehalf
 from tasklib.client.search_language import parse
@@ -72,10 +72,10 @@ class SearchingCalls(OnBehalf):
 
         At most `look` tasks are looked at; if more might fit, `looked_at` says so, and `older` goes on from there.
         """
-        requests.check_limit(limit, requests.MAX_PAGE)
-        requests.check_limit(look, MOST_LOOK)
-        below = None if older_than is None else requests.as_id(older_than)
-        above = None if newer_than is None else requests.as_id(newer_than)
+        validation.check_limit(limit, validation.MAX_PAGE)
+        validation.check_limit(look, MOST_LOOK)
+        below = None if older_than is None else validation.as_id(older_than)
+        above = None if newer_than is None else validation.as_id(newer_than)
         sought = yield from self._sought(text)
         return (yield from _page(sought, limit, _affordable(sought, look), below, above))
 
@@ -86,13 +86,13 @@ class SearchingCalls(OnBehalf):
 
     def cancel_found(self, text: str, *, older_than: UUID | str | None = None) -> Call[Changed]:
         """Cancel what a search finds, the newest first, up to 5,000 tasks; `next` goes on with older ones."""
-        below = None if older_than is None else requests.as_id(older_than)
+        below = None if older_than is None else validation.as_id(older_than)
         sought = _among((yield from self._sought(text)), _UNFINISHED, "cancelled")
         return (yield from self._each_batch(sought, text, below, cancel=True))
 
     def replay_found(self, text: str, *, older_than: UUID | str | None = None) -> Call[Changed]:
         """Replay what a search finds and what is finished, as `cancel_found` cancels."""
-        below = None if older_than is None else requests.as_id(older_than)
+        below = None if older_than is None else validation.as_id(older_than)
         finished = frozenset(TaskState) - _UNFINISHED
         sought = _among((yield from self._sought(text)), finished, "replayed")
         return (yield from self._each_batch(sought, text, below, cancel=False))
@@ -207,6 +207,6 @@ def _among(sought: Search, states: frozenset[TaskState], verb: str) -> Search:
 
 
 def _chosen(ids: Iterable[UUID | str]) -> list[UUID]:
-    chosen = sorted({requests.as_id(i) for i in ids})
-    requests.check_limit(len(chosen), MOST_AT_ONCE)
+    chosen = sorted({validation.as_id(i) for i in ids})
+    validation.check_limit(len(chosen), MOST_AT_ONCE)
     return chosen

@@ -7,7 +7,7 @@ from contextlib import suppress
 from datetime import timedelta
 from uuid import UUID
 
-from tasklib.client import requests
+from tasklib.client import validation
 from tasklib.client.effects import Call
 from tasklib.client.identity import OnBehalf
 from tasklib.db.query import Query
@@ -78,7 +78,7 @@ class TokenCalls(OnBehalf):
 
         For the next page pass the last record as `before`. `target` is an id, or `queue:mail`, `name:send_email`.
         """
-        requests.check_limit(limit, requests.MAX_PAGE)
+        validation.check_limit(limit, validation.MAX_PAGE)
         page: list[AuditRecord] = yield audit.page(
             limit=limit,
             before=_place(before),

@@ -9,7 +9,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from tasklib.config import Config
-from tasklib.db.patience import PatientAsyncConnection, PatientConnection
+from tasklib.db.timeouts import TimedAsyncConnection, TimedConnection
 from tasklib.errors import DatabaseUnavailable
 
 TASK = "task"
@@ -25,7 +25,7 @@ _KEEPALIVE = {
 }
 
 # What our statements rely on, whatever the role or the database has as its default. The time a statement may take is
-# limited here (db/patience.py), and JIT costs more than our statements take. Not set: default_transaction_read_only,
+# limited here (db/timeouts.py), and JIT costs more than our statements take. Not set: default_transaction_read_only,
 # which fences a database on purpose.
 _LIMITS = (
     "-c lock_timeout=0 -c statement_timeout=0 -c idle_in_transaction_session_timeout=0"
@@ -42,7 +42,7 @@ _CLAIM_OPTIONS = (
 )
 # These write many rows at once, and must not wait long for one that another transaction has locked.
 _LOCK_OPTIONS = " -c lock_timeout=200ms"
-_SHORT_OF_TIME = ("worker settle", "heart")
+_SHORT_OF_TIME = ("worker settle", "heartbeat")
 
 _poolers: set[str] = set()
 """Addresses that refuse start-up options: connections there do without."""
@@ -91,16 +91,16 @@ def _refuses_options(error: psycopg.Error, role: str, url: str) -> bool:
 
 
 def connect(
-    config: Config, *, role: str = "client", autocommit: bool = True, patience: float | None = None
+    config: Config, *, role: str = "client", autocommit: bool = True, statement_timeout: float | None = None
 ) -> psycopg.Connection:
     """Open a synchronous connection. A statement that is unanswered for too long counts as a lost connection."""
     try:
-        connection = PatientConnection.connect(conninfo(config, role=role), autocommit=autocommit)
+        connection = TimedConnection.connect(conninfo(config, role=role), autocommit=autocommit)
     except psycopg.Error as e:
         if _refuses_options(e, role, config.database_url):
-            return connect(config, role=role, autocommit=autocommit, patience=patience)
+            return connect(config, role=role, autocommit=autocommit, statement_timeout=statement_timeout)
         raise unavailable(config.database_url, e) from e
-    connection.patience = config.statement_timeout_seconds if patience is None else patience
+    connection.statement_timeout = config.statement_timeout_seconds if statement_timeout is None else statement_timeout
     connection.prepare_threshold = 5 if config.prepared_statements else None
     if role == TASK:
         connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
@@ -115,12 +115,12 @@ async def connect_async(config: Config, *, role: str = "client", url: str | None
     """Open an asynchronous connection in autocommit mode."""
     place = url or config.database_url
     try:
-        connection = await PatientAsyncConnection.connect(conninfo(config, url, role=role), autocommit=True)
+        connection = await TimedAsyncConnection.connect(conninfo(config, url, role=role), autocommit=True)
     except psycopg.Error as e:
         if _refuses_options(e, role, place):
             return await connect_async(config, role=role, url=url)
         raise unavailable(place, e) from e
-    connection.patience = config.statement_timeout_seconds
+    connection.statement_timeout = config.statement_timeout_seconds
     connection.prepare_threshold = 5 if config.prepared_statements else None
     if role == TASK:
         await connection.set_isolation_level(psycopg.IsolationLevel.READ_COMMITTED)

@@ -16,8 +16,8 @@ from psycopg.rows import tuple_row
 from tasklib.config import Config
 from tasklib.db.connect import connect, connect_async
 from tasklib.db.failures import MOST_CONFLICTS, TRANSIENT, conflict_pause, is_connection_loss, lost
+from tasklib.db.fast_path import exchange, wait
 from tasklib.db.query import Query
-from tasklib.db.wire import exchange, wait
 from tasklib.errors import DatabaseUnavailable
 from tasklib.sql import statement
 
@@ -192,15 +192,15 @@ class AsyncDatabase(_Pool[psycopg.AsyncConnection]):
         finally:
             self._give_back(connection)
 
-    async def _borrow(self, patience: float | None = None) -> psycopg.AsyncConnection:
+    async def _borrow(self, timeout: float | None = None) -> psycopg.AsyncConnection:
         if self._forget_after_fork():
             self._slots = asyncio.Semaphore(self.config.max_connections)
         try:
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(timeout):
                 await self._slots.acquire()
         except TimeoutError as e:
             raise DatabaseUnavailable(
-                f"none of {self.config.max_connections} connections was free within {patience:g} s (max_connections)."
+                f"none of {self.config.max_connections} connections was free within {timeout:g} s (max_connections)."
             ) from e
         try:
             return self._take() or await connect_async(self.config, role=self._role)

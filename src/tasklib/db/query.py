@@ -24,11 +24,11 @@ class Query(Generic[T]):
     all_text: bool = False
     """True if each parameter may travel as text (texts, numbers, arrays of texts): then it needs no cursor."""
     if_locked: Query[T] | None = None
-    """What a `Link` runs instead when another transaction keeps this one waiting for a row."""
+    """What a `ReconnectingConnection` runs instead when another transaction keeps this one waiting for a row."""
 
 
 class Runs(Protocol):
-    """Whatever runs queries on a connection of its own that comes back: one link, or several."""
+    """Whatever runs queries on a connection of its own that comes back: one db, or several."""
 
     async def run(self, query: Query[T], /) -> T:
         """DatabaseUnavailable means that the connection broke: the statement may or may not have taken effect."""

@@ -10,7 +10,7 @@ from typing import TypeVar
 from tasklib.config import Config
 from tasklib.db.connect import connect_async
 from tasklib.db.database import discard
-from tasklib.db.link import backoff
+from tasklib.db.reconnecting import backoff
 from tasklib.errors import DatabaseUnavailable
 
 T = TypeVar("T")

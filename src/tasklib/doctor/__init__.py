@@ -4,6 +4,6 @@
         for finding in examine(client):
             print(finding.severity, finding.seen, finding.action)
 
-Each examination is a file with a `look`: a call without a colour like those of the clients. `examinations.py` lists
-them, `visit.py` makes them.
+Each check is a file with a `look`: a call without a colour like those of the clients. `checks.py` lists
+them, `run.py` makes them.
 """

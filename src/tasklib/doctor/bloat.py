@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from tasklib.client.effects import Call
 from tasklib.config import Config
 from tasklib.doctor.findings import Finding, ok, warning
+from tasklib.formatting import duration
 from tasklib.migrations import expected
 from tasklib.sql import quoted
 from tasklib.store import doctor
 from tasklib.store.doctor import IndexFigures, TableFigures
-from tasklib.wording import duration
 
 LEAST_DEAD = 10_000
 """Fewer dead rows don't matter."""

@@ -7,8 +7,8 @@ import time
 from tasklib.client.effects import Call
 from tasklib.config import Config
 from tasklib.doctor.findings import Finding, ok, warning
+from tasklib.formatting import duration
 from tasklib.store import doctor
-from tasklib.wording import duration
 
 MOST_SECONDS = 2.0
 _LOOKS = 3

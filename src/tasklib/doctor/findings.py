@@ -26,7 +26,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The outcome of an examination, or one of several."""
+    """The outcome of an check, or one of several."""
 
     severity: Severity
     code: str

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from tasklib.client.effects import Call
 from tasklib.config import Config
 from tasklib.doctor.findings import Finding, Severity, ok, warning
+from tasklib.formatting import count, duration, shell_argument
 from tasklib.store import doctor, fleet
 from tasklib.store.doctor import Waiting
 from tasklib.store.fleet import WorkerInfo
-from tasklib.wording import count, duration, shell_argument
 
 
 def look(config: Config) -> Call[list[Finding]]:

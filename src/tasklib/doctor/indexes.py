@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from tasklib.client.effects import Call
 from tasklib.config import Config
 from tasklib.doctor.findings import Finding, critical, ok, warning
+from tasklib.formatting import count
 from tasklib.migrations import expected
 from tasklib.sql import quoted
 from tasklib.store import doctor
 from tasklib.store.doctor import IndexFigures
-from tasklib.wording import count
 
 
 def look(config: Config) -> Call[list[Finding]]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from tasklib.client.effects import Call
 from tasklib.config import Config
 from tasklib.doctor.findings import Finding, critical, ok
+from tasklib.formatting import count, duration
 from tasklib.store import doctor
-from tasklib.wording import count, duration
 
 _MOST = 1000
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tasklib.client.effects import Call, Together
+from tasklib.client.effects import Call, InTransaction
 from tasklib.config import Config
 from tasklib.doctor.findings import Finding, critical, ok
 from tasklib.store import doctor
@@ -15,7 +15,7 @@ _INDEXES = frozenset({"tasks_claimable", "tasks_pkey"})
 
 
 def look(config: Config) -> Call[list[Finding]]:
-    plan: dict[str, Any] = yield Together((), [doctor.as_a_claim(), doctor.claim_plan(Served(["any"]))])
+    plan: dict[str, Any] = yield InTransaction((), [doctor.as_a_claim(), doctor.claim_plan(Served(["any"]))])
     others = sorted({_said(scan) for scan in _scans(plan) if scan.get("Index Name") not in _INDEXES | {None}})
     others += sorted({_said(scan) for scan in _scans(plan) if "Index" not in scan["Node Type"] and _is_read(scan)})
     if not others:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from tasklib.client.effects import Call
 from tasklib.config import Config
 from tasklib.doctor.findings import Finding, ok, warning
+from tasklib.formatting import duration
 from tasklib.store import doctor, levels
 from tasklib.store.doctor import TableFigures
 from tasklib.store.levels import StateCount
-from tasklib.wording import duration
 
 MANY = 100_000
 """Fewer finished tasks than these take tens of megabytes: no reason to speak of them."""

@@ -6,9 +6,9 @@ from tasklib.client.effects import Call
 from tasklib.config import Config
 from tasklib.doctor.findings import Finding, critical, ok
 from tasklib.errors import SchemaError
+from tasklib.formatting import shell_option
 from tasklib.migrations.revisions import head, known, require_current
 from tasklib.store import schema
-from tasklib.wording import shell_option
 
 CODE = "schema_revision"
 

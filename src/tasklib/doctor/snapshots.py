@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from tasklib.client.effects import Call
 from tasklib.config import Config
 from tasklib.doctor.findings import Finding, Severity, note, ok, warning
+from tasklib.formatting import count, duration
 from tasklib.store import doctor
 from tasklib.store.doctor import Prepared, Session, Slot
-from tasklib.wording import count, duration
 
 WARN_SECONDS, CRITICAL_SECONDS = 300.0, 3600.0
 WARN_SLOT_AGE = 10_000_000

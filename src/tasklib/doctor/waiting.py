@@ -5,11 +5,11 @@ from __future__ import annotations
 from tasklib.client.effects import Call
 from tasklib.config import Config
 from tasklib.doctor.findings import Finding, note, ok, warning
+from tasklib.formatting import count, duration, shell_option
 from tasklib.store import doctor, fleet, pauses
 from tasklib.store.doctor import Waiting
 from tasklib.store.fleet import WorkerInfo
 from tasklib.store.pauses import Paused
-from tasklib.wording import count, duration, shell_option
 
 MOST_LANES = 500
 """A claim that begins anew costs about 20 µs for each."""
@@ -25,7 +25,7 @@ def unserved(config: Config) -> Call[list[Finding]]:
     lanes: list[Waiting] = yield doctor.lanes(_READ_LANES)
     held: list[Paused] = yield pauses.pauses()
     if not takers:
-        return []  # there is no worker at all, which another examination says
+        return []  # there is no worker at all, which another check says
     alone = [
         lane
         for lane in lanes

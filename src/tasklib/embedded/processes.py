@@ -66,10 +66,10 @@ def kill_all(pgdata: Path) -> None:
 
 def shut_down(pgdata: Path, mode: Literal["fast", "immediate"]) -> None:
     """What `pg_ctl stop` does; by signals, because the sweep has no binaries at hand."""
-    for number, patience in STOP_STEPS[mode]:
+    for number, timeout in STOP_STEPS[mode]:
         postmaster = thaw(pgdata)[:1]  # a paused server would not hear
         _send(postmaster, number)
-        if _await_exit(postmaster, patience):
+        if _await_exit(postmaster, timeout):
             return
     kill_all(pgdata)
 

@@ -29,11 +29,7 @@ from typing import Any, NoReturn, cast
 
 from tasklib import tracing
 from tasklib.config import Config
-from tasklib.executors.descriptors import open_standard_streams
-from tasklib.executors.functions import call, call_async
-from tasklib.executors.outcomes import Done, Failed, failed
-from tasklib.executors.tracebacks import error_text
-from tasklib.executors.wire import (
+from tasklib.executors.child_protocol import (
     MAIN_ALIAS,
     MAIN_MARK,
     Cancel,
@@ -50,6 +46,10 @@ from tasklib.executors.wire import (
     rebuilt,
     receive,
 )
+from tasklib.executors.descriptors import open_standard_streams
+from tasklib.executors.functions import call, call_async
+from tasklib.executors.outcomes import Done, Failed, failed
+from tasklib.executors.tracebacks import error_text
 from tasklib.tasks import registry
 from tasklib.tasks.context import TaskContext
 from tasklib.tasks.function import TaskFunction

@@ -10,9 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tasklib.config import Config
-from tasklib.executors.launching import Forked, Lifeline, Process, Template, exit_text, spawn
-from tasklib.executors.outcomes import Done, Failed
-from tasklib.executors.wire import (
+from tasklib.executors.child_protocol import (
     Cancel,
     Message,
     Messages,
@@ -28,6 +26,8 @@ from tasklib.executors.wire import (
     most_bytes,
     packed,
 )
+from tasklib.executors.launching import Forked, Lifeline, Process, Template, exit_text, spawn
+from tasklib.executors.outcomes import Done, Failed
 
 _LAST_WORDS_SECONDS = 1.0
 """How long after a child's death its last words may take to arrive."""

@@ -12,7 +12,7 @@ import sys
 from asyncio.subprocess import Process as Interpreter
 from typing import Protocol
 
-from tasklib.executors.wire import EXIT_CODE, EXIT_CODE_OF, FORK
+from tasklib.executors.child_protocol import EXIT_CODE, EXIT_CODE_OF, FORK
 
 _STATUS_SECONDS = 5.0
 """How long a template may take to say how its child ended. It may be busy with an import."""

@@ -18,10 +18,10 @@ from typing import Any
 
 from tasklib.config import Config
 from tasklib.events import ChildrenSpawned, Events
+from tasklib.executors.child_protocol import Run, Setup, Unloadable, described, main_import
 from tasklib.executors.children import CantFork, CantImport, Child, Death, NotStarted
 from tasklib.executors.launching import Template, why_not_from_a_template
 from tasklib.executors.outcomes import Done, Failed, Kind, Lost, Released
-from tasklib.executors.wire import Run, Setup, Unloadable, described, main_import
 from tasklib.tasks.context import TaskContext
 from tasklib.tasks.function import TaskFunction
 

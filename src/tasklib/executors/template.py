@@ -23,8 +23,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from tasklib.executors.child import Child, become_like_the_worker, die_with, import_for
-from tasklib.executors.descriptors import open_standard_streams
-from tasklib.executors.wire import (
+from tasklib.executors.child_protocol import (
     EXIT_CODE,
     EXIT_CODE_OF,
     FORK,
@@ -36,6 +35,7 @@ from tasklib.executors.wire import (
     packed,
     receive,
 )
+from tasklib.executors.descriptors import open_standard_streams
 
 _SERVICE_SIGNALS: dict[signal.Signals, Any] = {
     # A service manager signals every process of a service; the worker decides what ends when.

@@ -13,8 +13,8 @@ import psycopg
 from tasklib.config import Config
 from tasklib.db.database import AsyncDatabase, Database, execute, execute_async
 from tasklib.db.failures import is_bad_data, is_connection_loss
-from tasklib.db.patience import allowed
 from tasklib.db.query import Query
+from tasklib.db.timeouts import allowed
 from tasklib.errors import DatabaseUnavailable, TaskLibError
 from tasklib.executors.functions import call, call_async
 from tasklib.executors.outcomes import Committed, Done, Failed, Kind, Lost, Released, failed

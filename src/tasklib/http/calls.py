@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from tasklib import tracing
-from tasklib.client import requests as checks
+from tasklib.client import validation as checks
 from tasklib.client.calls import Submitted
 from tasklib.client.cursors import cursor
 from tasklib.client.effects import Call, Pause
@@ -19,11 +19,11 @@ from tasklib.client.explaining import Explanation, Position
 from tasklib.client.submissions import Alike
 from tasklib.errors import InvalidOption, TaskNotFound
 from tasklib.events import CancelRequested, TaskReplayed, TaskSubmitted, client_events
-from tasklib.http import answers
-from tasklib.http.asking import checked
+from tasklib.http import responses
 from tasklib.http.operations import HttpOperatorCalls
 from tasklib.http.requests import API, Request, get, query_of
 from tasklib.http.submitting import NewTask, new_tasks, span_of
+from tasklib.http.transport import checked
 from tasklib.states import TaskState
 from tasklib.store.lookup import Outcome
 from tasklib.tasks.function import Submission
@@ -47,7 +47,7 @@ class HttpCalls(HttpOperatorCalls):
     def get_task(self, task_id: UUID | str) -> Call[Task | None]:
         task_id = checks.as_id(task_id)
         try:
-            return answers.task_of((yield from self._ask(get(f"/tasks/{task_id}", task_id=task_id))))
+            return responses.task_of((yield from self._ask(get(f"/tasks/{task_id}", task_id=task_id))))
         except TaskNotFound:
             return None
 
@@ -116,7 +116,7 @@ class HttpCalls(HttpOperatorCalls):
     def explain_task(self, task_id: UUID | str) -> Call[Explanation]:
         task_id = checks.as_id(task_id)
         found = yield from self._ask(get(f"/tasks/{task_id}/explain", task_id=task_id))
-        return answers.explanation_of(found)
+        return responses.explanation_of(found)
 
     def queue_position(self, task_id: UUID | str) -> Call[Position | None]:
         return (yield from self.explain_task(task_id)).position
@@ -151,7 +151,7 @@ class HttpCalls(HttpOperatorCalls):
         path = f"{API}/tasks/{task_id}/result"
         query = query_of(wait_seconds=wait)
         found = yield from self._ask(
-            Request("GET", path, query, repeatable=True, patience=wait, about={"task_id": task_id})
+            Request("GET", path, query, repeatable=True, extra_seconds=wait, about={"task_id": task_id})
         )
         error = found["error"]["traceback"] if found["error"] else None
         return Outcome(found["task_type"], found["status"], {"value": found["result"]}, error)

@@ -83,7 +83,7 @@ class Address:
             "params": list(request.query),
             "content": None if request.body is None else request.body.encode("utf-8", "surrogatepass"),
             "headers": headers,
-            "timeout": self.timeout + request.patience,
+            "timeout": self.timeout + request.extra_seconds,
         }
 
     def _trust(self) -> bool | ssl.SSLContext:

@@ -7,14 +7,14 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from tasklib.client import requests as checks
+from tasklib.client import validation as checks
 from tasklib.client.cursors import cursor
 from tasklib.client.dead_letters import RAMP_SECONDS
 from tasklib.client.effects import Call, Pause
 from tasklib.errors import TaskNotFound
-from tasklib.http import answers
-from tasklib.http.asking import Asking, checked
+from tasklib.http import responses
 from tasklib.http.requests import API, Request, body_of, get, query_of
+from tasklib.http.transport import Asking, checked
 from tasklib.store.dead_letters import DeadLetterGroup, Place
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class HttpDeadLetterCalls(Asking):
         given: dict[str, Any] = {"name": name, "queue": queue, "error": error, "since": since, "until": until}
         checked(super().dead_letter_groups(**given, limit=limit))
         found = yield from self._ask(get("/dead-letters/groups", query_of(**given, limit=limit)))
-        return [answers.group_of(group) for group in found["groups"]]
+        return [responses.group_of(group) for group in found["groups"]]
 
     def replay_dead_letters(
         self,

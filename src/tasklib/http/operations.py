@@ -13,10 +13,10 @@ from tasklib.client.cursors import cursor
 from tasklib.client.effects import Call
 from tasklib.client.operations import UNSET, Settings, _Unset
 from tasklib.errors import InvalidOption
-from tasklib.http import answers
-from tasklib.http.asking import checked
+from tasklib.http import responses
 from tasklib.http.dead_letters import HttpDeadLetterCalls
 from tasklib.http.requests import API, Request, body_of, get, query_of
+from tasklib.http.transport import checked
 from tasklib.store.audit import AuditRecord
 from tasklib.store.control import Cancelled
 from tasklib.store.fleet import WorkerInfo
@@ -29,7 +29,7 @@ class HttpOperatorCalls(HttpDeadLetterCalls):
 
     def workers(self) -> Call[list[WorkerInfo]]:
         found = yield from self._ask(get("/workers"))
-        return [answers.worker_of(worker) for worker in found["workers"]]
+        return [responses.worker_of(worker) for worker in found["workers"]]
 
     def drain_worker(self, worker_id: str) -> Call[None]:
         checked(super().drain_worker(worker_id))
@@ -48,7 +48,7 @@ class HttpOperatorCalls(HttpDeadLetterCalls):
 
     def pauses(self) -> Call[list[Paused]]:
         found = yield from self._ask(get("/pauses"))
-        return [answers.paused_of(paused) for paused in found["pauses"]]
+        return [responses.paused_of(paused) for paused in found["pauses"]]
 
     def settings(self) -> Call[Settings]:
         return _settings((yield from self._ask(get("/settings"))))
@@ -111,18 +111,18 @@ class HttpOperatorCalls(HttpDeadLetterCalls):
         seconds = expires_in.total_seconds() if isinstance(expires_in, timedelta) else expires_in
         body = body_of(name=name, roles=roles, queues=queues, expires_in_seconds=seconds)
         found = yield from self._ask(Request("POST", f"{API}/tokens", (), body))
-        return NewToken(found["token"], answers.token_of(found))
+        return NewToken(found["token"], responses.token_of(found))
 
     def tokens(self) -> Call[list[TokenInfo]]:
         found = yield from self._ask(get("/tokens"))
-        return [answers.token_of(token) for token in found["tokens"]]
+        return [responses.token_of(token) for token in found["tokens"]]
 
     def revoke_token(self, id_or_prefix: UUID | str) -> Call[TokenInfo]:
         checked(super().revoke_token(id_or_prefix))
         # Never the whole token: addresses are logged on the way.
         text = str(id_or_prefix).strip()
         path = f"{API}/tokens/{prefix_in(text) or UUID(text)}"
-        return answers.token_of(
+        return responses.token_of(
             (yield from self._ask(Request("DELETE", path, repeatable=True, about={"id_or_prefix": id_or_prefix})))
         )
 
@@ -139,7 +139,7 @@ class HttpOperatorCalls(HttpDeadLetterCalls):
         place = before.id if isinstance(before, AuditRecord) else before
         start = None if place is None else cursor("audit", place)
         query = query_of(action=action, actor=actor, target=target)
-        return (yield from self._pages("/audit", "records", query, start, limit, answers.record_of))
+        return (yield from self._pages("/audit", "records", query, start, limit, responses.record_of))
 
     def on_behalf_of(self, identity: Any) -> Any:
         raise InvalidOption("over HTTP, a client acts for the one whose token it has.")

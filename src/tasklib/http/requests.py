@@ -10,14 +10,14 @@ from enum import Enum
 from typing import Any
 from uuid import UUID
 
-from tasklib.client.effects import Elsewhere
+from tasklib.client.effects import HttpEffect
 
 API = "/api/v1"
 Query = Sequence[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Request(Elsewhere):
+class Request(HttpEffect):
     """Send this, and answer with an Answer, or Lost."""
 
     method: str
@@ -27,7 +27,7 @@ class Request(Elsewhere):
     """JSON text. Not shown: it may hold secrets."""
     repeatable: bool = False
     """True if asking twice does no more than asking once: it is sent again when its answer is lost."""
-    patience: float = 0.0
+    extra_seconds: float = 0.0
     """How much longer than usual the server may take."""
     trace: Mapping[str, str] | None = None
     """The span it is part of; None: whatever is current."""

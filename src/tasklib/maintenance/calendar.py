@@ -13,7 +13,7 @@ from tasklib.maintenance.orphans import rescue_orphans
 from tasklib.maintenance.overdue import fail_overdue
 from tasklib.maintenance.retention import delete_expired
 from tasklib.maintenance.snapshot import take_snapshot
-from tasklib.maintenance.tallies import fold_tallies
+from tasklib.maintenance.stats import fold_stats
 
 
 def duties_of(config: Config) -> Sequence[Duty]:
@@ -24,7 +24,7 @@ def duties_of(config: Config) -> Sequence[Duty]:
         Duty("orphans", often, rescue_orphans),
         Duty("overdue", often, fail_overdue),
         Duty("snapshot", often, take_snapshot),
-        Duty("tallies", often, fold_tallies),
+        Duty("stats", often, fold_stats),
         Duty("idempotency", now_and_then, expire_keys),
         Duty("dead letters", now_and_then, expire_dead_letters),
         Duty("retention", now_and_then, delete_expired),

@@ -10,13 +10,13 @@ from itertools import groupby
 from typing import TypeAlias
 
 from tasklib.config import Config
-from tasklib.db.link import Link
+from tasklib.db.reconnecting import ReconnectingConnection
 from tasklib.events import Event, Events
 from tasklib.maintenance.failures import Failures
 from tasklib.maintenance.leader import Leadership
 from tasklib.store.fleet import Term
 
-Perform: TypeAlias = Callable[[Link, Config, Term], Awaitable[Sequence[Event]]]
+Perform: TypeAlias = Callable[[ReconnectingConnection, Config, Term], Awaitable[Sequence[Event]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Duty:
 
 async def perform(
     duties: Sequence[Duty],
-    link: Link,
+    db: ReconnectingConnection,
     config: Config,
     leadership: Leadership,
     events: Events,
@@ -49,7 +49,7 @@ async def perform(
             for duty in alike:
                 term = await leadership.term()
                 with failures.survived(duty.name):
-                    for event in await duty.perform(link, config, term):
+                    for event in await duty.perform(db, config, term):
                         events.emit(event)
 
     async with asyncio.TaskGroup() as group:

@@ -7,15 +7,15 @@ from contextlib import contextmanager
 
 from tasklib.errors import DatabaseUnavailable
 from tasklib.events import DutyFailed, Events
-from tasklib.tally import Tallier
+from tasklib.stats import StatsCollector
 
 
 class Failures:
     """Keeps one failed round of a duty from ending the process: the next round tries again."""
 
-    def __init__(self, events: Events, tallier: Tallier) -> None:
+    def __init__(self, events: Events, collector: StatsCollector) -> None:
         self._events = events
-        self._tallier = tallier
+        self._collector = collector
 
     @contextmanager
     def survived(self, duty: str) -> Iterator[None]:
@@ -25,5 +25,5 @@ class Failures:
         except DatabaseUnavailable:
             pass  # the connection has reported it; the next round finds what this one could not
         except Exception as e:
-            self._tallier.count("duty_failed", reason=duty)
+            self._collector.count("duty_failed", reason=duty)
             self._events.emit(DutyFailed(duty, f"{type(e).__name__}: {' '.join(str(e).split())}"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tasklib.config import Config
-from tasklib.db.link import Link
+from tasklib.db.reconnecting import ReconnectingConnection
 from tasklib.events import Event
 from tasklib.store import upkeep
 from tasklib.store.fleet import Term
@@ -13,8 +13,8 @@ from tasklib.store.fleet import Term
 BATCH = 1000
 
 
-async def expire_keys(link: Link, config: Config, term: Term) -> Sequence[Event]:
+async def expire_keys(db: ReconnectingConnection, config: Config, term: Term) -> Sequence[Event]:
     while True:
-        expired = await link.run(upkeep.expire_keys(term, BATCH))
+        expired = await db.run(upkeep.expire_keys(term, BATCH))
         if len(expired) < BATCH:
             return []

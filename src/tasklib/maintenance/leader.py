@@ -30,9 +30,9 @@ _RENEW_AT = 1 / 3
 class Leadership:
     """This process's part in the election."""
 
-    def __init__(self, config: Config, link: Runs, events: Events) -> None:
+    def __init__(self, config: Config, db: Runs, events: Events) -> None:
         self._config = config
-        self._link = link
+        self._db = db
         self._events = events
         self._term: Term | None = None
         self._deadline = 0.0
@@ -69,13 +69,13 @@ class Leadership:
             await asyncio.gather(self._election, return_exceptions=True)
         self._term = None
         if self._may_hold is not None:
-            await self._link.run(fleet.resign(self._may_hold))
+            await self._db.run(fleet.resign(self._may_hold))
 
     async def _campaign(self, holder: str) -> None:
         before = time.monotonic()
         self._may_hold = holder
         try:
-            term = await self._link.run(fleet.lead(holder, self._config.leader_lease_seconds))
+            term = await self._db.run(fleet.lead(holder, self._config.leader_lease_seconds))
         except DatabaseUnavailable:
             term = self._term if self.is_ours else None
             before = self._deadline - self._config.leader_lease_seconds

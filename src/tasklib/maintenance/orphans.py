@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tasklib.config import Config
-from tasklib.db.link import Link
+from tasklib.db.reconnecting import ReconnectingConnection
 from tasklib.events import Event, LeasesRescued
 from tasklib.store import upkeep
 from tasklib.store.fleet import Term
@@ -13,11 +13,11 @@ from tasklib.store.fleet import Term
 BATCH = 500
 
 
-async def rescue_orphans(link: Link, config: Config, term: Term) -> Sequence[Event]:
+async def rescue_orphans(db: ReconnectingConnection, config: Config, term: Term) -> Sequence[Event]:
     """End all lost attempts, in small batches. Needs no task's code."""
     rescued: list[tuple[str, str, str]] = []
     while True:
-        batch = await link.run(upkeep.rescue(term, config.crash_limit, BATCH))
+        batch = await db.run(upkeep.rescue(term, config.crash_limit, BATCH))
         rescued += batch
         if len(batch) < BATCH:
             return [LeasesRescued(tuple(rescued))] if rescued else []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tasklib.config import Config
-from tasklib.db.link import Link
+from tasklib.db.reconnecting import ReconnectingConnection
 from tasklib.events import Event, OverdueFailed
 from tasklib.store import upkeep
 from tasklib.store.fleet import Term
@@ -13,8 +13,8 @@ from tasklib.store.fleet import Term
 BATCH = 500
 
 
-async def fail_overdue(link: Link, config: Config, term: Term) -> Sequence[Event]:
-    failed = await link.run(
+async def fail_overdue(db: ReconnectingConnection, config: Config, term: Term) -> Sequence[Event]:
+    failed = await db.run(
         upkeep.fail_overdue(term, config.overdue_grace_seconds, config.base_retry_delay_seconds, BATCH)
     )
     return [OverdueFailed(tuple(failed))] if failed else []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tasklib.config import Config, Retention
-from tasklib.db.link import Link
+from tasklib.db.reconnecting import ReconnectingConnection
 from tasklib.events import Event, TasksDeleted
 from tasklib.store import upkeep
 from tasklib.store.fleet import Term
@@ -13,22 +13,22 @@ from tasklib.store.fleet import Term
 BATCH = 1000
 
 
-async def delete_expired(link: Link, config: Config, term: Term) -> Sequence[Event]:
+async def delete_expired(db: ReconnectingConnection, config: Config, term: Term) -> Sequence[Event]:
     """Apply each rule. A rule for a name goes before the rule for all names of that state."""
     events: list[Event] = []
     for rule in config.retention:
         named = () if rule.name else tuple(r.name for r in config.retention if r.name and r.state == rule.state)
-        deleted = await _apply(rule, named, link, term)
+        deleted = await _apply(rule, named, db, term)
         if deleted:
             events.append(TasksDeleted(rule.state, deleted))
     return events
 
 
-async def _apply(rule: Retention, except_names: Sequence[str], link: Link, term: Term) -> int:
+async def _apply(rule: Retention, except_names: Sequence[str], db: ReconnectingConnection, term: Term) -> int:
     """Page through what is old enough by key: rows that stay never hide the rest."""
     deleted, after = 0, None
     while True:
-        page = await link.run(upkeep.retain(term, rule, except_names, after, BATCH))
+        page = await db.run(upkeep.retain(term, rule, except_names, after, BATCH))
         deleted += page.deleted
         after = page.last
         if page.read < BATCH:

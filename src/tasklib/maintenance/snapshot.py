@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tasklib.config import Config
-from tasklib.db.link import Link
+from tasklib.db.reconnecting import ReconnectingConnection
 from tasklib.events import Event
 from tasklib.store import upkeep
 from tasklib.store.fleet import Term
@@ -14,6 +14,6 @@ MOST_COUNTED = 100_000
 """Counting stops here in all; many lanes share it, so that a deep backlog costs no more than a middling one."""
 
 
-async def take_snapshot(link: Link, config: Config, term: Term) -> Sequence[Event]:
-    await link.run(upkeep.take_snapshot(term, MOST_COUNTED))
+async def take_snapshot(db: ReconnectingConnection, config: Config, term: Term) -> Sequence[Event]:
+    await db.run(upkeep.take_snapshot(term, MOST_COUNTED))
     return []

@@ -11,7 +11,7 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from tasklib.metrics import families
-from tasklib.tally import Tallier
+from tasklib.stats import StatsCollector
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -36,7 +36,7 @@ class Watched(Protocol):
     """What is exposed of a worker."""
 
     @property
-    def tallier(self) -> Tallier: ...
+    def collector(self) -> StatsCollector: ...
     @property
     def concurrency(self) -> int: ...
     @property
@@ -48,7 +48,7 @@ def exposed(worker: Watched, port: int, host: str) -> Iterator[int]:
     """Serve a worker's own metrics, from a thread, during the block. Gives the port."""
 
     def collect() -> Iterator[Metric]:
-        yield from families.of_tallies(worker.tallier.totals())
+        yield from families.of_stats(worker.collector.totals())
         yield from families.of_slots(worker.concurrency, worker.taken)
 
     server, thread = start_http_server(port, addr=host, registry=_registry(collect))

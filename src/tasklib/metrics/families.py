@@ -1,4 +1,4 @@
-"""Which metrics there are: names and labels, made of tallies, levels and figures. Nothing here reads a database."""
+"""Which metrics there are: names and labels, made of stats, levels and figures. Nothing here reads a database."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from prometheus_client.core import (
     SummaryMetricFamily,
 )
 
+from tasklib.stats import BOUNDS, Key, Stat, together
 from tasklib.store.levels import NAMES, FleetFigures, Level, StateCount
-from tasklib.store.tallies import Point
-from tasklib.tally import BOUNDS, Key, Tally, together
+from tasklib.store.stats import Point
 
 STATUSES = ("completed", "failed", "dead_letter", "cancelled", "released", "replayed")
 RAN = ("completed", "failed", "dead_letter", "cancelled")
 REASONS = ("error", "timeout", "retry", "rejected", "crash", "lost")
 DUTIES = (
-    *("dead workers", "orphans", "overdue", "snapshot", "tallies", "idempotency", "dead letters", "retention"),
+    *("dead workers", "orphans", "overdue", "snapshot", "stats", "idempotency", "dead letters", "retention"),
     *("election", "stats", "cancel requests", "registration"),
 )
 PROMOTIONS = (("low", "medium"), ("low", "high"), ("medium", "high"))
@@ -34,7 +34,7 @@ OTHER = "(other)"
 class Reading:
     """All that one scrape of the server has read."""
 
-    totals: list[Tally]
+    totals: list[Stat]
     levels: list[Level]
     states: list[StateCount]
     fleet: FleetFigures
@@ -45,16 +45,16 @@ class Reading:
 def of_server(reading: Reading, most_queues: int = MOST_QUEUES) -> Iterator[Metric]:
     """Everything the server exposes."""
     levels = _busiest(reading.levels, most_queues)
-    yield from of_tallies(reading.totals)
+    yield from of_stats(reading.totals)
     yield from _of_levels(levels)
     yield _backlog(levels, reading.recent, most_queues)
     yield from _of_states(reading.states)
     yield from _of_fleet(reading.fleet)
 
 
-def of_tallies(tallies: Sequence[Tally]) -> Iterator[Metric]:
+def of_stats(stats: Sequence[Stat]) -> Iterator[Metric]:
     """Counters and histograms: the same of a whole fleet, and of one worker."""
-    counts = _Counts(tallies)
+    counts = _Counts(stats)
     yield _counter(
         "task_outcomes", "How tasks and attempts ended, exactly.", ["priority", "status"],
         {(level, status): counts.of(status, level) for level in NAMES for status in STATUSES},
@@ -89,21 +89,21 @@ def of_tallies(tallies: Sequence[Tally]) -> Iterator[Metric]:
 
 
 class _Counts:
-    """Tallies, added up by whatever is asked for."""
+    """Stats, added up by whatever is asked for."""
 
-    def __init__(self, tallies: Sequence[Tally]) -> None:
-        self._tallies = tallies
+    def __init__(self, stats: Sequence[Stat]) -> None:
+        self._tallies = stats
 
     def of(self, outcome: str, level: str | None = None, reason: str | None = None) -> int:
         return sum(t.count for t in self.matching([outcome], level, reason))
 
-    def matching(self, outcomes: Sequence[str], level: str | None, reason: str | None = None) -> Iterable[Tally]:
-        for tally in self._tallies:
-            key = tally.key
+    def matching(self, outcomes: Sequence[str], level: str | None, reason: str | None = None) -> Iterable[Stat]:
+        for stat in self._tallies:
+            key = stat.key
             if key.outcome in outcomes and level in (None, key.level) and reason in (None, key.reason):
-                yield tally
+                yield stat
 
-    def together(self, outcomes: Sequence[str], level: str) -> Tally:
+    def together(self, outcomes: Sequence[str], level: str) -> Stat:
         return together(self.matching(outcomes, level), Key("", "", level, ""))
 
 

@@ -120,7 +120,7 @@ def _connection(config: Config) -> Iterator[Connection]:
 
 
 def _open(config: Config) -> psycopg.Connection:
-    return connect(config, autocommit=False, patience=math.inf)  # an index on a large table takes its time
+    return connect(config, autocommit=False, statement_timeout=math.inf)  # an index on a large table takes its time
 
 
 def _require_utf8(connection: Connection) -> None:

@@ -22,7 +22,7 @@ BEGIN
         FROM pg_class JOIN pg_namespace AS n ON n.oid = relnamespace
         WHERE nspname = {schema_name} AND relkind IN ('r', 'v')
           AND relname IN ('tasks', 'workers', 'worker_registrations', 'leadership', 'pauses', 'settings', 'snapshots',
-                          'depths', 'tallies', 'tally_deltas', 'api_tokens', 'audit', 'tasklib_version')
+                          'depths', 'stats', 'stats_deltas', 'api_tokens', 'audit', 'tasklib_version')
         UNION ALL
         SELECT format('ALTER FUNCTION %s OWNER TO %I', p.oid::regprocedure, {owner_name})
         FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = pronamespace
@@ -38,7 +38,7 @@ GRANT CREATE ON SCHEMA {schema} TO {owner};
 
 -- The reader.
 GRANT SELECT ON {schema}.tasks, {schema}.workers, {schema}.worker_registrations, {schema}.leadership, {schema}.pauses,
-    {schema}.settings, {schema}.snapshots, {schema}.depths, {schema}.tallies, {schema}.tally_deltas,
+    {schema}.settings, {schema}.snapshots, {schema}.depths, {schema}.stats, {schema}.stats_deltas,
     {schema}.tasklib_version TO {reader};
 
 -- The producer. It can insert a task that waits, and free or find an idempotency key; what a worker writes it can't.
@@ -52,7 +52,7 @@ GRANT INSERT (id, name, queue, args, kwargs, scheduled_at, max_retries, timeout_
 GRANT {reader}, {producer} TO {worker};
 GRANT UPDATE, DELETE ON {schema}.tasks TO {worker};
 GRANT INSERT, UPDATE, DELETE ON {schema}.workers, {schema}.worker_registrations, {schema}.leadership,
-    {schema}.snapshots, {schema}.depths, {schema}.tallies, {schema}.tally_deltas TO {worker};
+    {schema}.snapshots, {schema}.depths, {schema}.stats, {schema}.stats_deltas TO {worker};
 
 -- The server. Tokens are never deleted, and records of the audit never changed.
 GRANT {worker} TO {server};

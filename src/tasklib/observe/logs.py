@@ -39,7 +39,7 @@ from tasklib.events import (
     WorkerStarted,
     WorkerStopped,
 )
-from tasklib.observe.wording import last_line, printable, printable_json, short_id, was_given_back
+from tasklib.observe.formatting import last_line, printable, printable_json, short_id, was_given_back
 
 _LEVELS = {"failed": "warning", "dead_letter": "error"}
 _LEVEL_NAMES = {"warn": "warning", "exception": "error", "fatal": "critical"}

@@ -35,8 +35,8 @@ from tasklib.events import (
     WorkerStarted,
     WorkerStopped,
 )
+from tasklib.observe.formatting import count, duration, last_line, printable, short_id, was_given_back
 from tasklib.observe.outages import Outages
-from tasklib.observe.wording import count, duration, last_line, printable, short_id, was_given_back
 
 LINES_PER_SECOND = 20
 """More attempts than this in a second, and a summary takes the place of their lines."""

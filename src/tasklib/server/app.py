@@ -13,10 +13,10 @@ from fastapi import APIRouter, FastAPI
 
 from tasklib.config import Config
 from tasklib.server import problems
-from tasklib.server.gate import Gate
-from tasklib.server.journal import Journal
+from tasklib.server.auth import Auth
 from tasklib.server.limits import Limits
 from tasklib.server.logins import Logins
+from tasklib.server.request_log import RequestLog
 from tasklib.server.routes import (
     audit,
     dead_letters,
@@ -85,6 +85,6 @@ def create_app(config: Config, settings: ServerSettings | None = None) -> FastAP
     problems.handle_in(app)
     # The last one added is the outermost.
     app.add_middleware(Limits, settings=settings)
-    app.add_middleware(Gate, router=app.router, settings=settings)
-    app.add_middleware(Journal, settings=settings)
+    app.add_middleware(Auth, router=app.router, settings=settings)
+    app.add_middleware(RequestLog, settings=settings)
     return app

@@ -97,8 +97,8 @@ class StrictProtocol(H11Protocol):
         super().connection_made(transport)
         _send_at_once(transport)
         self._is_beyond_limit = len(self.connections) > self._settings.max_connections
-        patience = _BEYOND_LIMIT_SECONDS if self._is_beyond_limit else self._settings.header_timeout_seconds
-        self._head_timer.start(patience)
+        timeout = _BEYOND_LIMIT_SECONDS if self._is_beyond_limit else self._settings.header_timeout_seconds
+        self._head_timer.start(timeout)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._head_timer.cancel()

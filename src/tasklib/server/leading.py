@@ -26,7 +26,7 @@ from tasklib.events import (
     WorkersDied,
 )
 from tasklib.maintenance.service import Maintenance
-from tasklib.tally import Tallier
+from tasklib.stats import StatsCollector
 
 
 class Leading:
@@ -38,7 +38,7 @@ class Leading:
         self._log: Any = structlog.get_logger("tasklib.server").bind(server=self.id)
         events = Events()
         events.subscribe(self._write, routine=False)
-        self._maintenance = Maintenance(config, control, events, Tallier(), lambda: self.id)
+        self._maintenance = Maintenance(config, control, events, StatsCollector(), lambda: self.id)
         self._jobs = [asyncio.create_task(job) for job in self._maintenance.jobs()]
 
     async def close(self) -> None:

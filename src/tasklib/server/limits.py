@@ -8,7 +8,7 @@ from contextlib import suppress
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tasklib.server.gate import is_for_programs
+from tasklib.server.auth import is_for_programs
 from tasklib.server.json_depth import is_deeper
 from tasklib.server.problems import Problem
 from tasklib.server.settings import ServerSettings

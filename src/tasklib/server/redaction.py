@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from tasklib.models import Task
+    from tasklib.store.dashboard import Failure
     from tasklib.store.dead_letters import DeadLetterGroup
     from tasklib.store.search import FoundTask
-    from tasklib.store.seeing import Failure
 
 Row = TypeVar("Row", "DeadLetterGroup", "FoundTask", "Failure")
 

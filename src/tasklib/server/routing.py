@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Query
 
-from tasklib.client.requests import MAX_PAGE
+from tasklib.client.validation import MAX_PAGE
 from tasklib.errors import InvalidOption
 from tasklib.server.access import Principal, allow
 from tasklib.server.services import Services, services

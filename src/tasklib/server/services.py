@@ -18,12 +18,12 @@ from tasklib.db.startup import wait_for_database
 from tasklib.errors import ConfigError
 from tasklib.migrations.revisions import require_current, require_utf8
 from tasklib.server.caps import Caps
-from tasklib.server.keyring import Keyring
 from tasklib.server.leading import Leading
-from tasklib.server.news import News
+from tasklib.server.notifier import Notifier
 from tasklib.server.redaction import Redaction
 from tasklib.server.remote.workers import RemoteWorkers
 from tasklib.server.settings import ServerSettings
+from tasklib.server.token_cache import TokenCache
 from tasklib.server.token_watch import TokenWatch
 from tasklib.server.watch import Watch
 from tasklib.store import schema, tokens
@@ -38,8 +38,8 @@ class Services:
     config: Config
     settings: ServerSettings
     client: AsyncClient
-    tokens: Keyring
-    news: News
+    tokens: TokenCache
+    notifier: Notifier
     remote: RemoteWorkers
     version: str
     revealed: dict[tuple[str, UUID], float] = field(default_factory=dict)
@@ -54,14 +54,14 @@ class Services:
     def __post_init__(self) -> None:
         self.caps = Caps(self.settings)
         self.redaction = Redaction(self.settings.redact)
-        self.watch = Watch(self.run, lambda: self.news.is_stopped)
+        self.watch = Watch(self.run, lambda: self.notifier.is_stopped)
         self.token_watch = TokenWatch(self.client, self.tokens.is_open, self._token_ended)
 
     @classmethod
     async def open(cls, config: Config, settings: ServerSettings) -> Services:
         """Refuses to serve a schema of another version, and without a token unless `no_auth` says so."""
-        patience = min(config.statement_timeout_seconds, settings.database_timeout_seconds)
-        config = config.with_changes(statement_timeout_seconds=patience)
+        timeout = min(config.statement_timeout_seconds, settings.database_timeout_seconds)
+        config = config.with_changes(statement_timeout_seconds=timeout)
         await wait_for_database(config, _say_what_is_awaited)
         client = AsyncClient(config)
         try:
@@ -72,9 +72,9 @@ class Services:
         except BaseException:
             client.close()
             raise
-        keyring, news = Keyring(client, is_open=settings.no_auth and not has_tokens), News(config)
-        made = cls(config, settings, client, keyring, news, RemoteWorkers(config, news), version())
-        made.news.start(place or "public")
+        token_cache, notifier = TokenCache(client, is_open=settings.no_auth and not has_tokens), Notifier(config)
+        made = cls(config, settings, client, token_cache, notifier, RemoteWorkers(config, notifier), version())
+        made.notifier.start(place or "public")
         made.tokens.start()
         made.token_watch.start()
         return made
@@ -85,11 +85,11 @@ class Services:
 
     def _token_ended(self) -> None:
         self.tokens.forget()
-        self.news.ring()
+        self.notifier.ring()
 
     def stop(self) -> None:
         """The server is about to end: whoever waits for news goes home."""
-        self.news.stop()
+        self.notifier.stop()
 
     def lead(self, config: Config) -> None:
         """Take part in the election, with the statement timeout of the configuration, not that of requests."""
@@ -99,7 +99,7 @@ class Services:
         self.stop()
         if self.leading is not None:
             await self.leading.close()
-        await self.news.close()
+        await self.notifier.close()
         await self.token_watch.close()
         await self.remote.close()
         await self.tokens.close()

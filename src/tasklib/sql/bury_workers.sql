@@ -17,6 +17,6 @@ changed AS (
     RETURNING id
 ),
 counted AS (
-    INSERT INTO {schema.}tally_deltas (outcome, count) SELECT 'worker_died', count(*) FROM changed HAVING count(*) > 0
+    INSERT INTO {schema.}stats_deltas (outcome, count) SELECT 'worker_died', count(*) FROM changed HAVING count(*) > 0
 )
 SELECT id FROM changed

@@ -9,6 +9,6 @@ WITH changed AS (
     RETURNING state, CASE WHEN state = 'running' THEN {include wake} END,
               name, queue, priority, state AS outcome, '' AS reason
 ),
-{include tallied},
+{include counted},
 {include audited}
 SELECT state FROM changed

@@ -19,6 +19,6 @@ changed AS (
     RETURNING state, CASE WHEN state = 'running' THEN {include wake} END,
               name, queue, priority, state AS outcome, '' AS reason
 ),
-{include tallied},
+{include counted},
 {include audited_batch}
 SELECT state FROM changed

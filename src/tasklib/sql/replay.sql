@@ -6,6 +6,6 @@ WITH changed AS (
     RETURNING state, {include wake},
               name, queue, priority, 'replayed' AS outcome, history -> -1 ->> 'was' AS reason
 ),
-{include tallied},
+{include counted},
 {include audited}
 SELECT state FROM changed

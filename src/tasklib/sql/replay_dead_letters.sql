@@ -8,6 +8,6 @@ changed AS (
     RETURNING task.id::text, batch.completed_at, {include wake},
               name, queue, priority, 'replayed' AS outcome, 'dead_letter' AS reason
 ),
-{include tallied},
+{include counted},
 {include audited_batch}
 SELECT id, completed_at FROM changed

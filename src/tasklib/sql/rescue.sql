@@ -56,5 +56,5 @@ changed AS (
               CASE WHEN attempt.begun OR cancelled THEN task.state ELSE 'released' END AS outcome,
               CASE WHEN attempt.begun THEN attempt.outcome ELSE '' END AS reason
 ),
-{include tallied}
+{include counted}
 SELECT id, name, state FROM changed

@@ -9,8 +9,8 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from tasklib.db.arrays import array, plain_array
+from tasklib.db.fast_path import in_text
 from tasklib.db.query import Query, Rows
-from tasklib.db.wire import in_text
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from itertools import groupby
 from operator import itemgetter
 
 from tasklib.db.query import Query, Rows
-from tasklib.store.tallies import MOST_STEPS
+from tasklib.store.stats import MOST_STEPS
 
 MOST_COUNTED = 2_000
 """Waiting tasks are counted up to here in each queue and level; beyond it the leader's last count stands."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from tasklib.client.clients import Client
 from tasklib.client.default import default_client
-from tasklib.client.requests import MAX_PAGE
+from tasklib.client.validation import MAX_PAGE
 from tasklib.errors import TaskNotFound
 from tasklib.tasks import registry
 from tasklib.testing.expectations import Expectation, Expected

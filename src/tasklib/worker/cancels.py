@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from tasklib.db.link import Link
+from tasklib.db.reconnecting import ReconnectingConnection
 from tasklib.maintenance.failures import Failures
 from tasklib.store import control
 from tasklib.worker.attempt import Attempt, Interruption
@@ -13,7 +13,9 @@ from tasklib.worker.runner import Runner
 _LOOK_EVERY_SECONDS = 10.0
 
 
-async def watch_for_cancel_requests(link: Link, runner: Runner, requested: asyncio.Event, failures: Failures) -> None:
+async def watch_for_cancel_requests(
+    db: ReconnectingConnection, runner: Runner, requested: asyncio.Event, failures: Failures
+) -> None:
     """Interrupt running attempts whose task was cancelled, for ever."""
     while True:
         try:
@@ -23,12 +25,12 @@ async def watch_for_cancel_requests(link: Link, runner: Runner, requested: async
             pass
         requested.clear()
         with failures.survived("cancel requests"):  # each is stored; the next look finds it
-            await _interrupt_cancelled(link, runner)
+            await _interrupt_cancelled(db, runner)
 
 
-async def _interrupt_cancelled(link: Link, runner: Runner) -> None:
+async def _interrupt_cancelled(db: ReconnectingConnection, runner: Runner) -> None:
     held: dict[str, Attempt] = {a.claimed.id: a for a in runner.running if not a.settled}
     if not held:
         return
-    for id_ in await link.run(control.cancel_requests([a.claimed for a in held.values()])):
+    for id_ in await db.run(control.cancel_requests([a.claimed for a in held.values()])):
         runner.interrupt(held[id_], Interruption.CANCELLED)

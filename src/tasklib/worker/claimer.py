@@ -11,16 +11,16 @@ import psycopg
 
 from tasklib.config import Config
 from tasklib.db.failures import is_bad_data
-from tasklib.db.link import Link, backoff
+from tasklib.db.reconnecting import ReconnectingConnection, backoff
 from tasklib.errors import DatabaseUnavailable
 from tasklib.events import DatabaseLost, Events, TasksClaimed
+from tasklib.stats import StatsCollector
 from tasklib.store import claim, settle
 from tasklib.store.claim import Claimed, Lane, Served
 from tasklib.store.settle import Lease
-from tasklib.tally import Tallier
 from tasklib.worker.attempt import Attempt
 from tasklib.worker.begin_limit import BeginLimit
-from tasklib.worker.places import Places
+from tasklib.worker.claim_cursor import ClaimCursor
 from tasklib.worker.sleep import LONG_AWAKE_SECONDS, Sleep
 from tasklib.worker.slots import BATCH, Slots
 from tasklib.worker.timing import eager_task
@@ -37,7 +37,7 @@ class Claimer:
     def __init__(
         self,
         config: Config,
-        link: Link,
+        db: ReconnectingConnection,
         slots: Slots,
         wakeup: Wakeup,
         events: Events,
@@ -47,11 +47,11 @@ class Claimer:
         start: Callable[[list[Claimed], str, float], None],
         held: Callable[[], Sequence[Attempt]],
         begin_limit: BeginLimit,
-        tallier: Tallier,
+        collector: StatsCollector,
         burst: bool = False,
     ) -> None:
         self._config = config
-        self._link = link
+        self._db = db
         self._slots = slots
         self._wakeup = wakeup
         self._events = events
@@ -60,12 +60,12 @@ class Claimer:
         self._start = start
         self._held = held
         self._begin_limit = begin_limit
-        self._tallier = tallier
+        self._collector = collector
         self._burst = burst
         self._stopped = False
         self._doubt_until = self._look_again_at = 0.0
-        self._sleep = Sleep(link, wakeup, served=served, worker_id=worker_id)
-        self._places = Places(slots.prefetch)
+        self._sleep = Sleep(db, wakeup, served=served, worker_id=worker_id)
+        self._cursor = ClaimCursor(slots.prefetch)
         self._guessing: asyncio.Task[None] | None = None
         wakeup.on_waking = self._guess
         self._terms = {
@@ -107,7 +107,7 @@ class Claimer:
     @property
     def _may_claim_ahead(self) -> bool:
         """Only what is known to be short. A look at all lanes may bring tasks that run at most once: not ahead."""
-        return self._places.are_short and (self._places.worth_going_on or not self._served().at_most_once)
+        return self._cursor.are_short and (self._cursor.worth_going_on or not self._served().at_most_once)
 
     async def _give_back_unknown(self) -> None:
         """Release what is leased to us though we know nothing of it: the answer to a claim was lost.
@@ -117,11 +117,11 @@ class Claimer:
         """
         worker_id = self._worker_id()
         await self._begin_limit.lift()
-        leased = await self._link.run(claim.leases_of(worker_id))
+        leased = await self._db.run(claim.leases_of(worker_id))
         held = {(a.claimed.id, a.claimed.token) for a in self._held()}
         unknown = sorted(Lease(c.id, c.token) for c in leased if (c.id, c.token) not in held)
         if unknown:
-            await self._link.run(settle.release(unknown, worker_id))
+            await self._db.run(settle.release(unknown, worker_id))
         self._look_again_at = time.monotonic() + _LOOK_AGAIN_SECONDS
 
     async def _wait_for_slots(self) -> None:
@@ -140,9 +140,9 @@ class Claimer:
         if self._look_again_at < before < self._doubt_until:
             await self._give_back_unknown()
             before = time.monotonic()
-        if going_on := self._places.worth_going_on:
+        if going_on := self._cursor.worth_going_on:
             asked = min(self._slots.room, BATCH)
-            query = claim.claim_on(self._places.behind, asked, worker_id, **self._terms)
+            query = claim.claim_on(self._cursor.behind, asked, worker_id, **self._terms)
         else:
             # Who knows what it will bring: no more than the slots will be free for in a moment.
             served = self._served()
@@ -151,11 +151,11 @@ class Claimer:
             if asked <= 0:
                 return True  # there is work, and no slot for it
             query = claim.claim(served, asked, worker_id, **self._terms)
-        claimed = await self._link.run(query)
+        claimed = await self._db.run(query)
         if going_on:
-            self._places.went_on(asked, claimed)
+            self._cursor.went_on(asked, claimed)
         else:
-            self._places.looked(asked, claimed, time.monotonic() - before)
+            self._cursor.looked(asked, claimed, time.monotonic() - before)
         if claimed:
             # Counted from before the statement was sent, so that our idea of the lease ends before the database's.
             deadline = before + self._config.lock_timeout_seconds
@@ -167,8 +167,8 @@ class Claimer:
         if self._guessing is not None:
             return
         # Only with another slot to spare for whatever is better.
-        if self._places.last is not None and self._slots.room > 1 and not self._stopped:
-            self._guessing = eager_task(self._claim_next(self._places.last), asyncio.get_running_loop())
+        if self._cursor.last is not None and self._slots.room > 1 and not self._stopped:
+            self._guessing = eager_task(self._claim_next(self._cursor.last), asyncio.get_running_loop())
         else:
             self._wakeup.wake()
 
@@ -180,7 +180,7 @@ class Claimer:
                 self._hand_on(1, claimed, worker_id, before + self._config.lock_timeout_seconds, more=False)
 
         try:
-            await self._link.run(claim.claim_next(lane, worker_id, **self._terms), hand_on)
+            await self._db.run(claim.claim_next(lane, worker_id, **self._terms), hand_on)
         finally:
             self._wakeup.wake()
 
@@ -196,7 +196,7 @@ class Claimer:
             asyncio.get_running_loop().call_soon(self._start, claimed, worker_id, lease_deadline)
         else:
             self._start(claimed, worker_id, lease_deadline)
-        self._tallier.claimed(claimed)
+        self._collector.claimed(claimed)
 
     async def _rest(self, *, was_idle: bool) -> None:
         if self._burst:

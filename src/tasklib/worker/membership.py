@@ -11,15 +11,15 @@ from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 
 from tasklib.config import Config
-from tasklib.db.link import backoff
+from tasklib.db.reconnecting import backoff
 from tasklib.errors import DatabaseUnavailable
 from tasklib.events import Events, WorkerRenewed
 from tasklib.maintenance.failures import Failures
+from tasklib.stats import StatsCollector
 from tasklib.store.claim import Served
-from tasklib.tally import Tallier
 from tasklib.worker.attempt import Attempt, Interruption
-from tasklib.worker.door import Door, Registration
-from tasklib.worker.heart import Heart
+from tasklib.worker.backend import Backend, Registration
+from tasklib.worker.heartbeat import HeartbeatThread
 from tasklib.worker.runner import Runner
 from tasklib.worker.slots import Slots
 
@@ -37,11 +37,11 @@ class Membership:
     def __init__(
         self,
         config: Config,
-        door: Door,
+        backend: Backend,
         slots: Slots,
         runner: Runner,
         events: Events,
-        tallier: Tallier,
+        collector: StatsCollector,
         *,
         id_: str,
         served: Callable[[], Served],
@@ -51,50 +51,50 @@ class Membership:
         self.is_draining = False
         self.is_member = False
         self._config = config
-        self._door = door
+        self._backend = backend
         self._slots = slots
         self._runner = runner
         self._events = events
-        self._tallier = tallier
+        self._collector = collector
         self._served = served
         self._drain = drain
         self._told_names: Sequence[str] = ()
         self._loop = asyncio.get_running_loop()
         self._renewal: asyncio.Task[None] | None = None
-        self._heart = Heart(config, self, door.pulse())
+        self._heartbeat = HeartbeatThread(config, self, backend.heartbeats())
 
     async def join(self) -> None:
         """Register, and begin to beat."""
         await self._register()
-        self._heart.start()
+        self._heartbeat.start()
 
     async def leave(self) -> None:
         """Stop beating and take the row away: this worker holds nothing any more."""
-        self._heart.stop()
-        await asyncio.to_thread(self._heart.join, _HEART_STOPS_WITHIN_SECONDS)
+        self._heartbeat.stop()
+        await asyncio.to_thread(self._heartbeat.join, _HEART_STOPS_WITHIN_SECONDS)
         self.is_member = False
         if self._renewal is not None:
             self._renewal.cancel()
         with suppress(DatabaseUnavailable):  # then the leader will find us silent
-            await self._door.deregister(self.id)
+            await self._backend.deregister(self.id)
 
     def look(self) -> None:
         """The fleet may have something to say to us: beat, and hear it."""
-        self._heart.beat_soon()
+        self._heartbeat.beat_soon()
 
     def draining(self) -> None:
         """Let the fleet see that we drain."""
         self.is_draining = True
-        self._heart.beat_soon()
+        self._heartbeat.beat_soon()
 
     async def _register(self) -> None:
         served = self._served()
         self._told_names = served.names or ()
         me = Registration(served, self._slots.size, _version(), socket.gethostname(), os.getpid())
-        self.id = await self._door.register(self.id, me)
+        self.id = await self._backend.register(self.id, me)
         self.is_member = True
 
-    # What the heart asks and tells, from its thread.
+    # What the heartbeat asks and tells, from its thread.
 
     @property
     def load(self) -> int:
@@ -121,7 +121,7 @@ class Membership:
         self._loop.call_soon_threadsafe(self._begin_anew)
 
     def beat_failed(self) -> None:
-        self._loop.call_soon_threadsafe(self._tallier.count, "heartbeat_failed")
+        self._loop.call_soon_threadsafe(self._collector.count, "heartbeat_failed")
 
     # The same, on the loop.
 
@@ -139,7 +139,7 @@ class Membership:
         self._renewal = asyncio.create_task(self._register_anew(old))
 
     async def _register_anew(self, old: str) -> None:
-        failures, tries = Failures(self._events, self._tallier), 0
+        failures, tries = Failures(self._events, self._collector), 0
         while not self.is_member:
             with failures.survived("registration"):
                 await self._register()

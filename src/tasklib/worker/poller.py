@@ -10,14 +10,14 @@ from typing import Any
 from pydantic_core import to_json
 
 from tasklib.config import Config
-from tasklib.db.link import backoff
+from tasklib.db.reconnecting import backoff
 from tasklib.errors import DatabaseUnavailable
 from tasklib.events import Events, TasksClaimed
+from tasklib.stats import StatsCollector
 from tasklib.store.claim import Claimed, Served
-from tasklib.tally import Tallier
 from tasklib.worker.attempt import Attempt
-from tasklib.worker.door import Start
-from tasklib.worker.http_link import HttpLink, Refused
+from tasklib.worker.backend import Start
+from tasklib.worker.http_connection import HttpConnection, Refused
 from tasklib.worker.slots import BATCH, Slots
 from tasklib.worker.wakeup import Wakeup
 
@@ -33,7 +33,7 @@ class Poller:
     def __init__(
         self,
         config: Config,
-        link: HttpLink,
+        db: HttpConnection,
         slots: Slots,
         wakeup: Wakeup,
         events: Events,
@@ -42,12 +42,12 @@ class Poller:
         worker_id: Callable[[], str],
         start: Start,
         held: Callable[[], Sequence[Attempt]],
-        tallier: Tallier,
+        collector: StatsCollector,
         wait_seconds: float,
         burst: bool,
     ) -> None:
         self._config = config
-        self._link = link
+        self._db = db
         self._slots = slots
         self._wakeup = wakeup
         self._events = events
@@ -55,7 +55,7 @@ class Poller:
         self._worker_id = worker_id
         self._start = start
         self._held = held
-        self._tallier = tallier
+        self._collector = collector
         self._wait_seconds = wait_seconds
         self._burst = burst
         self._stopped = False
@@ -84,7 +84,7 @@ class Poller:
             except (DatabaseUnavailable, Refused) as e:
                 self._doubt_until = time.monotonic() + self._wait_seconds + _DOUBT_SECONDS
                 if isinstance(e, Refused):
-                    self._wakeup.on_fleet_news()  # the heart will find out that we were declared dead
+                    self._wakeup.on_fleet_change()  # the heartbeat will find out that we were declared dead
                 await asyncio.sleep(backoff(failures))
                 failures += 1
                 continue
@@ -93,32 +93,32 @@ class Poller:
 
     async def _poll(self, asked: int) -> bool:
         before, worker_id = time.monotonic(), self._worker_id()
-        body: dict[str, Any] = {
+        host: dict[str, Any] = {
             "available_capacity": asked,
             "wait_seconds": self._wait_seconds,
             "reports_begin": True,
         }
         if before < self._doubt_until:
             leases = {(a.claimed.id, a.claimed.token) for a in self._held() if a.worker_id == worker_id}
-            body["holding"] = [{"task_id": id_, "lease_token": token} for id_, token in leases]
-        answer = await self._answer(worker_id, body)
+            host["holding"] = [{"task_id": id_, "lease_token": token} for id_, token in leases]
+        answer = await self._answer(worker_id, host)
         if answer is None or not answer["tasks"]:
             return False
         claimed = [_claimed(task) for task in answer["tasks"]]
         self._names = frozenset(c.name for c in claimed)
         self._wakeup.busy()
         self._slots.take(len(claimed))
-        self._tallier.claimed(claimed)
+        self._collector.claimed(claimed)
         if self._events.routine:
             self._events.emit_routine(TasksClaimed(asked, len(claimed)))
         # The leases began so much after the request came, and that was after we had sent it.
         self._start(claimed, worker_id, before + answer["waited_seconds"] + answer["lease_seconds"])
         return True
 
-    async def _answer(self, worker_id: str, body: dict[str, Any]) -> Any:
+    async def _answer(self, worker_id: str, host: dict[str, Any]) -> Any:
         """What the server says; None if it isn't worth waiting for any more. Leaving gives back what that brings."""
         asking = asyncio.ensure_future(
-            self._link.ask("POST", f"/{worker_id}/poll", body, wait_seconds=self._wait_seconds)
+            self._db.ask("POST", f"/{worker_id}/poll", host, wait_seconds=self._wait_seconds)
         )
         try:
             await asyncio.wait({asking, self._given_up}, return_when=asyncio.FIRST_COMPLETED)

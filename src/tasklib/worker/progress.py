@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Protocol
 
-from tasklib.db.link import backoff
+from tasklib.db.reconnecting import backoff
 from tasklib.errors import DatabaseUnavailable
 from tasklib.store.settle import Leased
 from tasklib.worker.attempt import Attempt

@@ -44,7 +44,7 @@ _NOT_BEGUN_SECONDS = 1.0
 """How long a task whose function could not be called is held before it is given back."""
 
 _LOOKS_AHEAD = 4
-"""What waits is given back if it would still wait after so many times the patience, at the pace seen lately."""
+"""What waits is given back if it would still wait after so many times the timeout, at the pace seen lately."""
 
 
 class Runner:
@@ -118,8 +118,8 @@ class Runner:
         # A task cancelled before its first step would never get to say how it ended.
         if attempt.entered and attempt.runner is not None:
             attempt.runner.cancel()
-        patience = _STUBBORN_SECONDS + self._config.process_kill_grace_seconds
-        self._loop.call_later(patience, self._settle_without_it, attempt)
+        timeout = _STUBBORN_SECONDS + self._config.process_kill_grace_seconds
+        self._loop.call_later(timeout, self._settle_without_it, attempt)
 
     async def children_keep_failing(self) -> str:
         """Wait until no child process could be started many times in a row; why."""

@@ -14,18 +14,18 @@ from typing import Protocol, TypeVar, assert_never
 
 from tasklib.config import Config
 from tasklib.db.failures import conflict_pause
-from tasklib.db.link import backoff
+from tasklib.db.reconnecting import backoff
 from tasklib.errors import DatabaseUnavailable, ResultNotStorable
 from tasklib.events import Events, ResultRefused, TaskEnded
 from tasklib.executors.outcomes import Cancelled, Committed, Done, Failed, Kind, Lost, Outcome, Released
 from tasklib.executors.tracebacks import class_name
+from tasklib.stats import StatsCollector
 from tasklib.store.settle import Completion, Failure
-from tasklib.tally import Tallier
 from tasklib.tasks.options import MAX_DELAY_SECONDS
 from tasklib.tasks.payload import storable_text
 from tasklib.tasks.retry import RetryPolicy
 from tasklib.worker.attempt import Attempt
-from tasklib.worker.door import Settlements, Unstorable
+from tasklib.worker.backend import Settlements, Unstorable
 from tasklib.worker.progress import ProgressReports
 from tasklib.worker.slots import Slots
 from tasklib.worker.spans import end_span
@@ -45,20 +45,26 @@ class Settler:
     """Collects outcomes and writes them. A lone one is written at once; a thousand share one commit."""
 
     def __init__(
-        self, config: Config, door: Settlements, slots: Slots, wakeup: Wakeup, events: Events, tallier: Tallier
+        self,
+        config: Config,
+        backend: Settlements,
+        slots: Slots,
+        wakeup: Wakeup,
+        events: Events,
+        collector: StatsCollector,
     ) -> None:
         self._config = config
-        self._door = door
+        self._backend = backend
         self._slots = slots
         self._wakeup = wakeup
         self._events = events
-        self._tallier = tallier
+        self._collector = collector
         self._default_policy = RetryPolicy.of(config)
         self._waiting: list[tuple[Attempt, Outcome]] = []
         self._writing: list[tuple[Attempt, Outcome]] = []
         self._locked: dict[Attempt, int] = {}
         """How often each was tried whose row another transaction has locked. They keep their slots."""
-        self.progress = ProgressReports(door)
+        self.progress = ProgressReports(backend)
         self._work = asyncio.Event()
         self.stale_results = 0
 
@@ -92,7 +98,7 @@ class Settler:
                 await self._flush(batch)
                 self.progress.forget(attempt for attempt, _ in batch if attempt not in self._locked)
                 settled = len(batch) - self._try_locked_later(batch)
-                self._tallier.settled(settled)
+                self._collector.settled(settled)
                 self._writing, self._slots.flushing = [], False
                 self._slots.give_back(settled)
 
@@ -152,7 +158,7 @@ class Settler:
                 case Cancelled(error):
                     stopped.append((attempt, error))
                 case Committed():
-                    self._tallier.completed([attempt], time.monotonic())
+                    self._collector.completed([attempt], time.monotonic())
                     self._ended(attempt, "completed")
                 case Lost():
                     self._refused(attempt)
@@ -181,13 +187,13 @@ class Settler:
         items.sort(key=lambda item: item[0].claimed.id)
         attempts = [attempt for attempt, _ in items]
         try:
-            write = partial(self._door.complete, contended=contended)
+            write = partial(self._backend.complete, contended=contended)
             ours, locked = await self._until_answered(write, worker_id, [c for _, c in items], again=again)
         except Unstorable as e:
             await self._isolate_completions(worker_id, items, e.reason)
             return
         finished = attempts if len(ours) == len(attempts) else [a for a in attempts if a.claimed.id in ours]
-        self._tallier.completed(finished, time.monotonic())
+        self._collector.completed(finished, time.monotonic())
         if len(ours) == len(attempts) and not self._events.routine and not self._locked:
             return  # all is well, and nobody wants to hear of it
         for attempt in attempts:
@@ -213,7 +219,7 @@ class Settler:
             return
         items.sort(key=lambda item: item[0].claimed.id)
         try:
-            states, locked = await self._until_answered(self._door.fail, worker_id, [f for _, f in items])
+            states, locked = await self._until_answered(self._backend.fail, worker_id, [f for _, f in items])
         except Unstorable:
             for attempt, failure in items:
                 await self._fail_alone(worker_id, attempt, failure)
@@ -239,7 +245,7 @@ class Settler:
         for error in (failure.error, _escaped(failure.error)):
             one = replace(failure, error=error)
             try:
-                states, locked = await self._until_answered(self._door.fail, worker_id, [one])
+                states, locked = await self._until_answered(self._backend.fail, worker_id, [one])
             except Unstorable:
                 continue
             self._failed(attempt, one, states.get(attempt.claimed.id), locked)
@@ -250,12 +256,12 @@ class Settler:
         if not attempts:
             return
         attempts.sort(key=lambda a: a.claimed.id)
-        states, locked = await self._until_answered(self._door.release, worker_id, [a.claimed for a in attempts])
+        states, locked = await self._until_answered(self._backend.release, worker_id, [a.claimed for a in attempts])
         for attempt in attempts:
             if self._is_locked(attempt, locked):
                 continue
             if state := states.get(attempt.claimed.id):
-                self._tallier.ended(attempt.claimed, "cancelled" if state == "cancelled" else "released")
+                self._collector.ended(attempt.claimed, "cancelled" if state == "cancelled" else "released")
                 self._ended(attempt, state)
             else:
                 self._refused(attempt)
@@ -266,10 +272,10 @@ class Settler:
         items.sort(key=lambda item: item[0].claimed.id)
         stopped = [(a.claimed, error) for a, error in items]
         try:
-            ours, locked = await self._until_answered(self._door.stop, worker_id, stopped)
+            ours, locked = await self._until_answered(self._backend.stop, worker_id, stopped)
         except Unstorable:
             stopped = [(lease, _escaped(error)) for lease, error in stopped]
-            ours, locked = await self._until_answered(self._door.stop, worker_id, stopped)
+            ours, locked = await self._until_answered(self._backend.stop, worker_id, stopped)
         for attempt, error in items:
             if self._is_locked(attempt, locked):
                 continue
@@ -333,11 +339,11 @@ class Settler:
     def _count(self, attempt: Attempt, outcome: str, reason: str = "") -> None:
         # What never got a slot didn't run.
         ran = (attempt.started_at, time.monotonic()) if attempt.begun else None
-        self._tallier.ended(attempt.claimed, outcome, reason, ran)
+        self._collector.ended(attempt.claimed, outcome, reason, ran)
 
     def _refused(self, attempt: Attempt) -> None:
         self.stale_results += 1
-        self._tallier.ended(attempt.claimed, "stale")
+        self._collector.ended(attempt.claimed, "stale")
         c = attempt.claimed
         self._events.emit(ResultRefused(c.id, c.name, c.token, attempt.trace_id))
 

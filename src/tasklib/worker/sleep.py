@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from tasklib.db.link import Link
+from tasklib.db.reconnecting import ReconnectingConnection
 from tasklib.store import claim, fleet
 from tasklib.store.claim import Outlook, Served
 from tasklib.worker.wakeup import Wakeup
@@ -24,9 +24,9 @@ class Sleep:
     """What one worker has told producers, and whether they all know by now."""
 
     def __init__(
-        self, link: Link, wakeup: Wakeup, *, served: Callable[[], Served], worker_id: Callable[[], str]
+        self, db: ReconnectingConnection, wakeup: Wakeup, *, served: Callable[[], Served], worker_id: Callable[[], str]
     ) -> None:
-        self._link = link
+        self._db = db
         self._wakeup = wakeup
         self._served = served
         self._worker_id = worker_id
@@ -52,7 +52,7 @@ class Sleep:
         if self._wakeup.listening.is_set() and not self.is_announced:
             await self._announce()
             return
-        outlook = await self._link.run(claim.outlook(self._served()))
+        outlook = await self._db.run(claim.outlook(self._served()))
         if self.is_announced and not self.relies_on_notification:
             await self._look_again(outlook)
         else:
@@ -63,17 +63,17 @@ class Sleep:
         """There is work: once it has gone on for a while, producers need not notify."""
         if self._announced_as is not None and time.monotonic() - self._awake_since > LONG_AWAKE_SECONDS:
             name, self._announced_as = self._announced_as, None
-            await self._link.run(fleet.sleeps(name, False))
+            await self._db.run(fleet.sleeps(name, False))
 
     async def _announce(self) -> None:
         name = self._worker_id()
-        if not await self._link.run(fleet.sleeps(name, True)):
+        if not await self._db.run(fleet.sleeps(name, True)):
             await self._wakeup.sleep(None)  # not one of the fleet just now; the poll will do
             return
         # Asked for once the announcement is committed: a producer that begins to write from now on sees it.
-        self._unaware_before = await self._link.run(claim.next_writer())
+        self._unaware_before = await self._db.run(claim.next_writer())
         self._announced_as, self._awake_since, self._pause = name, time.monotonic(), _FIRST_LOOK_SECONDS
-        await self._look_again(await self._link.run(claim.outlook(self._served())))
+        await self._look_again(await self._db.run(claim.outlook(self._served())))
 
     async def _look_again(self, outlook: Outlook) -> None:
         assert self._unaware_before is not None

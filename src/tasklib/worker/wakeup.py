@@ -10,7 +10,7 @@ import psycopg
 
 from tasklib.config import Config, channel_of
 from tasklib.db.connect import connect_async
-from tasklib.db.link import backoff
+from tasklib.db.reconnecting import backoff
 from tasklib.errors import DatabaseUnavailable
 from tasklib.events import DatabaseBack, DatabaseLost, Events, Woken
 from tasklib.sql import quoted
@@ -35,7 +35,7 @@ class Wakeup:
         """Somebody cancelled a running task, perhaps one of ours."""
         self.on_waking: Callable[[], None] = self.wake
         """What a ring does to a sleeper: it may do something first, and then has to `wake()` it."""
-        self.on_fleet_news: Callable[[], None] = lambda: None
+        self.on_fleet_change: Callable[[], None] = lambda: None
         """Somebody asked a worker to drain, perhaps us."""
 
     def arm(self) -> None:
@@ -58,7 +58,7 @@ class Wakeup:
             case control.CANCEL:
                 self.cancel_requested.set()
             case fleet.DRAIN:
-                self.on_fleet_news()
+                self.on_fleet_change()
             case _:
                 self.ring()
 

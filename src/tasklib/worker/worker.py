@@ -2,7 +2,7 @@
 
 claimer ──▶ runner ──▶ settler        each in its own asyncio task, through its own connection
    ▲           ▲           │
-wake-up      heart      slots free    (heart: heartbeats and leases, a thread with its own connection)
+wake-up      heartbeat      slots free    (heartbeat: heartbeats and leases, a thread with its own connection)
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from tasklib.errors import ConfigError, TaskLibError
 from tasklib.events import Events, WorkerDraining, WorkerStarted, WorkerStopped
 from tasklib.executors.exits import exits_kept_in_attempts
 from tasklib.executors.outcomes import Released
+from tasklib.stats import StatsCollector
 from tasklib.store.claim import Claimed, Served
-from tasklib.tally import Tallier
 from tasklib.tasks import registry
 from tasklib.worker.attempt import Attempt, Interruption
+from tasklib.worker.backend import Backend
 from tasklib.worker.begin_limit import BeginLimit
 from tasklib.worker.begins import Begins
-from tasklib.worker.door import Door
 from tasklib.worker.membership import Membership, fresh_id
-from tasklib.worker.postgres_door import PostgresDoor
+from tasklib.worker.postgres_backend import PostgresBackend
 from tasklib.worker.runner import Runner
 from tasklib.worker.settler import Settler
 from tasklib.worker.signals import stop_signals
@@ -90,7 +90,7 @@ class Worker:
         self._first_id = fresh_id(given)
         self._membership: Membership | None = None
         self.events = Events()
-        self.tallier = Tallier()
+        self.collector = StatsCollector()
         self._served = self._serving(self.names or ())
         self._known_functions = -1
         self._stop_asked = asyncio.Event()
@@ -157,23 +157,23 @@ class Worker:
 
     async def _start_up(self) -> list[asyncio.Task[None]]:
         """Connect, join the fleet, and begin what goes on beside the claims."""
-        self._door = self._new_door()
+        self._backend = self._new_backend()
         try:
             await self._open()
             return await self._start_background()
         except BaseException:
-            await self._door.close()
+            await self._backend.close()
             raise
 
     async def _open(self) -> None:
         """Come in, and make the parts that work there."""
-        config = await self._door.open()
+        config = await self._backend.open()
         self._wakeup = Wakeup(config.poll_interval_seconds, self.events)
-        self._settler = Settler(config, self._door, self._slots, self._wakeup, self.events, self.tallier)
-        self._begin_limit = BeginLimit(self._slots, self._door, lambda: self.id)
-        begins = Begins(self._door)
+        self._settler = Settler(config, self._backend, self._slots, self._wakeup, self.events, self.collector)
+        self._begin_limit = BeginLimit(self._slots, self._backend, lambda: self.id)
+        begins = Begins(self._backend)
         self._runner = Runner(config, self._slots, self._settler, self.events, self.modules, begins, self._begin_limit)
-        self._claimer = self._door.claimer(
+        self._claimer = self._backend.claimer(
             self._slots,
             self._wakeup,
             self.events,
@@ -186,11 +186,11 @@ class Worker:
         )
         self._membership = Membership(
             config,
-            self._door,
+            self._backend,
             self._slots,
             self._runner,
             self.events,
-            self.tallier,
+            self.collector,
             id_=self._first_id,
             served=self._what_we_serve,
             drain=self._stop_asked.set,
@@ -199,14 +199,14 @@ class Worker:
     async def _start_background(self) -> list[asyncio.Task[None]]:
         assert self._membership is not None
         await self._membership.join()
-        self._wakeup.on_fleet_news = self._membership.look
+        self._wakeup.on_fleet_change = self._membership.look
         names = self._what_we_serve().names or ()
         self.events.emit(WorkerStarted(self.id, tuple(names), self.queues, self.concurrency))
         jobs = [
             self._settler.run(),
             self._settler.write_progress(),
             self._begin_limit.run(),
-            *self._door.jobs(self._runner, self._wakeup, self.events, lambda: self.id),
+            *self._backend.jobs(self._runner, self._wakeup, self.events, lambda: self.id),
         ]
         if self.burst:
             jobs.append(self._end_without_children())
@@ -269,17 +269,17 @@ class Worker:
         assert self._membership is not None
         await self._membership.leave()
         await self._runner.close()
-        await self._door.close()
+        await self._backend.close()
         self.events.emit(WorkerStopped(self.id))
 
-    def _new_door(self) -> Door:
+    def _new_backend(self) -> Backend:
         if self.server is None:
-            return PostgresDoor(self.config, self.events, self.tallier)
+            return PostgresBackend(self.config, self.events, self.collector)
         try:
-            from tasklib.worker.http_door import HttpDoor
+            from tasklib.worker.http_backend import HttpBackend
         except ImportError as e:
             raise ConfigError(f"a worker over HTTP needs httpx ({e}): pip install 'tasklib-pg[http]'") from e
-        return HttpDoor(self.config, self.events, self.tallier, self.server, self._token)
+        return HttpBackend(self.config, self.events, self.collector, self.server, self._token)
 
     def _start(self, claimed: list[Claimed], worker_id: str, lease_deadline: float) -> None:
         """Begin what was claimed under this id, which need not be ours any more."""
@@ -300,7 +300,7 @@ class Worker:
         # Task functions may be registered at any time; there is rarely a new one.
         if self.names is None and registry.count() != self._known_functions:
             self._known_functions = registry.count()
-            names = [name for name in registry.names() if self._door.serves(registry.find(name))]
+            names = [name for name in registry.names() if self._backend.serves(registry.find(name))]
             self._served = self._serving(tuple(names))
         return self._served
 

@@ -12,7 +12,7 @@ import pytest
 
 from tasklib import Client, Config, task
 from tasklib.client.calls import COPY_FROM
-from tasklib.client.effects import Effect, Together
+from tasklib.client.effects import Effect, InTransaction
 from tasklib.db.query import Query
 from tasklib.errors import InvalidOption, TaskExecutionError
 from tests.client.conftest import Either
@@ -63,7 +63,7 @@ def test_an_empty_batch_asks_nothing_of_the_database(nothing: Any, recording: Re
 def test_ten_thousand_tasks_are_one_copy_in_one_transaction(recording: Recording, greet: Any, db: Any) -> None:
     ids = recording.submit_many(greet, [{"name": "a", "times": i} for i in range(10_000)])
     (effect,) = recording.effects
-    assert isinstance(effect, Together)
+    assert isinstance(effect, InTransaction)
     assert (len(effect.copied), list(effect.queries)) == (10_000, [])
     assert db.execute("SELECT count(*), count(DISTINCT xmin::text) FROM tasks").fetchone() == (10_000, 1)
     in_order = db.execute("SELECT array_agg((kwargs -> 'times')::int ORDER BY id) FROM tasks").fetchone()[0]
@@ -116,7 +116,7 @@ def test_plain_delayed_and_keyed_tasks_share_one_transaction(recording: Recordin
     ids = recording.submit_many(batch)
 
     (effect,) = recording.effects
-    assert isinstance(effect, Together)
+    assert isinstance(effect, InTransaction)
     assert (len(effect.copied), len(effect.queries)) == (COPY_FROM, 2)
     names = {r["id"]: r["kwargs"]["name"] for r in rows(db)}
     expected = [item.kwargs["name"] for item in batch]

@@ -9,5 +9,5 @@ SELECT id,
        CASE WHEN last_heartbeat < now() - make_interval(secs => heartbeat_timeout_seconds) THEN 'dead'
             ELSE reported_status END AS status,
        queues, names, capabilities, capacity, current_load, version, host, pid, started_at, last_heartbeat,
-       heartbeat_timeout_seconds, drain_requested_at, asleep, token_id, tallied, reported_status
+       heartbeat_timeout_seconds, drain_requested_at, asleep, token_id, counted, reported_status
 FROM {schema.}worker_registrations;

@@ -11,11 +11,11 @@ from fastapi import Form, Path, Query, Request
 from starlette.responses import Response
 
 from tasklib.errors import InvalidOption
+from tasklib.formatting import count
 from tasklib.server.access import client_of
 from tasklib.server.dashboard.screens import Operator, Reader, Serving, screen_router
 from tasklib.server.dashboard.shell import done, page
 from tasklib.store.dead_letters import Place
-from tasklib.wording import count
 
 router = screen_router()
 

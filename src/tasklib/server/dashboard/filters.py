@@ -1,4 +1,4 @@
-"""How values are said on a page: filters for the templates, on the words of `tasklib.wording`."""
+"""How values are said on a page: filters for the templates, on the words of `tasklib.formatting`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from tasklib.wording import duration, json_text, last_line, printable
+from tasklib.formatting import duration, json_text, last_line, printable
 
 NONE = "\N{EN DASH}"
 """What stands where there is nothing to say."""

@@ -34,13 +34,13 @@ async def live(request: Request, principal: Reader, services: Serving) -> Respon
 async def _ticks(request: Request, principal: Principal, services: Services) -> AsyncIterator[str]:
     yield "retry: 3000\n\n"
     with services.token_watch.waiting(principal) as waiting, suppress(Problem):
-        while not services.news.is_stopped:
+        while not services.notifier.is_stopped:
             await waiting.unless_over(asyncio.sleep(AT_MOST_EVERY))
-            mark = services.news.mark()
+            mark = services.notifier.mark()
             if not await _still_welcome(request, services):
                 return
             yield "event: tick\ndata:\n\n"
-            await waiting.unless_over(services.news.wait(AT_LEAST_EVERY - AT_MOST_EVERY, since=mark))
+            await waiting.unless_over(services.notifier.wait(AT_LEAST_EVERY - AT_MOST_EVERY, since=mark))
 
 
 async def _still_welcome(request: Request, services: Services) -> bool:

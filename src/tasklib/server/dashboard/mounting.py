@@ -8,6 +8,7 @@ from fastapi import APIRouter, FastAPI
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from tasklib.server.auth import is_for_programs
 from tasklib.server.dashboard import (
     assets,
     dead_letters,
@@ -21,7 +22,6 @@ from tasklib.server.dashboard import (
     workers,
 )
 from tasklib.server.dashboard.shell import page, path_of, root_of
-from tasklib.server.gate import is_for_programs
 from tasklib.server.problems import REQUEST_ID, Problem
 
 ROUTERS: list[APIRouter] = [

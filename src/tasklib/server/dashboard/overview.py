@@ -11,16 +11,16 @@ from fastapi import Request
 from starlette.responses import Response
 
 from tasklib.doctor.findings import Finding, Severity
-from tasklib.doctor.visit import examine_async
+from tasklib.doctor.run import examine_async
 from tasklib.server.dashboard import charts
 from tasklib.server.dashboard.charts import Chart
 from tasklib.server.dashboard.filters import compact, seconds
 from tasklib.server.dashboard.screens import Serving, Viewer, screen_router
 from tasklib.server.dashboard.shell import page
 from tasklib.server.services import Services
-from tasklib.store import fleet, levels, seeing, tallies
+from tasklib.store import dashboard, fleet, levels, stats
 from tasklib.store.levels import Depth
-from tasklib.store.tallies import Point
+from tasklib.store.stats import Point
 
 router = screen_router()
 
@@ -52,11 +52,11 @@ class Summary:
 async def overview(request: Request, principal: Viewer, services: Serving, range: str = "1h") -> Response:
     chosen = range if range in RANGES else "1h"
     minutes, step = RANGES[chosen]
-    points = await services.run(tallies.series(minutes, step))
+    points = await services.run(stats.series(minutes, step))
     depths = await services.run(levels.depth_series(minutes, step))
     waiting = await services.run(levels.levels())
     workers = [w for w in await services.run(fleet.workers()) if w.status != "dead"]
-    failures = await services.run(seeing.recent_failures(_FAILURES_SHOWN))
+    failures = await services.run(dashboard.recent_failures(_FAILURES_SHOWN))
     return page(
         request,
         "overview.html",
@@ -80,7 +80,7 @@ async def overview(request: Request, principal: Viewer, services: Serving, range
 
 
 def _summary(points: Sequence[Point], span: float) -> Summary:
-    whole = Point([t for p in points for t in p.tallies])
+    whole = Point([t for p in points for t in p.stats])
     return Summary(
         whole.of("completed"),
         whole.failures,

@@ -14,11 +14,11 @@ from tasklib.errors import InvalidOption
 from tasklib.server.access import client_of
 from tasklib.server.dashboard.screens import Operator, Serving, Viewer, screen_router
 from tasklib.server.dashboard.shell import done, page
-from tasklib.store import fleet, levels, pauses, seeing, tallies
+from tasklib.store import dashboard, fleet, levels, pauses, stats
+from tasklib.store.dashboard import NameBacklog
 from tasklib.store.levels import Level
 from tasklib.store.pauses import Paused
-from tasklib.store.seeing import NameBacklog
-from tasklib.store.tallies import Point
+from tasklib.store.stats import Point
 
 router = screen_router()
 
@@ -58,10 +58,10 @@ async def queues(request: Request, principal: Viewer, services: Serving) -> Resp
     workers = [w for w in await services.run(fleet.workers()) if w.status == "active"]
     paused = await services.run(pauses.pauses())
     deep = await services.run(levels.levels())
-    done_by_queue = await services.run(tallies.by_queue(_MINUTES, limit=_MOST))
+    done_by_queue = await services.run(stats.by_queue(_MINUTES, limit=_MOST))
     of_queues = _lines(deep, done_by_queue, paused, "queue")
-    waiting = await services.run(seeing.backlog_by_name())
-    done_by_name = await services.run(tallies.by_name(_MINUTES, limit=_MOST))
+    waiting = await services.run(dashboard.backlog_by_name())
+    done_by_name = await services.run(stats.by_name(_MINUTES, limit=_MOST))
     of_names = _lines(waiting, done_by_name, paused, "name")
     for worker in workers:
         for name in list(of_names) if worker.names is None else worker.names:

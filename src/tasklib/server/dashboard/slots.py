@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
+from tasklib.formatting import duration
 from tasklib.server.services import Services
-from tasklib.store import seeing
-from tasklib.store.seeing import Running
-from tasklib.wording import duration
+from tasklib.store import dashboard
+from tasklib.store.dashboard import Running
 
 WINDOW = timedelta(minutes=15)
 _MOST_REMEMBERED = 5000
@@ -56,9 +56,9 @@ class Sightings:
         self._seen: dict[tuple[UUID, int], Run] = {}
 
     async def look(self, services: Services) -> list[Run]:
-        running = await services.run(seeing.running())
+        running = await services.run(dashboard.running())
         await self._find_ends(services, running)
-        failed = await services.run(seeing.failed_attempts(WINDOW.total_seconds()))
+        failed = await services.run(dashboard.failed_attempts(WINDOW.total_seconds()))
         known = {(run.id, run.started_at) for run in self._seen.values()}
         return [
             *self._seen.values(),
@@ -72,7 +72,7 @@ class Sightings:
     async def _find_ends(self, services: Services, running: Sequence[Running]) -> None:
         going = {(r.id, r.token): r for r in running}
         gone = [key for key, run in self._seen.items() if run.ended_at is None and key not in going]
-        ends = {end.id: end for end in await services.run(seeing.ended(gone))} if gone else {}
+        ends = {end.id: end for end in await services.run(dashboard.ended(gone))} if gone else {}
         now = datetime.now(UTC)
         for key in gone:
             end = ends.get(key[0])

@@ -23,7 +23,7 @@ from tasklib.server.dashboard.shell import done, page
 from tasklib.server.dashboard.timeline import progress_of, seconds_taken, steps
 from tasklib.server.redaction import Redaction
 from tasklib.server.services import Services
-from tasklib.server.showing import may_reveal, redaction_for, shown_explanation
+from tasklib.server.task_response import may_reveal, redaction_for, shown_explanation
 from tasklib.states import TaskState, is_terminal
 from tasklib.tasks import registry
 

@@ -14,12 +14,12 @@ from starlette.responses import Response
 from tasklib.client.search_language import SearchError, with_term
 from tasklib.client.searching import LOOK, MOST_LOOK, Changed, SearchPage
 from tasklib.errors import InvalidOption
+from tasklib.formatting import count
 from tasklib.server.access import client_of
 from tasklib.server.dashboard.screens import Operator, Reader, Serving, screen_router
 from tasklib.server.dashboard.shell import done, page
 from tasklib.states import CLAIMABLE, TaskState
 from tasklib.store.search import FoundTask, StateCount
-from tasklib.wording import count
 
 router = screen_router()
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeGuard
 
+from tasklib.formatting import last_line
 from tasklib.models import Task
 from tasklib.states import TaskState
-from tasklib.wording import last_line
 
 _MOST_PROGRESS = 500
 

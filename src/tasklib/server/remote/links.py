@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TypeVar
 
 from tasklib.config import Config
-from tasklib.db.link import Link
 from tasklib.db.query import Query
+from tasklib.db.reconnecting import ReconnectingConnection
 
 T = TypeVar("T")
 
@@ -15,7 +15,7 @@ class Links:
     """Runs each query on the connection that has the least to do; opened when needed."""
 
     def __init__(self, config: Config, purpose: str, count: int) -> None:
-        self._links = [Link(config, purpose) for _ in range(count)]
+        self._links = [ReconnectingConnection(config, purpose) for _ in range(count)]
         self._busy = [0] * count
 
     async def run(self, query: Query[T]) -> T:

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 
 from tasklib.config import Config
 from tasklib.errors import DatabaseUnavailable
-from tasklib.server.news import News
+from tasklib.server.notifier import Notifier
 from tasklib.server.remote.links import Links
-from tasklib.server.remote.members import Member, Members, not_found
-from tasklib.store import claim, fleet, settle, tallies
+from tasklib.server.remote.registered import Member, Members, not_found
+from tasklib.stats import StatsCollector
+from tasklib.store import claim, fleet, settle, stats
 from tasklib.store.claim import Claimed, Served
 from tasklib.store.settle import Lease
-from tasklib.tally import Tallier
 
 MOST_TASKS = 500
 """In one answer. Larger ones gain nothing."""
@@ -55,10 +55,10 @@ class Polls:
     """Answers them."""
 
     def __init__(
-        self, config: Config, news: News, members: Members, claiming: Links, settling: Links, control: Links
+        self, config: Config, notifier: Notifier, members: Members, claiming: Links, settling: Links, control: Links
     ) -> None:
         self._config = config
-        self._news = news
+        self._notifier = notifier
         self._members = members
         self._claiming = claiming
         self._settling = settling
@@ -85,10 +85,10 @@ class Polls:
             waited = time.monotonic() - began
             if tasks := await self._undelivered(member, poll.holding):
                 return await self._if_it_may_take(member, Found(tasks, waited))
-        while not self._news.is_stopped and (came_draining or not member.is_draining):
-            mark, waited = self._news.mark(), time.monotonic() - began
+        while not self._notifier.is_stopped and (came_draining or not member.is_draining):
+            mark, waited = self._notifier.mark(), time.monotonic() - began
             if member.is_draining:
-                await self._news.wait(began + poll.wait_seconds - time.monotonic(), since=mark)
+                await self._notifier.wait(began + poll.wait_seconds - time.monotonic(), since=mark)
                 if turn != member.newest_poll or waited >= poll.wait_seconds or await gone():
                     break
                 continue
@@ -107,11 +107,11 @@ class Polls:
 
     async def _count_promoted(self, tasks: Sequence[Claimed]) -> None:
         """For metrics: those that waiting has raised. There are rarely any, so this rarely costs a statement."""
-        tallier = Tallier()
-        tallier.claimed(tasks)
-        if promoted := [tally for tally in tallier.take() if tally.key.outcome == "promoted"]:
+        collector = StatsCollector()
+        collector.claimed(tasks)
+        if promoted := [stat for stat in collector.take() if stat.key.outcome == "promoted"]:
             with suppress(DatabaseUnavailable):  # what was claimed goes out all the same
-                await self._claiming.run(tallies.add(promoted))
+                await self._claiming.run(stats.add(promoted))
 
     async def close(self) -> None:
         await asyncio.gather(*self._withdrawals, return_exceptions=True)
@@ -161,7 +161,7 @@ class Polls:
 
     async def _rest(self, member: Member, served: Served, mark: int, left: float, pause: float) -> float:
         """Nothing was found: sleep, or return at once if it is worth another look. The pause before the look after."""
-        if self._news.is_listening and not member.relies_on_notification and member.unaware_before is None:
+        if self._notifier.is_listening and not member.relies_on_notification and member.unaware_before is None:
             if not await self._control.run(fleet.sleeps(member.id, True)):
                 raise not_found(member.id)
             member.is_announced, member.awake_since = True, time.monotonic()
@@ -172,11 +172,11 @@ class Polls:
                 # The next look is the last that is needed.
                 member.unaware_before, member.relies_on_notification = None, True
                 return pause
-            await self._news.wait(min(pause, left), since=mark)
+            await self._notifier.wait(min(pause, left), since=mark)
             return min(2 * pause, _LONGEST_LOOK_SECONDS)
         longest = min(left, self._config.poll_interval_seconds)
         due = outlook.next_due_seconds
-        await self._news.wait(longest if due is None else min(longest, max(0.0, due)), since=mark)
+        await self._notifier.wait(longest if due is None else min(longest, max(0.0, due)), since=mark)
         member.awake_since = time.monotonic()
         return _FIRST_LOOK_SECONDS
 
@@ -186,7 +186,7 @@ class Polls:
             await self._withdraw(member)
 
     def _if_away(self, member: Member, turn: int) -> None:
-        if turn == member.newest_poll and member.is_announced and not self._news.is_stopped:
+        if turn == member.newest_poll and member.is_announced and not self._notifier.is_stopped:
             task = asyncio.create_task(self._withdraw(member))
             self._withdrawals.add(task)
             task.add_done_callback(self._withdrawals.discard)

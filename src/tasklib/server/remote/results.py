@@ -12,9 +12,9 @@ from tasklib.config import Config
 from tasklib.db.failures import is_bad_data
 from tasklib.errors import DatabaseUnavailable, ResultNotStorable
 from tasklib.executors.outcomes import result_text
-from tasklib.server.remote.bodies import FailureReason, ResultBody, ResultStatus
 from tasklib.server.remote.links import Links
-from tasklib.store import settle, tallies
+from tasklib.server.remote.request_models import FailureReason, ResultBody, ResultStatus
+from tasklib.store import settle, stats
 from tasklib.store.settle import Completion, Failure, Lease
 from tasklib.tasks.payload import storable_text
 from tasklib.tasks.retry import RetryPolicy
@@ -91,7 +91,7 @@ class Results:
         """For metrics: what these workers did, which nobody else counts."""
         ended = [(id_, *_counted(result, verdicts[id_])) for id_, result in sorted(results.items())]
         with suppress(DatabaseUnavailable):  # the results are stored; that they are not counted is the lesser evil
-            await self._settling.run(tallies.reported([e for e in ended if e[1]]))
+            await self._settling.run(stats.reported([e for e in ended if e[1]]))
 
     async def _complete(self, worker_id: str, items: Sequence[ResultBody]) -> dict[str, Verdict]:
         verdicts: dict[str, Verdict] = {}

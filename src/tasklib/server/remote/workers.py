@@ -7,11 +7,18 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from tasklib.config import Config
-from tasklib.server.news import News
-from tasklib.server.remote.bodies import BeginBody, HeartbeatBody, LeaseBody, ProgressBody, ResultBody, WorkerStatus
+from tasklib.server.notifier import Notifier
 from tasklib.server.remote.links import Links
-from tasklib.server.remote.members import Member, Members, not_found
 from tasklib.server.remote.polls import Found, Gone, Poll, Polls
+from tasklib.server.remote.registered import Member, Members, not_found
+from tasklib.server.remote.request_models import (
+    BeginBody,
+    HeartbeatBody,
+    LeaseBody,
+    ProgressBody,
+    ResultBody,
+    WorkerStatus,
+)
 from tasklib.server.remote.results import Results, Verdict
 from tasklib.store import claim, control, fleet, settle
 from tasklib.store.settle import Lease
@@ -35,15 +42,15 @@ class Heard(NamedTuple):
 class RemoteWorkers:
     """Claims, settles and beats for workers that have no database of their own."""
 
-    def __init__(self, config: Config, news: News) -> None:
+    def __init__(self, config: Config, notifier: Notifier) -> None:
         self._config = config
-        self._news = news
+        self._notifier = notifier
         self._claiming = Links(config, "claim", _CLAIM_LINKS)
         self._settling = Links(config, "settle", _SETTLE_LINKS)
         self.control = Links(config, "control", 1)
         """One connection for what is short: heartbeats, registrations, the server's own part in the election."""
         self.members = Members(self.control, config.heartbeat_timeout_seconds)
-        self._polls = Polls(config, news, self.members, self._claiming, self._settling, self.control)
+        self._polls = Polls(config, notifier, self.members, self._claiming, self._settling, self.control)
         self._results = Results(config, self._settling)
 
     async def poll(self, member: Member, poll: Poll, gone: Gone) -> Found:
@@ -73,20 +80,20 @@ class RemoteWorkers:
         drain = await self._beat(member, load=body.current_load, draining=drains, names=body.task_types)
         if member.is_draining is not drains:
             member.is_draining = drains
-            self._news.ring()  # its poll has nothing to wait for, or may take tasks again
+            self._notifier.ring()  # its poll has nothing to wait for, or may take tasks again
         lost, locked = await self._extend(member, body.running)
         known = {str(id_) for id_ in body.cancelling}
         while True:
-            mark = self._news.mark(orders=True)
+            mark = self._notifier.mark(orders=True)
             cancel = [c for c in await self.control.run(control.cancel_requests_of(member.id)) if c.id not in known]
             news = frozenset({*lost, *cancel, *(("drain",) if drain and not drains else ())})
             wait = min(body.wait_seconds, _SAME_AGAIN_SECONDS) if news else body.wait_seconds
             left = began + wait - time.monotonic()
-            if left <= 0 or news - member.told or self._news.is_stopped or await gone():
+            if left <= 0 or news - member.told or self._notifier.is_stopped or await gone():
                 member.told = news
                 return Heard(drain, cancel, lost, locked)
             # Now and then without being told: a notification may get lost.
-            await self._news.wait(min(left, _LOOK_EVERY_SECONDS), since=mark, orders=True)
+            await self._notifier.wait(min(left, _LOOK_EVERY_SECONDS), since=mark, orders=True)
             if await gone():  # a worker that was killed must not be kept alive by the request it left behind
                 return Heard(drain, cancel, lost, locked)
             drain = await self._beat(member)
@@ -94,7 +101,7 @@ class RemoteWorkers:
     async def leave(self, member: Member) -> None:
         """The worker goes, and holds nothing: what it was given and never got goes back."""
         self.members.forget(member)
-        self._news.ring()
+        self._notifier.ring()
         held = await self._claiming.run(claim.leases_of(member.id))
         await self._polls.release(member, held)
         await self.control.run(fleet.deregister(member.id))

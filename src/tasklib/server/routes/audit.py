@@ -8,8 +8,8 @@ from fastapi import APIRouter, Query
 
 from tasklib.client.cursors import cursor, place_of
 from tasklib.server.access import client_of
-from tasklib.server.bodies import Text
-from tasklib.server.fleet_answers import AuditAnswer, AuditPage
+from tasklib.server.fleet_response_models import AuditAnswer, AuditPage
+from tasklib.server.request_models import Text
 from tasklib.server.routing import Admin, Cursor, Given, Limit, page_size
 from tasklib.store.audit import Action
 

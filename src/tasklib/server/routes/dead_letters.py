@@ -11,11 +11,11 @@ from pydantic import AwareDatetime
 from tasklib.client.cursors import cursor, moment, place_of
 from tasklib.models import Task
 from tasklib.server.access import client_of
-from tasklib.server.answers import TaskPage
-from tasklib.server.bodies import MAX_IDS, MAX_TAKEN, Name, ReplayDeadLettersBody, Text
-from tasklib.server.fleet_answers import GroupAnswer, GroupsAnswer, TakenAnswer
+from tasklib.server.fleet_response_models import GroupAnswer, GroupsAnswer, TakenAnswer
+from tasklib.server.request_models import MAX_IDS, MAX_TAKEN, Name, ReplayDeadLettersBody, Text
+from tasklib.server.response_models import TaskPage
 from tasklib.server.routing import Cursor, Given, Limit, Operator, Reader, Submitter, page_size
-from tasklib.server.showing import listed, shown_page
+from tasklib.server.task_response import listed, shown_page
 from tasklib.store.dead_letters import Place
 
 router = APIRouter(prefix="/api/v1/dead-letters", tags=["dead letters"])

@@ -30,7 +30,7 @@ async def live(services: Annotated[Services, Depends(services)]) -> Health:
 @router.get("/ready", summary="Whether requests can be served")
 async def ready(services: Annotated[Services, Depends(services)]) -> Health:
     """The database answers and has the schema of this version."""
-    if services.news.is_stopped:
+    if services.notifier.is_stopped:
         raise Problem(503, "stopping", "The server is stopping", "Ask another one.")
     await require_schema(services.config, services.client)
     return Health(status="ready", version=services.version)

@@ -11,9 +11,11 @@ from fastapi import Path as PathParameter
 
 from tasklib.server.access import Principal, Role, allow
 from tasklib.server.caps import slot_of
-from tasklib.server.document import refusals
+from tasklib.server.openapi import refusals
 from tasklib.server.problems import Problem
-from tasklib.server.remote.bodies import (
+from tasklib.server.remote.polls import MOST_TASKS, Found, Gone, Poll
+from tasklib.server.remote.reading import LenientRoute, Unreadable
+from tasklib.server.remote.request_models import (
     PROTOCOL,
     BeginAnswer,
     BeginBody,
@@ -34,8 +36,6 @@ from tasklib.server.remote.bodies import (
     ResultsBody,
     Terms,
 )
-from tasklib.server.remote.polls import MOST_TASKS, Found, Gone, Poll
-from tasklib.server.remote.reading import LenientRoute, Unreadable
 from tasklib.server.remote.results import NOT_STORABLE, Verdict
 from tasklib.server.remote.workers import leases_of
 from tasklib.server.services import Services, services

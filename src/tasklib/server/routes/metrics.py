@@ -12,7 +12,7 @@ from tasklib.metrics.families import Reading
 from tasklib.server.access import Principal, Role, allow
 from tasklib.server.problems import Problem
 from tasklib.server.services import Services, services
-from tasklib.store import levels, tallies
+from tasklib.store import levels, stats
 
 _RECENT_MINUTES = 60
 
@@ -34,9 +34,9 @@ async def metrics(
 async def read(services: Services) -> Reading:
     """All that a scrape needs."""
     return Reading(
-        await services.run(tallies.totals()),
+        await services.run(stats.totals()),
         await services.run(levels.levels()),
         await services.run(levels.state_counts()),
         await services.run(levels.fleet_figures()),
-        await services.run(tallies.by_queue(_RECENT_MINUTES)),
+        await services.run(stats.by_queue(_RECENT_MINUTES)),
     )

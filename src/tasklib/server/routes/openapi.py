@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse
 
 from tasklib.server.access import anybody
-from tasklib.server.document import document
+from tasklib.server.openapi import document
 
 router = APIRouter(dependencies=[Depends(anybody)])
 

@@ -7,8 +7,8 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from tasklib.server.access import client_of
-from tasklib.server.bodies import Name, PauseBody
-from tasklib.server.fleet_answers import PauseAnswer, PauseChangeAnswer, PausesAnswer
+from tasklib.server.fleet_response_models import PauseAnswer, PauseChangeAnswer, PausesAnswer
+from tasklib.server.request_models import Name, PauseBody
 from tasklib.server.routing import Given, Operator, Viewer
 
 router = APIRouter(prefix="/api/v1/pauses", tags=["pauses"])

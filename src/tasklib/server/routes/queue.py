@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 
 from fastapi import APIRouter
 
-from tasklib.server.fleet_answers import DepthAnswer, FleetAnswer, StatsAnswer, ThroughputAnswer
+from tasklib.server.fleet_response_models import DepthAnswer, FleetAnswer, StatsAnswer, ThroughputAnswer
 from tasklib.server.routing import Given, Viewer
-from tasklib.store import backlog, fleet, tallies
+from tasklib.store import backlog, fleet, stats
 from tasklib.store.backlog import Backlog
 from tasklib.store.fleet import WorkerInfo
-from tasklib.store.tallies import Point
+from tasklib.store.stats import Point
 
 router = APIRouter(prefix="/api/v1/queue", tags=["queue"])
 
@@ -29,7 +29,7 @@ async def get_stats(principal: Viewer, given: Given) -> StatsAnswer:
     waiting = await given.run(backlog.backlog())
     running = await given.run(backlog.running())
     workers = await given.run(fleet.workers())
-    minutes = await given.run(tallies.series(minutes=1, step_seconds=60))
+    minutes = await given.run(stats.series(minutes=1, step_seconds=60))
     queues = sorted({b.queue for b in waiting})
     return StatsAnswer(
         queues=_by_level(waiting),

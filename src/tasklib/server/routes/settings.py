@@ -5,8 +5,8 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from tasklib.server.access import client_of
-from tasklib.server.bodies import SettingsBody
-from tasklib.server.fleet_answers import SettingsAnswer
+from tasklib.server.fleet_response_models import SettingsAnswer
+from tasklib.server.request_models import SettingsBody
 from tasklib.server.routing import Given, Operator, Viewer
 
 router = APIRouter(prefix="/api/v1/settings", tags=["settings"])

@@ -14,7 +14,10 @@ from tasklib.client.cursors import cursor, place_of
 from tasklib.client.submissions import submission, typed
 from tasklib.errors import InvalidOption, TaskExecutionError, TaskLibError, TaskNotFound
 from tasklib.server.access import client_of
-from tasklib.server.answers import (
+from tasklib.server.openapi import refusals
+from tasklib.server.problems import Problem, problem_of
+from tasklib.server.request_models import BatchBody, CancelBody, Name, SubmitBody
+from tasklib.server.response_models import (
     BatchAnswer,
     BatchItem,
     CancelledAnswer,
@@ -24,9 +27,6 @@ from tasklib.server.answers import (
     TaskAnswer,
     TaskPage,
 )
-from tasklib.server.bodies import BatchBody, CancelBody, Name, SubmitBody
-from tasklib.server.document import refusals
-from tasklib.server.problems import Problem, problem_of
 from tasklib.server.routing import (
     Cursor,
     Given,
@@ -37,7 +37,7 @@ from tasklib.server.routing import (
     page_size,
     tags_of,
 )
-from tasklib.server.showing import listed, redaction_for, shown, shown_explanation, shown_page
+from tasklib.server.task_response import listed, redaction_for, shown, shown_explanation, shown_page
 from tasklib.states import TaskState
 from tasklib.tasks.function import Submission
 from tasklib.tasks.ids import new_id

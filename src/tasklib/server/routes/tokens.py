@@ -7,9 +7,9 @@ from typing import Annotated
 from fastapi import APIRouter, Path
 
 from tasklib.server.access import client_of
-from tasklib.server.bodies import TokenBody
-from tasklib.server.document import refusals
-from tasklib.server.fleet_answers import NewTokenAnswer, TokenAnswer, TokensAnswer
+from tasklib.server.fleet_response_models import NewTokenAnswer, TokenAnswer, TokensAnswer
+from tasklib.server.openapi import refusals
+from tasklib.server.request_models import TokenBody
 from tasklib.server.routing import Admin, Given
 from tasklib.store.tokens import NewToken
 

@@ -10,15 +10,15 @@ from uuid import UUID
 from fastapi import APIRouter, Header, Query, Request, Response
 
 from tasklib.client.clients import AsyncClient
-from tasklib.client.requests import known
+from tasklib.client.validation import known
 from tasklib.server.access import Principal, client_of
-from tasklib.server.answers import OutcomeAnswer
 from tasklib.server.caps import EventStream, slot_of
-from tasklib.server.document import refusals
+from tasklib.server.openapi import refusals
 from tasklib.server.problems import Problem
+from tasklib.server.response_models import OutcomeAnswer
 from tasklib.server.routing import Given, Reader, Reveal
 from tasklib.server.services import Services
-from tasklib.server.showing import redaction_for, shown_listed, shown_outcome
+from tasklib.server.task_response import redaction_for, shown_listed, shown_outcome
 from tasklib.states import TaskState
 from tasklib.store import lookup
 
@@ -133,7 +133,7 @@ async def _events(task_id: UUID, principal: Principal, given: Services, seen: st
     client = client_of(principal, given)
     deadline = time.monotonic() + STREAM_SECONDS
     with given.token_watch.waiting(principal) as waiting:
-        while not given.news.is_stopped and (left := deadline - time.monotonic()) > 0:
+        while not given.notifier.is_stopped and (left := deadline - time.monotonic()) > 0:
             change = given.watch.change(task_id, seen, min(KEEP_ALIVE_SECONDS, left))
             try:
                 standing = await waiting.unless_over(change)

@@ -8,11 +8,11 @@ from uuid import UUID
 from fastapi import APIRouter, Path
 
 from tasklib.server.access import client_of
-from tasklib.server.bodies import Text
-from tasklib.server.document import refusals
-from tasklib.server.fleet_answers import DrainAnswer, WorkerAnswer, WorkersAnswer
+from tasklib.server.fleet_response_models import DrainAnswer, WorkerAnswer, WorkersAnswer
+from tasklib.server.openapi import refusals
+from tasklib.server.request_models import Text
 from tasklib.server.routing import Given, Operator, Viewer
-from tasklib.store import fleet, seeing
+from tasklib.store import dashboard, fleet
 
 router = APIRouter(prefix="/api/v1/workers", tags=["workers"])
 
@@ -25,7 +25,7 @@ async def list_workers(principal: Viewer, given: Given) -> WorkersAnswer:
     """
     found = await client_of(principal, given).workers()
     held: dict[str, list[UUID]] = {}
-    for task in await given.run(seeing.running()):
+    for task in await given.run(dashboard.running()):
         held.setdefault(task.worker, []).append(task.id)
     answers = [WorkerAnswer.model_validate(worker) for worker in found]
     for answer in answers:

@@ -1,0 +1,179 @@
+"""A query whose parameters travel as text, straight to libpq and back.
+
+psycopg's cursor adapts every value, looks after transactions and makes an object for each answer: more work than one
+INSERT. Here are only its steps on the wire, a generator like psycopg's own, for `connection.wait()` or `wait` below.
+For our own connections: in autocommit mode, in UTF-8, and nobody else uses them meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+from weakref import WeakKeyDictionary
+
+import psycopg
+from psycopg import abc, generators, pq
+from psycopg.abc import PQGen
+from psycopg.adapt import Transformer
+from psycopg.waiting import Ready, Wait
+
+from tasklib.db.arrays import array
+from tasklib.db.query import Query
+from tasklib.db.timeouts import TimedAsyncConnection, within
+from tasklib.sql import numbered
+
+T = TypeVar("T")
+_CANCEL_SECONDS = 5.0
+_LOOK_SECONDS = 0.1
+AnyConnection = psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
+
+
+@dataclass(slots=True)
+class _Session:
+    prepared: dict[str, bytes | None] = field(default_factory=dict)
+    """The statements it has seen, and what they are prepared as."""
+    reader: abc.Transformer = field(default_factory=Transformer)
+    """Reads answers; it remembers how each type is read."""
+
+
+_sessions: WeakKeyDictionary[AnyConnection, _Session] = WeakKeyDictionary()
+
+
+def exchange(
+    connection: AnyConnection, query: Query[T], schema: str | None, then: Callable[[T], None] | None = None
+) -> PQGen[T]:
+    """The steps of a query with `all_text`: `connection.wait(exchange(...))`; `then` is part of the last one."""
+    session = _sessions.get(connection) or _sessions.setdefault(connection, _Session())
+    pgconn = connection.pgconn
+    text, names = numbered(query.name, schema)
+    values = [in_text(query.parameters[name]) for name in names]
+    prepared = session.prepared.get(query.name)
+    if prepared is None and connection.prepare_threshold is not None:
+        prepared = yield from _prepared(pgconn, session, query.name, text)
+    result = None
+    if prepared is not None:
+        pgconn.send_query_prepared(prepared, values)
+        try:
+            result = yield from _result(pgconn)
+        except psycopg.errors.InvalidSqlStatementName:
+            # After a rollback psycopg deallocates all statements of its session: ours too.
+            session.prepared.pop(query.name)
+    if result is None:
+        pgconn.send_query_params(text.encode(), values)
+        result = yield from _result(pgconn)
+    answer = query.read(_rows(session.reader, result) if result.ntuples else ())
+    if then is not None:
+        then(answer)
+    return answer
+
+
+def _prepared(pgconn: pq.abc.PGconn, session: _Session, name: str, text: str) -> PQGen[bytes | None]:
+    """Prepare the statement at its second use: a short program has no second."""
+    if name not in session.prepared:
+        session.prepared[name] = None
+        return None
+    prepared = f"tasklib_{name}".encode()
+    pgconn.send_prepare(prepared, text.encode())
+    yield from _result(pgconn)
+    session.prepared[name] = prepared
+    return prepared
+
+
+def _result(pgconn: pq.abc.PGconn) -> PQGen[pq.abc.PGresult]:
+    results = yield from generators.execute(pgconn)
+    result: pq.abc.PGresult = results[-1]
+    if result.status not in (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK):
+        raise psycopg.errors.error_from_result(result, encoding="utf-8")
+    return result
+
+
+def _rows(reader: abc.Transformer, result: pq.abc.PGresult) -> list[tuple[Any, ...]]:
+    reader.set_pgresult(result)
+    return reader.load_rows(0, result.ntuples, tuple)
+
+
+def in_text(value: object) -> bytes | None:
+    """A parameter as it travels; its type is what the statement says."""
+    match value:
+        case None | bytes():
+            return value
+        case str():
+            return value.encode()
+        case list() | tuple():
+            return array(value).encode()
+        case _:
+            return str(value).encode()
+
+
+async def wait(connection: psycopg.AsyncConnection[Any], steps: PQGen[T]) -> T:
+    """Like `await connection.wait(steps)`, but without its timer: a tenth of what a submission costs here.
+
+    After an error or a cancellation in the middle of an answer the connection is of no use.
+    """
+    assert isinstance(connection, TimedAsyncConnection)
+    try:
+        return await _Walk(connection.pgconn.socket, within(connection, steps)).end(connection.statement_timeout)
+    except asyncio.CancelledError:
+        # The server is told to stop before anything else is asked of it.
+        with suppress(psycopg.Error):
+            await connection.cancel_safe(timeout=_CANCEL_SECONDS)
+        connection.pgconn.finish()
+        raise
+
+
+class _Walk(Generic[T]):
+    """Takes each step at the moment the socket is ready, not a turn of the loop later."""
+
+    def __init__(self, socket: int, steps: PQGen[T]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._socket = socket
+        self._steps = steps
+        self._reads = self._writes = False
+        self._end: asyncio.Future[T] = self._loop.create_future()
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def end(self, look_after: float) -> T:
+        """What the steps return. If the socket isn't ready by then, they are told so, again and again."""
+        if look_after < math.inf:
+            self._timer = self._loop.call_later(look_after, self._look)
+        try:
+            self._go_on(None)
+            return await self._end
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._watch(reads=False, writes=False)
+
+    def _go_on(self, ready: Ready | None) -> None:
+        if self._end.done():
+            return
+        try:
+            wanted = next(self._steps) if ready is None else self._steps.send(ready)
+            self._watch(reads=bool(wanted & Wait.R), writes=bool(wanted & Wait.W))
+        except StopIteration as end:
+            self._end.set_result(end.value)
+        except BaseException as e:
+            # Now, not when whoever waits is resumed: libpq has closed a socket that was lost, and its number may be
+            # another one's by then.
+            self._watch(reads=False, writes=False)
+            self._end.set_exception(e)
+
+    def _watch(self, *, reads: bool, writes: bool) -> None:
+        # A watch that goes on is begun anew: libuv ends one in which it saw an error, though there may be more to read.
+        if self._reads:
+            self._loop.remove_reader(self._socket)
+        if self._writes:
+            self._loop.remove_writer(self._socket)
+        if reads:
+            self._loop.add_reader(self._socket, self._go_on, Ready.R)
+        if writes:
+            self._loop.add_writer(self._socket, self._go_on, Ready.W)
+        self._reads, self._writes = reads, writes
+
+    def _look(self) -> None:
+        self._timer = self._loop.call_later(_LOOK_SECONDS, self._look)
+        self._go_on(Ready.NONE)

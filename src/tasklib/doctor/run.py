@@ -1,0 +1,75 @@
+"""A run: all checks, one after the other, whatever becomes of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psycopg
+
+from tasklib.client.clients import AsyncClient, Client
+from tasklib.db.failures import is_connection_loss
+from tasklib.doctor.checks import CHECKS, Check
+from tasklib.doctor.findings import Finding, Severity, critical, note
+from tasklib.errors import DatabaseUnavailable, SchemaError
+
+_KNOWN = (psycopg.Error, DatabaseUnavailable, SchemaError, TimeoutError, OSError)
+
+
+def examine(client: Client, *, thorough: bool = True) -> list[Finding]:
+    """Every finding. `thorough=False` leaves out what needs connections of its own: for those who look often."""
+    run = _Run(thorough)
+    for check in run.rounds():
+        try:
+            run.found(client.perform(check.look(client.config)))
+        except _KNOWN as e:
+            run.failed(check, e)
+    return run.findings
+
+
+async def examine_async(client: AsyncClient, *, thorough: bool = True) -> list[Finding]:
+    """The same for asynchronous code."""
+    run = _Run(thorough)
+    for check in run.rounds():
+        try:
+            run.found(await client.perform(check.look(client.config)))
+        except _KNOWN as e:
+            run.failed(check, e)
+    return run.findings
+
+
+class _Run:
+    def __init__(self, thorough: bool) -> None:
+        self.findings: list[Finding] = []
+        self._thorough = thorough
+        self._is_over = False
+
+    def rounds(self) -> Iterator[Check]:
+        for check in CHECKS:
+            if self._is_over:
+                return
+            if check.opens_connections and not self._thorough:
+                continue
+            if check.needs_tables and not self._has_tables:
+                continue
+            yield check
+
+    def found(self, findings: list[Finding]) -> None:
+        self.findings += findings
+
+    def failed(self, check: Check, error: Exception) -> None:
+        """One check that can't be made keeps nobody from the next, unless the database is gone."""
+        said = " ".join(str(error).split()) or "no answer"
+        if is_connection_loss(error) or isinstance(error, DatabaseUnavailable):
+            action = "See that the server runs, that it takes writes, and that the URL, user and password are right."
+            self.findings.append(critical("database_unavailable", said, "Nothing works without it.", action))
+            self._is_over = True
+        elif isinstance(error, psycopg.errors.InsufficientPrivilege):
+            seen = f"Not examined: {check.name}. This user may not: {said}"
+            self.findings.append(note("not_examined", seen, "", "GRANT pg_monitor TO this user;, or ask its owner."))
+        else:
+            self.findings.append(note("not_examined", f"Not examined: {check.name}. {said}"))
+
+    @property
+    def _has_tables(self) -> bool:
+        revision = (f for f in self.findings if f.code == "schema_revision")
+        return all(f.severity is not Severity.CRITICAL for f in revision)

@@ -1,0 +1,273 @@
+"""What workers say over HTTP, and what they are told. The keys are a contract: docs/reference/worker-protocol.md."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any
+from uuid import UUID
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    Field,
+    StrictBool,
+    StrictInt,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
+
+from tasklib.server.remote.reading import Unreadable
+from tasklib.server.request_models import Body, Name, Seconds
+from tasklib.tasks.options import is_storable
+
+PROTOCOL = 1
+"""Grows when a worker written for the last one could no longer work. What is only added doesn't change it."""
+_MOST_NAMES = 10_000
+
+
+def _label(value: str) -> str:
+    if not is_storable(value):
+        raise ValueError("must be text that PostgreSQL can hold: no NUL, no half of a surrogate pair")
+    return value
+
+
+Names = Annotated[list[Name], Field(max_length=_MOST_NAMES)]
+Label = Annotated[str, Field(max_length=200), AfterValidator(_label)]
+LeaseToken = Annotated[StrictInt, Field(ge=0, le=2**63 - 1, description="As the poll gave it with the task.")]
+
+
+class RegisterBody(Body):
+    """What a worker is and can do."""
+
+    task_types: Annotated[Names, Field(min_length=1)] | None = Field(
+        None, description="The names of the tasks it can run; null: it runs any."
+    )
+    queues: Annotated[Names, Field(min_length=1)] | None = Field(None, description="Only from these; null: from all.")
+    capabilities: Names = Field(default_factory=list, description="What tasks may require of it.")
+    capacity: Annotated[StrictInt, Field(ge=1, le=100_000, description="How many tasks it runs at a time.")] = 5
+    name: Label | None = Field(None, description="The readable part of its id; else its host and pid.")
+    version: Label = ""
+    host: Label = ""
+    pid: Annotated[StrictInt, Field(ge=0, le=2**31 - 1)] = 0
+
+
+class Terms(BaseModel):
+    """What every worker has to keep to."""
+
+    protocol: int
+    server_version: str
+    lease_seconds: float = Field(description="How long a task is a worker's own without being extended.")
+    heartbeat_interval_seconds: float
+    heartbeat_timeout_seconds: float = Field(description="A worker silent for this long is dead.")
+    poll_interval_ms: int = Field(description="The pause between polls of a worker that doesn't wait in them.")
+    max_wait_seconds: float = Field(description="The longest `wait_seconds` that has an effect.")
+    max_tasks: int = Field(description="The most tasks that one poll brings.")
+    max_batch: int = Field(description="The most results, reports or leases in one request.")
+    max_body_bytes: int
+    max_payload_bytes: int = Field(description="The largest result, as JSON.")
+
+
+class RegisterAnswer(Terms):
+    """The id under which the worker is known from now on, and the terms."""
+
+    worker_id: str
+    queues: list[str] | None = Field(description="The queues it will get tasks from; null: all.")
+
+
+class LeaseBody(Body):
+    """One attempt's hold on a task."""
+
+    task_id: UUID
+    lease_token: LeaseToken
+
+
+class PollBody(Body):
+    """How many tasks a worker has room for."""
+
+    available_capacity: Annotated[StrictInt, Field(ge=1, le=100_000)]
+    wait_seconds: Seconds = Field(0.0, description="How long to wait for a task if there is none.")
+    capabilities: Names | None = Field(None, description="What it is capable of just now; null: as registered.")
+    holding: list[LeaseBody] | None = Field(
+        None, description="All it holds. Then what is leased to it and not among these is handed out again."
+    )
+    reports_begin: StrictBool = Field(
+        False, description="It puts the beginning of tasks with a `crash_count` on record itself, with `begin`."
+    )
+
+
+class ClaimedTask(BaseModel):
+    """A task that is the worker's own until its lease ends."""
+
+    task_id: UUID
+    lease_token: int
+    task_type: str
+    parameters: dict[str, Any]
+    attempt: int
+    max_attempts: int
+    timeout_seconds: int | None
+    crash_count: int
+    priority: int
+    effective_priority: int
+    queue: str
+    trace_id: str = Field(description="The trace it was submitted in, else one of its own.")
+    trace_context: dict[str, Any] | None
+
+
+class PollAnswer(BaseModel):
+    """Tasks, best first; none if there was none in time."""
+
+    tasks: list[ClaimedTask]
+    waited_seconds: float = Field(description="Between the request's arrival and the beginning of the leases.")
+    lease_seconds: float
+
+
+class WorkerStatus(StrEnum):
+    """What a worker can say of itself."""
+
+    ACTIVE = "active"
+    DRAINING = "draining"
+
+
+class HeartbeatBody(Body):
+    """The worker lives."""
+
+    current_load: Annotated[StrictInt, Field(ge=0, le=2**31 - 1)] | None = Field(
+        None, description="How many tasks it runs."
+    )
+    status: WorkerStatus = WorkerStatus.ACTIVE
+    task_types: Annotated[Names, Field(min_length=1)] | None = Field(None, description="If they are others by now.")
+    running: list[LeaseBody] = Field(default_factory=list, description="The leases to extend.")
+    cancelling: list[UUID] = Field(default_factory=list, description="Tasks it knows to be cancelled: no news.")
+    wait_seconds: Seconds = Field(0.0, description="How long to wait for news if there is none.")
+
+
+class LeaseAnswer(BaseModel):
+    """One attempt's hold on a task."""
+
+    task_id: str
+    lease_token: int
+
+
+class HeartbeatAnswer(BaseModel):
+    """What the worker should know."""
+
+    acknowledged: bool = True
+    drain: bool = Field(description="It was asked to take no more tasks, finish what it has, and end.")
+    cancel: list[LeaseAnswer] = Field(description="Attempts of its own that were cancelled, but for `cancelling`.")
+    lost: list[LeaseAnswer] = Field(description="Those of `running` that are not its own any more.")
+    locked: list[LeaseAnswer] = Field(
+        default=[],
+        description="Those of `running` that were not extended, as another transaction holds their rows: try again.",
+    )
+
+
+class ResultStatus(StrEnum):
+    """How an attempt ended."""
+
+    COMPLETED = "completed"
+    FAILED = "failed"
+    RELEASED = "released"
+    CANCELLED = "cancelled"
+
+
+class FailureReason(StrEnum):
+    """Why an attempt failed; the `outcome` in the task's history."""
+
+    ERROR = "error"
+    TIMEOUT = "timeout"
+    RETRY = "retry"
+    REJECTED = "rejected"
+    CRASH = "crash"
+
+
+class ResultBody(LeaseBody):
+    """How one attempt ended."""
+
+    status: ResultStatus
+    result: Any = Field(None, description="completed: any JSON.")
+    error: str | None = Field(None, description="failed, cancelled: for people; a traceback, say.")
+    reason: FailureReason = Field(FailureReason.ERROR, description="failed: why.")
+    retriable: StrictBool = Field(True, description="failed: false gives the task up at once.")
+    retry_in_seconds: Seconds | None = Field(None, description="failed: the wait before the retry; null: the usual.")
+
+
+def _or_unreadable(value: Any, read: ValidatorFunctionWrapHandler) -> Any:
+    """One result of the wrong form must not refuse the others."""
+    if isinstance(value, Unreadable):
+        return value
+    try:
+        return read(value)
+    except ValidationError as e:
+        first = e.errors(include_input=False, include_url=False)[0]
+        field = ".".join(map(str, first["loc"]))
+        return Unreadable(_task_id(value), f"{field}: {first['msg']}" if field else first["msg"])
+
+
+def _task_id(value: Any) -> UUID | None:
+    try:
+        return UUID(value["task_id"])
+    except (TypeError, KeyError, ValueError, AttributeError):
+        return None
+
+
+class ResultsBody(Body):
+    """How many attempts ended. Each is judged by itself."""
+
+    results: Annotated[list[Annotated[ResultBody, WrapValidator(_or_unreadable)]], Field(min_length=1)]
+
+
+class ResultAnswer(BaseModel):
+    """What became of one result."""
+
+    task_id: UUID | None = Field(description="null for one in a batch of which not even this could be read.")
+    accepted: bool
+    status: str | None = Field(description="The task's state after it, if it was accepted.")
+    code: str | None = Field(
+        None, description="stale_attempt, already_settled, row_locked or result_not_storable, if not."
+    )
+    detail: str | None = Field(None, description="Why not; in a batch, of one that can't be read, with its place.")
+
+
+class ResultsAnswer(BaseModel):
+    """One for each result, in the same order."""
+
+    results: list[ResultAnswer]
+
+
+class BeginBody(LeaseBody):
+    """One attempt is about to begin."""
+
+    at_most_once: StrictBool = Field(False, description="If the worker is lost from here on, the task is given up.")
+
+
+class BeginsBody(Body):
+    """Many are."""
+
+    tasks: Annotated[list[BeginBody], Field(min_length=1)]
+
+
+class BeginAnswer(BaseModel):
+    """Which beginnings are on record now: these may begin."""
+
+    begun: list[LeaseAnswer]
+    lost: list[LeaseAnswer] = Field(description="Those that are not the worker's own any more.")
+
+
+class ProgressBody(LeaseBody):
+    """How far one attempt is: any JSON."""
+
+    progress: Any
+
+
+class ProgressesBody(Body):
+    """How far many are."""
+
+    reports: Annotated[list[ProgressBody], Field(min_length=1)]
+
+
+class ProgressAnswer(BaseModel):
+    """Which were stored."""
+
+    acknowledged: bool
+    lost: list[LeaseAnswer] = Field(description="Those that are not the worker's own any more.")

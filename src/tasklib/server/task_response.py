@@ -1,0 +1,129 @@
+"""Tasks as the API and the dashboard show them: secrets masked, with what the row alone doesn't say."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from uuid import UUID
+
+from starlette.responses import Response
+
+from tasklib.client.effects import Call
+from tasklib.client.explaining import Explanation, Reason
+from tasklib.db.query import Query
+from tasklib.models import Task
+from tasklib.priorities import effective_priority
+from tasklib.server.access import Principal, Role, checked, client_of
+from tasklib.server.redaction import Redaction
+from tasklib.server.response_models import OutcomeAnswer, TaskAnswer
+from tasklib.server.services import Services
+from tasklib.states import CLAIMABLE
+from tasklib.store import audit
+from tasklib.store.audit import Action
+from tasklib.store.lookup import Listed, Outcome, within
+
+_RECORDED_SECONDS = 60.0
+"""A page that is revealed refreshes itself: one record for this long is enough."""
+_MOST_REMEMBERED = 10_000
+NOTHING_HIDDEN = Redaction(())
+
+
+async def shown(
+    tasks: Sequence[Task], principal: Principal, services: Services, redaction: Redaction | None = None
+) -> list[TaskAnswer]:
+    """Each with its effective priority, by the thresholds in force, and without its secrets."""
+    redaction = redaction or services.redaction
+    if not any(task.state in CLAIMABLE for task in tasks):
+        return [TaskAnswer.of(redaction.task(task), task.priority) for task in tasks]
+    settings, now = await client_of(principal, services).settings(), datetime.now(UTC)
+    return [
+        TaskAnswer.of(
+            redaction.task(task),
+            effective_priority(
+                task,
+                now,
+                promote_to_medium_after_seconds=settings.promote_to_medium_after_seconds,
+                promote_to_high_after_seconds=settings.promote_to_high_after_seconds,
+            ),
+        )
+        for task in tasks
+    ]
+
+
+_API_NAMES = {"kwargs": "parameters"}
+
+
+async def shown_listed(listed: Sequence[Listed], principal: Principal, services: Services) -> list[TaskAnswer]:
+    """The same of tasks without their large values."""
+    answers = await shown([one.task for one in listed], principal, services)
+    for answer, one in zip(answers, listed, strict=True):
+        answer.left_out = [_API_NAMES.get(column, column) for column in one.left_out]
+    return answers
+
+
+def listed(call: Call[list[Task]], most: int) -> Call[list[Listed]]:
+    """A call for a list of tasks, without values of more than so many bytes: the database doesn't send them."""
+    effect = next(call)
+    while True:
+        asked = within(effect, most) if isinstance(effect, Query) and "most" in effect.parameters else effect
+        answer = yield asked
+        try:
+            effect = call.send(answer)
+        except StopIteration as end:
+            found: list[Listed] = end.value
+            return found
+
+
+async def shown_page(
+    found: Sequence[Listed], size: int, principal: Principal, services: Services, cursor_of: Callable[[Task], str]
+) -> Response:
+    """A page of a list, as JSON: so many tasks, or fewer if it gets too long. Of those found, one more says `next`."""
+    texts: list[str] = []
+    left = services.settings.max_answer_bytes
+    for answer in await shown_listed(found[:size], principal, services):
+        texts.append(answer.model_dump_json())
+        left -= len(texts[-1])
+        if left <= 0:
+            break
+    following = cursor_of(found[len(texts) - 1].task) if len(texts) < len(found) else None
+    return Response(f'{{"tasks":[{",".join(texts)}],"next":{json.dumps(following)}}}', media_type="application/json")
+
+
+def shown_outcome(task_id: UUID, outcome: Outcome, principal: Principal, redaction: Redaction) -> OutcomeAnswer:
+    """How a task ended. Whoever has submitted it is not shown its result but given it, as the function returned it."""
+    if outcome.submitted_by == principal.submitted_by:
+        redaction = NOTHING_HIDDEN
+    result, error = redaction.result(outcome.result, outcome.error)
+    return OutcomeAnswer.of(task_id, Outcome(outcome.name, outcome.state, result, error))
+
+
+def shown_explanation(explanation: Explanation, task: Task, redaction: Redaction) -> Explanation:
+    """Why this task is not running; the task as it is in the table, before anything in it is masked."""
+    texts = redaction.texts_of(task)
+    reasons = (
+        Reason(r.code, texts(r.sentence), texts(r.hint), redaction.masked(dict(r.details), texts))
+        for r in explanation.reasons
+    )
+    return replace(explanation, reasons=tuple(reasons))
+
+
+def may_reveal(principal: Principal) -> bool:
+    """Who may change everybody's tasks may see their secrets."""
+    return principal.may(Role.OPERATOR)
+
+
+async def redaction_for(principal: Principal, services: Services, task_id: UUID, reveal: bool) -> Redaction:
+    """What to mask in this task: nothing if it is to be revealed, which is refused or goes into the audit."""
+    if not reveal:
+        return services.redaction
+    checked(principal, frozenset({Role.OPERATOR}))
+    key, now = (principal.actor, task_id), time.monotonic()
+    if services.revealed.get(key, -_RECORDED_SECONDS) + _RECORDED_SECONDS <= now:
+        await services.run(audit.record(by=principal.actor, action=Action.REVEAL_TASK, target=str(task_id)))
+        if len(services.revealed) >= _MOST_REMEMBERED:
+            services.revealed.clear()
+        services.revealed[key] = now
+    return NOTHING_HIDDEN

@@ -1,0 +1,15 @@
+-- What was counted in the last while by name or by queue: of the busiest ones, each with its outcomes.
+WITH {include stats_recent},
+sums AS (
+    SELECT CASE %(by)s::text WHEN 'name' THEN name ELSE queue END AS what, outcome, {include stats_sums}
+    FROM recent
+    WHERE name <> ''
+    GROUP BY what, outcome
+),
+busiest AS (
+    SELECT what, sum(count) AS all_of_it FROM sums GROUP BY what ORDER BY all_of_it DESC, what LIMIT %(limit)s
+)
+SELECT sums.*
+FROM sums
+JOIN busiest USING (what)
+ORDER BY all_of_it DESC, what, outcome

@@ -1,0 +1,22 @@
+-- Move deltas into the minutes and into the total, in one step: whoever adds up both sees each delta once.
+WITH {include leader},
+moved AS (
+    DELETE FROM {schema.}stats_deltas
+    WHERE ctid = ANY (ARRAY(
+        SELECT ctid FROM {schema.}stats_deltas WHERE EXISTS (SELECT FROM leader) LIMIT %(limit)s FOR UPDATE SKIP LOCKED))
+    RETURNING *
+),
+stored AS (
+    INSERT INTO {schema.}stats AS stat
+        (span, start, name, queue, level, outcome, reason, count, seconds, waited, buckets, waits)
+    SELECT 60, to_timestamp(floor(extract(epoch FROM at) / 60) * 60), name, queue, level, outcome, reason,
+           {include stats_sums}
+    FROM moved
+    GROUP BY 1, 2, 3, 4, 5, 6, 7
+    UNION ALL
+    SELECT 0, to_timestamp(0), '', '', level, outcome, reason, {include stats_sums}
+    FROM moved
+    GROUP BY level, outcome, reason
+    {include stats_stored}
+)
+SELECT count(*) FROM moved

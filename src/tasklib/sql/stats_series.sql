@@ -1,0 +1,11 @@
+-- What was counted in each step of time, by outcome; a step in which nothing happened is there too.
+WITH {include stats_recent}
+SELECT moment, sums.*
+FROM bounds
+CROSS JOIN LATERAL generate_series(since, now(), make_interval(secs => %(step)s::int)) AS moment
+LEFT JOIN (
+    SELECT step, level, outcome, reason, {include stats_sums}
+    FROM recent
+    GROUP BY step, level, outcome, reason
+) AS sums ON sums.step = moment
+ORDER BY moment, level, outcome, reason

@@ -1,0 +1,103 @@
+"""What the dashboard shows beside stats and depths. Each query reads a bounded number of rows, whatever there is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from tasklib.db.query import Query
+
+_SAMPLE = 1000
+"""How many of the latest tasks are looked through."""
+_MOST_RUNNING = 2000
+_MOST_LANES = 1000
+COUNT_UP_TO = 2000
+"""Counting one lane's waiting tasks ends here, or earlier where there are many lanes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A task that failed lately."""
+
+    id: UUID
+    name: str
+    queue: str
+    state: str
+    error: str | None
+    at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """An attempt that goes on."""
+
+    id: UUID
+    name: str
+    queue: str
+    worker: str
+    started_at: datetime
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How an attempt ended that was seen to run."""
+
+    id: UUID
+    state: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class FailedAttempt:
+    """An attempt as a task's history has it."""
+
+    id: UUID
+    name: str
+    queue: str
+    worker: str
+    started_at: datetime
+    ended_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class NameBacklog:
+    """What waits under a name at a level."""
+
+    name: str
+    level: str
+    depth: int
+    is_capped: bool
+    """True: there are at least so many; counting ended there."""
+    oldest_age_seconds: float
+
+
+def recent_failures(limit: int) -> Query[list[Failure]]:
+    """The latest first: dead letters, and those of the latest tasks that wait for a retry."""
+    parameters = {"limit": limit, "sample": _SAMPLE}
+    return Query("recent_failures", parameters, lambda rows: [Failure(*row) for row in rows], repeatable=True)
+
+
+def running() -> Query[list[Running]]:
+    """What runs now, of a very large fleet a part."""
+    return Query("running", {"limit": _MOST_RUNNING}, lambda rows: [Running(*row) for row in rows], repeatable=True)
+
+
+def ended(attempts: Sequence[tuple[UUID, int]]) -> Query[list[Ended]]:
+    """What became of attempts, by id and token; those that still run are left out."""
+    parameters = {"ids": [str(id_) for id_, _ in attempts], "tokens": [token for _, token in attempts]}
+    return Query("ended", parameters, lambda rows: [Ended(*row) for row in rows], repeatable=True)
+
+
+def failed_attempts(seconds: float, limit: int = 500) -> Query[list[FailedAttempt]]:
+    """Attempts of the last seconds that failed, the latest first."""
+    parameters = {"seconds": float(seconds), "sample": _SAMPLE, "limit": limit}
+    return Query("failed_attempts", parameters, lambda rows: [FailedAttempt(*row) for row in rows], repeatable=True)
+
+
+def backlog_by_name() -> Query[list[NameBacklog]]:
+    """What waits, by name and level; names with nothing due are not in it."""
+    parameters = {"most": COUNT_UP_TO, "most_in_all": 2 * COUNT_UP_TO, "most_lanes": _MOST_LANES}
+    return Query("backlog_by_name", parameters, lambda rows: [NameBacklog(*row) for row in rows], repeatable=True)
