@@ -21,7 +21,7 @@ from tasklib.maintenance.calendar import duties_of
 from tasklib.maintenance.failures import Failures
 from tasklib.maintenance.leader import Leadership
 from tasklib.stats import StatsCollector
-from tasklib.store import fleet, tallies, upkeep
+from tasklib.store import fleet, stats, upkeep
 from tasklib.store.fleet import Term
 from tests.eventually import soon
 from tests.worker.watching import working
@@ -39,7 +39,7 @@ INSERT INTO tasks (name, idempotency_key, idempotency_expires_at) VALUES ('keyed
 INSERT INTO tasks (name, state, completed_at) VALUES ('letter', 'dead_letter', now() - interval '90 days');
 INSERT INTO tasks (id, name, state, completed_at)
     VALUES ('00000000-0000-7000-8000-000000000001', 'old', 'completed', now() - interval '90 days');
-INSERT INTO tally_deltas (outcome, count) VALUES ('completed', 1);
+INSERT INTO stats_deltas (outcome, count) VALUES ('completed', 1);
 """
 
 
@@ -52,7 +52,7 @@ def duties(term: Term) -> dict[str, Query[object]]:
         "dead letters": upkeep.expire_dead_letters(term, 30 * 86400, 100),  # type: ignore[dict-item]
         "retention": upkeep.retain(term, Retention("completed", days=30), [], None, 100),  # type: ignore[dict-item]
         "snapshot": upkeep.take_snapshot(term, 1000),  # type: ignore[dict-item]
-        "tallies": tallies.fold(term, 1000),  # type: ignore[dict-item]
+        "stats": stats.fold(term, 1000),  # type: ignore[dict-item]
     }
 
 
@@ -68,7 +68,7 @@ def database(config: Config) -> Iterator[Database]:
 
 
 def state_of_everything(db: psycopg.Connection) -> list[object]:
-    tables = ("tasks", "workers", "snapshots", "tally_deltas", "tallies")
+    tables = ("tasks", "workers", "snapshots", "stats_deltas", "stats")
     return [db.execute(f"SELECT * FROM {table} ORDER BY 1".encode()).fetchall() for table in tables]
 
 
