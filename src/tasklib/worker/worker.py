@@ -210,7 +210,10 @@ class Worker:
         ]
         if self.burst:
             jobs.append(self._end_without_children())
-        return [asyncio.create_task(job) for job in jobs]
+        background = [asyncio.create_task(job) for job in jobs]
+        self._settling = background[0]
+        self._settling.add_done_callback(lambda _: self._slots.nudge())
+        return background
 
     async def _end_without_children(self) -> None:
         """A burst would never end if no child process can be started for the tasks that are due."""
@@ -250,8 +253,11 @@ class Worker:
         for attempt in list(self._runner.running):
             self._runner.interrupt(attempt, Interruption.SHUTDOWN)
         # Children are killed within their own grace; threads can't be and end with the process.
-        all_settled = lambda: self._settler.is_idle and all(a.settled for a in self._runner.running)  # noqa: E731
-        await self._until(all_settled, self.config.process_kill_grace_seconds + _LAST_SETTLE_SECONDS)
+        await self._until(self._all_settled, self.config.process_kill_grace_seconds + _LAST_SETTLE_SECONDS)
+
+    def _all_settled(self) -> bool:
+        # A program that exits has cancelled the settler too: what it did not write is released at the end.
+        return self._settling.done() or (self._settler.is_idle and all(a.settled for a in self._runner.running))
 
     async def _until(self, condition: Callable[[], bool], seconds: float) -> None:
         """Wait until a condition on slots and settlements holds, or the time is up."""
