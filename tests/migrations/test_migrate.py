@@ -71,20 +71,30 @@ def test_the_schema_is_the_committed_snapshot(config: Config, db: Any) -> None:
 
 
 def test_revisions_are_numbered_without_gaps_and_follow_each_other() -> None:
-    assert revisions.known() == tuple(f"{i:04}" for i in range(1, len(revisions.known()) + 1))
+    start = int(revisions.REVISIONS_0_1[-1]) + 1
+    assert revisions.known() == tuple(f"{i:04}" for i in range(start, start + len(revisions.known())))
     assert revisions.head() == revisions.known()[-1]
     assert revisions.missing_after(None) == revisions.known()
     assert revisions.missing_after(revisions.head()) == ()
 
 
 def test_a_database_that_lacks_a_revision_says_which(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(revisions, "known", lambda: ("0001", "0002", "0003"))
+    monkeypatch.setattr(revisions, "known", lambda: ("0007", "0008", "0009"))
     with pytest.raises(
         SchemaError,
-        match=r"^schema 'jobs' is at revision 0001 and lacks 0002, 0003\. Bring it up to date with: tasklib migrate$",
+        match=r"^schema 'jobs' is at revision 0007 and lacks 0008, 0009\. Bring it up to date with: tasklib migrate$",
     ):
-        revisions.require_current("0001", "jobs")
-    revisions.require_current("0003", "jobs")
+        revisions.require_current("0007", "jobs")
+    revisions.require_current("0009", "jobs")
+
+
+def test_every_table_has_a_primary_key(config: Config, db: Any) -> None:
+    migrate(config)
+    without = """
+        SELECT relname FROM pg_class
+        WHERE relnamespace = 'public'::regnamespace AND relkind = 'r'
+          AND NOT EXISTS (SELECT FROM pg_index WHERE indrelid = pg_class.oid AND indisprimary)"""
+    assert db.execute(without).fetchall() == []
 
 
 # ---- all at once ----

@@ -7,7 +7,7 @@ from tasklib.config import Config
 from tasklib.doctor.findings import Finding, critical, ok
 from tasklib.errors import SchemaError
 from tasklib.formatting import shell_option
-from tasklib.migrations.revisions import head, known, require_current
+from tasklib.migrations.revisions import head, is_of_0_1, known, require_current
 from tasklib.store import schema
 
 CODE = "schema_revision"
@@ -24,8 +24,11 @@ def look(config: Config) -> Call[list[Finding]]:
     try:
         require_current(revision, config.schema)
     except SchemaError as e:
-        newer = revision is not None and revision not in known()
-        action = "Upgrade tasklib-pg in this program." if newer else f"Bring it up to date: tasklib migrate{option}"
+        action = f"Bring it up to date: tasklib migrate{option}"
+        if is_of_0_1(revision):
+            action = f"Stop all workers and servers, then carry the tasks over: tasklib migrate --from-0.1{option}"
+        elif revision is not None and revision not in known():
+            action = "Upgrade tasklib-pg in this program."
         why = "This version's statements need the tables of its own revision."
         return [critical(CODE, str(e).partition(". ")[0] + ".", why, action, revision=revision, needed=head())]
     return [ok(CODE, f"The tables in the schema {where} are at revision {revision}.", schema=where, revision=revision)]

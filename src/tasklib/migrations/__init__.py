@@ -154,7 +154,7 @@ def _create(connection: Connection, ddl: str) -> None:
 
 
 def _todo(connection: Connection, schema: str | None) -> tuple[str, ...]:
-    """The revisions still to run; SchemaError if the database is newer than this TaskLib."""
+    """The revisions still to run; SchemaError if the database is newer than this TaskLib, or made by 0.1.0."""
     revision = _revision(connection, schema)
     if revision is not None and revision not in known():
         require_current(revision, schema)

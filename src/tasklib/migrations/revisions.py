@@ -6,8 +6,11 @@ from functools import cache
 from importlib.resources import files
 
 from tasklib.errors import SchemaError
+from tasklib.formatting import shell_option
 
 VERSION_TABLE = "tasklib_version"
+REVISIONS_0_1 = ("0001", "0002", "0003", "0004", "0005", "0006")
+"""Those of TaskLib 0.1.0. Ours begin after them, so that each version recognises the other's database."""
 
 
 @cache
@@ -35,9 +38,25 @@ def require_utf8(encoding: str, database: str) -> None:
         )
 
 
+def is_of_0_1(revision: str | None) -> bool:
+    """True if TaskLib 0.1.0 made the tables: they are not brought up to date but carried over, by `from_0_1`."""
+    return revision in REVISIONS_0_1
+
+
+def refuse_0_1(revision: str | None, schema: str | None) -> None:
+    """Raise a SchemaError that says how to carry the tasks over if TaskLib 0.1.0 made the tables."""
+    if is_of_0_1(revision):
+        option = f" {shell_option('--schema', schema)}" if schema else ""
+        raise SchemaError(
+            f"TaskLib 0.1.0 made the tables in {_where(schema)} (revision {revision}). Nothing was changed. "
+            f"Stop its workers and servers, then carry its tasks over with: tasklib migrate --from-0.1{option}"
+        )
+
+
 def require_current(revision: str | None, schema: str | None) -> None:
     """Raise a SchemaError that says what to do unless the database is at this version's revision."""
-    where = f"schema {schema!r}" if schema else "this database"
+    refuse_0_1(revision, schema)
+    where = _where(schema)
     if revision is None:
         raise SchemaError(f"TaskLib's tables are not in {where}. Create them with: tasklib migrate")
     if revision not in known():
@@ -50,3 +69,7 @@ def require_current(revision: str | None, schema: str | None) -> None:
             f"{where} is at revision {revision} and lacks {', '.join(missing)}. "
             "Bring it up to date with: tasklib migrate"
         )
+
+
+def _where(schema: str | None) -> str:
+    return f"schema {schema!r}" if schema else "this database"
