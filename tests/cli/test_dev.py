@@ -22,6 +22,7 @@ def answer(url: str) -> object:
         return client.wait_for(client.submit_task("answer", registered_elsewhere=True), timeout=30)
 
 
+@pytest.mark.long
 def test_edited_code_runs_and_a_mistake_waits_for_the_next_edit(
     command: Command, project: Path, empty_database_url: str
 ) -> None:
@@ -50,6 +51,7 @@ def test_edited_code_runs_and_a_mistake_waits_for_the_next_edit(
     process.until("worker stopped", count=3)
 
 
+@pytest.mark.long
 def test_signal_drains_the_worker_and_a_second_one_hurries_it(command: Command, project: Path, url: str) -> None:
     (project / "tasks.py").write_text(
         "import asyncio\nfrom tasklib import task\n\n@task\nasync def hold() -> None:\n    await asyncio.sleep(1000)\n"

@@ -65,6 +65,7 @@ def test_the_claim_without_its_index(look: Look, db: psycopg.Connection) -> None
     assert db.execute("SELECT count(*) FROM tasks WHERE state = 'running'").fetchone() == (0,)
 
 
+@pytest.mark.long
 def test_dead_rows_that_nobody_vacuums(look: Look, db: psycopg.Connection) -> None:
     db.execute("ALTER TABLE tasks SET (autovacuum_enabled = false)")
     assert look("autovacuum")["autovacuum_off"].details["table"] == "tasks"

@@ -234,6 +234,7 @@ def test_a_temporary_directory_vanishes_with_its_last_user() -> None:
     assert not socket_dir.exists()
 
 
+@pytest.mark.long
 def test_an_interrupted_initdb_is_done_again(data_dir: Path) -> None:
     (data_dir / "data.partial-0").mkdir(parents=True)
     (data_dir / "data.partial-0" / "PG_VERSION").write_text("18\n")
@@ -298,6 +299,7 @@ def test_a_pid_file_that_names_a_stranger_does_not_prevent_a_start(kept_dir: Pat
         assert ask(server.url(), "SELECT 1") == 1
 
 
+@pytest.mark.long
 def test_temporary_servers_of_killed_users_are_swept(new_user: Callable[..., User]) -> None:
     user = new_user()
     user.say()
@@ -330,6 +332,7 @@ def test_a_fork_does_not_stop_the_server_of_its_parent(server: EmbeddedPostgres)
 # ---- binaries and accounts --------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_postgresql_16_comes_in_the_same_wheel() -> None:
     with EmbeddedPostgres(version=16) as server:
         assert str(ask(server.url(), "SHOW server_version")).startswith("16")
@@ -392,6 +395,7 @@ def test_root_can_keep_data_below_a_private_directory(tmp_path: Path) -> None:
     shutil.rmtree((private / "db" / "data").resolve())
 
 
+@pytest.mark.long
 @as_root
 def test_root_can_run_binaries_below_a_private_directory_as_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

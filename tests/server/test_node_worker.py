@@ -92,6 +92,7 @@ def test_it_runs_fails_times_out_cancels_and_drains(
     assert db.execute("SELECT count(*) FROM workers").fetchone() == (0,)
 
 
+@pytest.mark.long
 def test_it_outlives_its_server(
     config: Config, db: psycopg.Connection, node: Callable[..., NodeWorker], tmp_path: Path
 ) -> None:

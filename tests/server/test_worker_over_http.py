@@ -260,6 +260,7 @@ def killable(config: Config, tmp_path: Path) -> Iterator[ServerProcess]:
     process.kill()
 
 
+@pytest.mark.long
 async def test_server_killed_while_a_worker_waits_in_its_poll(
     config: Config, db: psycopg.Connection, killable: ServerProcess
 ) -> None:
@@ -285,6 +286,7 @@ async def test_server_killed_while_a_worker_waits_in_its_poll(
     assert db.execute("SELECT max(lease_token), max(crash_count) FROM tasks").fetchone() == (1, 0)
 
 
+@pytest.mark.long
 async def test_server_killed_between_a_claim_and_its_answer(
     config: Config, db: psycopg.Connection, killable: ServerProcess
 ) -> None:

@@ -91,6 +91,7 @@ def insert(db: psycopg.Connection, count: int, **columns: str) -> None:
     db.execute(f"INSERT INTO tasks ({names}) SELECT {values} FROM generate_series(1, {count}) AS n".encode())
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_claim_reads_only_what_it_claims_beside_millions_of_other_rows(
     claiming: Claiming, db: psycopg.Connection

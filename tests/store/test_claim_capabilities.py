@@ -19,6 +19,7 @@ ROUNDING = 4
 """Before PostgreSQL 18, EXPLAIN rounds the rows of each loop: a look that finds nothing may count as one row."""
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_hundred_thousand_tasks_for_an_absent_capability_at_the_head_cost_other_claims_nothing(
     claiming: Claiming, db: psycopg.Connection

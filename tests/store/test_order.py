@@ -239,12 +239,14 @@ def assert_in_batches(queue: Queue, scene: Scene, limit: int) -> None:
     assert_complete(scene, claimed)
 
 
+@pytest.mark.long
 @playing
 @given(scenes())
 def test_claims_one_by_one_come_in_the_order_of_the_model(queue: Queue, scene: Scene) -> None:
     assert_one_by_one(queue, scene)
 
 
+@pytest.mark.long
 @playing
 @given(scenes(), st.integers(2, 12))
 def test_claims_in_batches_are_full_and_never_put_a_lower_level_first(queue: Queue, scene: Scene, limit: int) -> None:

@@ -129,6 +129,7 @@ def plan_of(db: psycopg.Connection, task_id: UUID) -> dict[str, Any]:
     return plan
 
 
+@pytest.mark.long
 @pytest.mark.timeout(240)
 def test_position_reads_a_bounded_number_of_rows_whatever_lies_beside(waiting: psycopg.Connection) -> None:
     insert(waiting, 200_000, name="'work'", state="'completed'", started_at="now()", completed_at="now()")

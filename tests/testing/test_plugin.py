@@ -115,6 +115,7 @@ def test_inline_mode_comes_by_fixture_and_by_marker(user: pytest.Pytester) -> No
     user.runpytest_subprocess().assert_outcomes(passed=5)
 
 
+@pytest.mark.long
 def test_settings_are_the_users_to_override(user: pytest.Pytester) -> None:
     write(
         user,
@@ -131,6 +132,7 @@ def test_settings_are_the_users_to_override(user: pytest.Pytester) -> None:
     user.runpytest_subprocess().assert_outcomes(passed=1)
 
 
+@pytest.mark.long
 def test_configuration_from_before_the_test_is_back_after_it(user: pytest.Pytester) -> None:
     write(
         user,
@@ -148,6 +150,7 @@ def test_configuration_from_before_the_test_is_back_after_it(user: pytest.Pytest
     user.runpytest_subprocess().assert_outcomes(passed=2)
 
 
+@pytest.mark.long
 def test_it_works_in_parallel(user: pytest.Pytester) -> None:
     write(
         user,
@@ -178,6 +181,7 @@ def test_failed_assertion_shows_the_tasks_and_none_of_our_code(user: pytest.Pyte
     result.stdout.no_fnmatch_line("*raise AssertionError*")
 
 
+@pytest.mark.long
 def test_missing_server_is_one_clear_error(user: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TASKLIB_TEST_DATABASE_URL", "postgresql://u@127.0.0.1:1/x")
     write(user, "    def test_app(tasklib_app): ...")
@@ -187,6 +191,7 @@ def test_missing_server_is_one_clear_error(user: pytest.Pytester, monkeypatch: p
     result.stdout.no_fnmatch_line("*Traceback*")
 
 
+@pytest.mark.long
 def test_name_inside_the_package_loads_the_same_plugin(user: pytest.Pytester) -> None:
     write(user, "    def test_inline(tasklib_inline):\n        assert run(1)")
     user.runpytest_subprocess("-p", "tasklib.testing.plugin").assert_outcomes(passed=1)
@@ -211,6 +216,7 @@ def test_plugin_is_what_the_distribution_announces() -> None:
     assert "src/_tasklib_pytest.py" in project["tool"]["hatch"]["build"]["targets"]["wheel"]["only-include"]
 
 
+@pytest.mark.long
 def test_embedded_server_is_used_without_the_variable(user: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TASKLIB_TEST_DATABASE_URL", raising=False)
     write(user, "    def test_app(tasklib_app):\n        assert run(1)")

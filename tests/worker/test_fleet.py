@@ -108,6 +108,7 @@ def test_frozen_leader_is_replaced_and_does_nothing_when_it_thaws(fleet: Fleet, 
         assert client.wait_for(client.submit_task(fleet_tasks.nothing, number=5), timeout=20) == 5
 
 
+@pytest.mark.long
 def test_task_that_takes_its_worker_down_three_times_is_poison_and_its_neighbours_finish(
     fleet: Fleet, config: Config
 ) -> None:
@@ -207,6 +208,7 @@ async def test_live_worker_that_was_declared_dead_drops_its_work_and_begins_anew
         await soon(lambda: db.execute("SELECT count(*) FROM workers WHERE status = 'active'").fetchone() == (1,))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", ["fast", "immediate", "kill"])
 def test_restart_of_the_database_around_the_leader_loses_nothing(tmp_path: Path, how: str) -> None:
     if os.environ.get("TASKLIB_TEST_DATABASE_URL"):

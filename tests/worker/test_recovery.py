@@ -40,6 +40,7 @@ def fleet(database_url: str, db: psycopg.Connection, tmp_path: Path) -> Iterator
         yield fleet
 
 
+@pytest.mark.long
 def test_ten_thousand_tasks_through_four_processes_each_complete_once(fleet: Fleet, config: Config) -> None:
     with Client(config) as client:
         client.submit_many(fleet_tasks.nothing, [{"number": n} for n in range(9_000)])
