@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -28,6 +29,8 @@ PATHS = (
 
 
 def main() -> None:
+    # The measured programs are stopped on the way out, so a SIGTERM has to be a way out.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     arguments = _parser().parse_args()
     source = arguments.source.resolve()
     if not (source / "tasklib" / "__init__.py").is_file():

@@ -40,8 +40,12 @@ _STILL = {
     "TASKLIB_POLL_INTERVAL_SECONDS": _HOURS,
     "TASKLIB_MAX_PREFETCH": "0",
 }
-_SWEEPS_OFTEN = {"TASKLIB_SWEEP_INTERVAL_SECONDS": "0.3"}
-_MISSED_SOON = {"TASKLIB_HEARTBEAT_INTERVAL_SECONDS": "0.2", "TASKLIB_HEARTBEAT_TIMEOUT_SECONDS": "1"}
+_RECOVERS_SOON = {
+    "TASKLIB_SWEEP_INTERVAL_SECONDS": "0.3",
+    "TASKLIB_HEARTBEAT_INTERVAL_SECONDS": "1",
+    "TASKLIB_HEARTBEAT_TIMEOUT_SECONDS": "4",
+}
+"""For the leader and the worker that is lost."""
 
 
 class WalkError(Exception):
@@ -119,7 +123,7 @@ class Walk:
 
     def _recovery(self) -> dict[str, Entered]:
         log = self._log("recovery")
-        with self._running("worker", "1", role="leader", log=log, **_SWEEPS_OFTEN) as leader:
+        with self._running("worker", "1", role="leader", log=log, **_RECOVERS_SOON) as leader:
             leader.hear("LeadershipTaken")
             self._lose_a_worker(leader, log, 0)
             idle = _idle(log)
@@ -131,7 +135,7 @@ class Walk:
         release = self._directory / f"release{number}"
         occupying = self._submit("occupy", release=str(release))
         leader.hear("TaskStarted", occupying)
-        with self._running("worker", "1", role="lost", log=log, **_MISSED_SOON) as lost:
+        with self._running("worker", "1", role="lost", log=log, **_RECOVERS_SOON) as lost:
             task = self._submit("survive")
             lost.hear("TaskStarted", task)
             release.touch()
