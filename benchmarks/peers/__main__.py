@@ -111,7 +111,7 @@ def _that_can_run(systems: list[System], lab: Lab, redis: Redis | None) -> list[
 
 def _workloads(arguments: argparse.Namespace) -> list[str]:
     names: list[str] = arguments.workloads.split(",")
-    if unknown := set(names) - WORKLOADS.keys():
+    if unknown := set(names).difference(WORKLOADS):
         raise SystemExit(f"no workload {', '.join(sorted(unknown))}. There are: {', '.join(WORKLOADS)} (W9 is in W3).")
     return names
 

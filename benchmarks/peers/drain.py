@@ -16,6 +16,7 @@ import psycopg
 
 from benchmarks.peers.adapters.marks import COUNT
 from benchmarks.peers.stage import History, MeasurementFailed, Stage
+from tasklib.bench.draining import take_snapshot
 
 LOOK_SECONDS = 0.005
 NEW_COUNTERS_SECONDS = 0.05
@@ -154,8 +155,7 @@ def connection_to_look(stage: Stage) -> psycopg.Connection[Any]:
 def held_snapshot(stage: Stage) -> Iterator[None]:
     """A transaction that keeps every row version alive, as a report or a backup does."""
     with psycopg.connect(stage.database_url) as connection:
-        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-        connection.execute("SELECT count(*) FROM pg_class")
+        take_snapshot(connection)
         yield
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from benchmarks.peers.systems import Role, System
+from tasklib.bench.plan import CONCURRENCY
 
 NOTIFYING_TRIGGERS = ["tasks_wake"]
 """The triggers that notify on INSERT; without them nobody is told."""
@@ -15,9 +16,9 @@ TASKLIB = System(
     distribution="tasklib-pg",
     adapter="tasklib_adapter.py",
     role=Role.OURS,
-    options={"concurrency": 500, "batch": 5000, "client": "sync"},
+    options={"concurrency": CONCURRENCY, "batch": 5000, "client": "sync"},
     sizes={"W1": 5000, "W2": 100_000, "drain": 200_000, "W6": 60_000, "W10": 16_000},
-    slots=500,
+    slots=CONCURRENCY,
     unfinished=(
         "tasks WHERE state = 'running'",
         # The lane is named in full, or the look at the end would read all the future rows of W7.

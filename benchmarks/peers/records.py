@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import subprocess
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -13,6 +12,7 @@ from typing import Any
 
 from benchmarks.peers.lab import ROOT, Lab
 from benchmarks.peers.systems import System
+from tasklib.bench.machine import hardware
 
 Record = dict[str, Any]
 
@@ -27,7 +27,7 @@ def describe_run(systems: Iterable[System], lab: Lab, server_settings: dict[str,
         "kind": "run",
         "run": now.strftime("%Y%m%dT%H%M%SZ"),
         "at": now.isoformat(timespec="seconds"),
-        "machine": _machine(),
+        "machine": {**hardware(), "load_before": round(os.getloadavg()[0], 2)},
         "commit": checked_out(),
         "postgresql": server_settings,
         "systems": {system.name: {"options": dict(system.options), **versions(system, lab)} for system in systems},
@@ -55,24 +55,6 @@ def append(path: Path, record: Record) -> None:
 
 def read(path: Path) -> list[Record]:
     return [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
-
-
-def _machine() -> Record:
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return {
-        "processor": _processor(),
-        "cores": os.cpu_count(),
-        "memory_gb": round(memory / 2**30, 1),
-        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
-        "load_before": round(os.getloadavg()[0], 2),
-    }
-
-
-def _processor() -> str:
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.processor() or "unknown"
 
 
 def checked_out() -> str:

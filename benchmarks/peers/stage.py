@@ -15,9 +15,9 @@ from typing import Any
 import psycopg
 
 from benchmarks.peers.lab import ADAPTERS, Lab
-from benchmarks.peers.processor_time import seconds_of
 from benchmarks.peers.server import Redis, Server
 from benchmarks.peers.systems import System
+from tasklib.bench.cpu import seconds_of_trees
 
 SETUP_SECONDS = 120.0
 SUBMIT_SECONDS = 600.0
@@ -215,7 +215,8 @@ class Stage:
     def processor_seconds(self, workers: Sequence[subprocess.Popen[Any]]) -> tuple[float | None, float]:
         """CPU seconds so far, of the server (None if it isn't ours to look at) and of the workers."""
         server = self.redis.pid if self.on_redis and self.redis else self.server.postmaster
-        return None if server is None else seconds_of(server), seconds_of(*(worker.pid for worker in workers))
+        of_server = None if server is None else seconds_of_trees([server])
+        return of_server, seconds_of_trees(worker.pid for worker in workers)
 
 
 def stop(processes: Sequence[subprocess.Popen[Any]]) -> None:

@@ -7,18 +7,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Literal
 
-WORKLOADS = {
-    "W1": "submit one by one",
-    "W2": "submit many",
-    "W3": "drain, one worker process",
-    "W4": "drain, two worker processes",
-    "W5": "idle pick-up",
-    "W6": "drain, sync no-op in threads",
-    "W7": "drain beside 1M finished and 500k future rows",
-    "W8": "drain under a held snapshot",
-    "W10": "eight producers, workers busy",
-}
-"""What is run. W9, CPU seconds per 10,000 tasks, is read off W3."""
+from tasklib.bench import workloads as bench
+
+WORKLOADS = tuple(id_ for id_ in bench.WORKLOADS if id_ not in ("W9", "W11", "W12"))
+"""Those of `tasklib bench` that every system can run. W9, CPU seconds per 10,000 tasks, is read off W3."""
 
 
 class Role(Enum):

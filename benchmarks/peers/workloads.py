@@ -12,10 +12,13 @@ import psycopg
 from benchmarks.peers.adapters.marks import LATENCY, WARM_UPS
 from benchmarks.peers.drain import Counts, drain
 from benchmarks.peers.stage import History, MeasurementFailed, Stage
+from tasklib.bench.plan import FULL_FINISHED, FULL_FUTURE
+from tasklib.bench.producers import PRODUCERS
+from tasklib.bench.waking import percentile
 
 Figures = dict[str, Any]
 
-FULL_HISTORY = History(finished=1_000_000, future=500_000)
+FULL_HISTORY = History(FULL_FINISHED, FULL_FUTURE)
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,7 @@ class Scale:
     pings: int = 120
     warm_up_pings: int = 20
     ping_gap: float = 0.05
-    producers: int = 8
+    producers: int = PRODUCERS
     timeout: float = 180.0
 
     def size(self, stage: Stage, workload: str) -> int:
@@ -96,16 +99,16 @@ def pick_up(stage: Stage, scale: Scale) -> Figures:
     picked_up = [(called, returned, began) for called, returned, began in pings if began]
     if not picked_up:
         raise MeasurementFailed(f"no ping was picked up: {stage.log('worker.log')}")
-    from_return = sorted((began - returned) * 1000 for _, returned, began in picked_up)
-    from_call = sorted((began - called) * 1000 for called, _, began in picked_up)
+    from_return = [(began - returned) * 1000 for _, returned, began in picked_up]
+    from_call = [(began - called) * 1000 for called, _, began in picked_up]
     return {
         "n": scale.pings,
         "lost": len(pings) - len(picked_up),
-        "p50": _quantile(from_return, 0.50),
-        "p99": _quantile(from_return, 0.99),
-        "max": from_return[-1],
-        "call_p50": _quantile(from_call, 0.50),
-        "call_p99": _quantile(from_call, 0.99),
+        "p50": percentile(from_return, 50),
+        "p99": percentile(from_return, 99),
+        "max": max(from_return),
+        "call_p50": percentile(from_call, 50),
+        "call_p99": percentile(from_call, 99),
         "ok": len(picked_up) == len(pings),
     }
 
@@ -119,10 +122,6 @@ def _await_pings(stage: Stage, total: int) -> list[tuple[float, float, float]]:
         if all(began for _, _, began in pings) or time.monotonic() > deadline:
             return pings
         time.sleep(0.05)
-
-
-def _quantile(ordered: list[float], fraction: float) -> float:
-    return ordered[min(len(ordered) - 1, int(fraction * len(ordered)))]
 
 
 def produce_while_busy(stage: Stage, scale: Scale) -> Figures:

@@ -13,7 +13,7 @@ from benchmarks.profile.stages import Marks, Stages
 from benchmarks.profile.stopwatch import Stopwatch
 from benchmarks.schema import BenchSchema
 from tasklib import Client, task
-from tasklib.bench.cpu import server_seconds
+from tasklib.bench.cpu import seconds_of_trees
 from tasklib.cli.running import run as run_as_the_command_does
 from tasklib.tasks.function import TaskFunction
 from tasklib.worker.worker import Worker
@@ -137,7 +137,7 @@ class Drain:
 
     def _server(self) -> float:
         assert self.schema.postmaster is not None
-        return server_seconds(self.schema.postmaster)
+        return seconds_of_trees([self.schema.postmaster])
 
     def _server_afterwards(self) -> float:
         """A process that ends while we look is seen neither alive nor dead: the highest of some readings is right."""

@@ -29,10 +29,19 @@ def postmaster_of(db: psycopg.Connection) -> int | None:
     return int(_fields(backend)[1])
 
 
-def server_seconds(postmaster: int) -> float:
-    """CPU seconds of a whole server: its main process, those that ended, and those that live."""
-    pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
-    return seconds_of([postmaster, *(pid for pid in pids if _fields(pid)[1:2] == [str(postmaster)])])
+def seconds_of_trees(roots: Iterable[int]) -> float:
+    """CPU seconds of these processes, of those below them that live, and of those that were seen to end.
+
+    Given the main process of a PostgreSQL server: those of the whole server.
+    """
+    children: dict[int, list[int]] = {}
+    for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()):
+        if fields := _fields(pid):
+            children.setdefault(int(fields[1]), []).append(pid)
+    found = list(roots)
+    for pid in found:  # which grows meanwhile
+        found += children.get(pid, ())
+    return seconds_of(found)
 
 
 def _fields(pid: int) -> list[str]:

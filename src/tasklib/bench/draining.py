@@ -10,7 +10,7 @@ from typing import Any
 
 import psycopg
 
-from tasklib.bench.cpu import seconds_of, server_seconds
+from tasklib.bench.cpu import seconds_of, seconds_of_trees
 from tasklib.bench.plan import FULL_FINISHED, FULL_FUTURE, THREADS
 from tasklib.bench.rounds import Round, Sample
 from tasklib.bench.schema import SCHEMA, BenchFailed, BenchSchema
@@ -158,10 +158,15 @@ def _lay_beside(schema: BenchSchema, finished: int, future: int) -> None:
 def _snapshot(schema: BenchSchema) -> Iterator[None]:
     """A transaction of somebody else, such as a report or a backup, that stays open."""
     with connect(schema.config, role="bench", autocommit=False, statement_timeout=math.inf) as connection:
-        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-        connection.execute("SELECT count(*) FROM pg_class")  # the first statement takes the snapshot
+        take_snapshot(connection)
         yield
 
 
+def take_snapshot(connection: psycopg.Connection) -> None:
+    """Keep every row version alive from now until the connection's transaction ends."""
+    connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+    connection.execute("SELECT count(*) FROM pg_class")  # the first statement takes the snapshot
+
+
 def _server_cpu(schema: BenchSchema) -> float | None:
-    return None if schema.postmaster is None else server_seconds(schema.postmaster)
+    return None if schema.postmaster is None else seconds_of_trees([schema.postmaster])

@@ -81,16 +81,23 @@ def facts_of(schema: BenchSchema, *, embedded: bool) -> Facts:
         python=platform.python_version(),
         psycopg=version("psycopg"),
         uvloop=_version("uvloop"),
-        system=f"{platform.system()} {platform.release()} {platform.machine()}",
-        processor=_processor(),
-        cores=len(os.sched_getaffinity(0)),
-        memory_gb=round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
+        **hardware(),
         postgres=postgres.partition(" ")[0],
         server="embedded" if embedded else address(schema.config.database_url),
         filesystem=_filesystem(schema),
         settings=dict(zip(SETTINGS, values, strict=True)),
         configuration=_changed(schema.config),
     )
+
+
+def hardware() -> dict[str, Any]:
+    """The machine, by the names that `Facts` has for it."""
+    return {
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "processor": _processor(),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
+    }
 
 
 def _version(package: str) -> str | None:
