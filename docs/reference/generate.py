@@ -105,7 +105,7 @@ def _sentences(module: ModuleType, name: str) -> Iterator[tuple[str, str]]:
     for field, sentence in pairwise(body):
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
             assert isinstance(sentence, ast.Expr), f"{field.target.id} has no sentence"
-            yield field.target.id, ast.literal_eval(sentence.value)
+            yield field.target.id, " ".join(ast.literal_eval(sentence.value).split())
 
 
 def _default(field: Field[Any]) -> str:

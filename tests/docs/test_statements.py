@@ -1,0 +1,105 @@
+"""Numbers and rules that the pages state in prose are those of the code."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import MISSING, fields
+from typing import Any
+
+import psycopg
+import pytest
+
+import tasklib
+from tasklib import Config, task
+from tasklib.maintenance import snapshot, stats_reporter
+from tasklib.migrations import expected, revisions
+from tasklib.server.settings import ServerSettings
+from tasklib.store import levels, stats
+from tasklib.worker import claim_cursor, prefetch, sleep, slots
+from tests.docs.pages import ROOT, all_pages
+from tests.eventually import soon
+from tests.worker.watching import working
+
+NUMBERS = ["no", "one", "two", "three", "four", "five", "six", "seven"]
+CLAIM, COST = "docs/explanation/claim.md", "docs/explanation/monitoring-cost.md"
+MINUTES, TENS, HOURS = (age for _, age, _ in stats.KEPT)
+
+
+def _text(page: str) -> str:
+    return " ".join((ROOT / page).read_text().split())
+
+
+@pytest.mark.parametrize(
+    ("page", "sentence", "value"),
+    [
+        (CLAIM, "scans all lanes again after {:g} ms", claim_cursor._LOOK_EVERY_SECONDS * 1000),
+        (CLAIM, "or {} times as long as the last such scan took", claim_cursor._SHARE),
+        (CLAIM, "claims of {} tasks or more", claim_cursor._MANY),
+        (CLAIM, "at most {} tasks per claim", slots.BATCH),
+        (CLAIM, "average less than {:g} ms", prefetch._SHORT_SECONDS * 1000),
+        (CLAIM, "finishes in {:g} ms", prefetch._MOMENT_SECONDS * 1000),
+        (CLAIM, "`max_prefetch` ({:,})", Config("postgresql://").max_prefetch),
+        (CLAIM, "busy for more than {:g} ms", sleep.LONG_AWAKE_SECONDS * 1000),
+        (COST, "every {:g} seconds", stats_reporter._REPORT_SECONDS),
+        (COST, "up to {:,} tasks per queue and level", levels.MOST_COUNTED),
+        (COST, "{:,} in total", levels._MOST_IN_ALL),
+        (COST, "up to {:,} waiting tasks", snapshot.MOST_COUNTED),
+        (COST, "every `sweep_interval_seconds` ({:g})", Config("postgresql://").sweep_interval_seconds),
+        (COST, "one-minute spans for {:g} hours", MINUTES / 3600),
+        (COST, "ten-minute spans for {:g} days", TENS / 86400),
+        (COST, "one-hour spans for {:g} days", HOURS / 86400),
+        ("docs/how-to/diagnose.md", "at revision {}.", revisions.head()),
+        ("docs/how-to/diagnose.md", "All {} indexes", len(expected.indexes())),
+    ],
+)
+def test_a_number_on_a_page_is_that_of_the_code(page: str, sentence: str, value: Any) -> None:
+    assert sentence.format(value) in _text(page)
+
+
+def test_a_default_that_a_page_names_in_brackets_behind_its_setting_is_that_setting_s_default() -> None:
+    defaults = {f.name: f.default for f in (*fields(ServerSettings), *fields(Config)) if f.default is not MISSING}
+    wrong, checked = [], 0
+    for page in all_pages():
+        for name, value in re.findall(r"`(\w+)` \((-?[\d,.]*\d)\)", page.text):
+            if name in defaults:
+                checked += 1
+                default = defaults[name]
+                if isinstance(default, int | float) and float(value.replace(",", "")) != default:
+                    wrong.append(f"{page.name}: {name} ({value}), by default {default:g}")
+    assert not wrong
+    assert checked >= 5
+
+
+CONNECTIONS = re.compile(r"An idle worker keeps (\w+) connections to the database, the leader (\w+)")
+
+
+@pytest.mark.parametrize("leads", [False, True], ids=["worker", "leader"])
+async def test_an_idle_worker_keeps_as_many_connections_as_the_page_says(
+    leads: bool, config: Config, db: psycopg.Connection
+) -> None:
+    stated = CONNECTIONS.search(_text("docs/how-to/run-workers.md"))
+    assert stated, f"run-workers.md no longer says: {CONNECTIONS.pattern}"
+    number = NUMBERS.index(stated[2 if leads else 1])
+    if not leads:
+        db.execute("INSERT INTO leadership (holder, expires_at) VALUES ('another', now() + interval '1 hour')")
+
+    @task
+    async def noop() -> None: ...
+
+    tasklib.init(config)
+    async with working(config) as watched:
+        # One task, so that every connection has been needed.
+        await watched.ended(await noop.submit())
+        tasklib.close()
+        await watched.asleep()
+        if leads:
+            await soon(lambda: db.execute("SELECT FROM snapshots").fetchone() is not None, "the leader's first duties")
+        await soon(_connections(db, number), f"{number} connections")
+        await watched.asleep()
+        assert _connections(db, number)()
+
+
+def _connections(db: psycopg.Connection, number: int) -> Callable[[], bool]:
+    sessions = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE %s"
+    return lambda: db.execute(sessions, ["tasklib %"]).fetchone() == (number,)
