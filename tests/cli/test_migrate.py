@@ -6,7 +6,9 @@ import psycopg
 from psycopg.conninfo import make_conninfo
 
 from tasklib.migrations.revisions import head, known
+from tasklib.sql import DUE
 from tests.cli.conftest import Run
+from tests.migrations.catalogue import SCHEMA_0_1_0
 
 
 def test_migrate_says_what_it_ran_and_then_that_nothing_is_left(run: Run, empty_database_url: str) -> None:
@@ -61,6 +63,22 @@ def test_sql_needs_no_database_and_creates_the_tables(run: Run, empty_database_u
         connection.execute(script.stdout.encode())
     env = {"TASKLIB_DATABASE_URL": empty_database_url, "TASKLIB_SCHEMA": "jobs"}
     assert run("migrate", "--check", env=env).exit_code == 0
+
+
+def test_tables_of_0_1_0_are_refused_with_the_command_that_carries_them_over(run: Run, empty_database_url: str) -> None:
+    url = ("--database-url", empty_database_url)
+    with psycopg.connect(empty_database_url, autocommit=True) as connection:
+        connection.execute("CREATE TABLE tasklib_version (version_num varchar(32) PRIMARY KEY)")
+        connection.execute("INSERT INTO tasklib_version VALUES ('0006')")
+        connection.execute(SCHEMA_0_1_0.read_text().replace("{due}", DUE).replace("{schema.}", "").encode())
+        connection.execute("INSERT INTO tasks (name) VALUES ('a')")
+    refused = run("migrate", *url)
+    assert refused.exit_code == 1
+    assert refused.stderr.endswith("carry its tasks over with: tasklib migrate --from-0.1\n")
+    done = run("migrate", "--from-0.1", *url)
+    assert (done.exit_code, done.stdout.splitlines()[0]) == (0, "carried over tasks: 1 rows")
+    assert run("migrate", *url).stdout == f"up to date (revision {head()})\n"
+    assert run("migrate", "--from-0.1", *url).stderr.startswith("error: there is nothing to carry over")
 
 
 def test_sql_and_check_together_are_a_mistake(run: Run) -> None:

@@ -18,6 +18,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 SNAPSHOT = Path(__file__).with_name("schema.txt")
+SCHEMA_0_1_0 = Path(__file__).with_name("schema_0_1_0.sql")
 
 _SECTIONS = {
     "tables": """

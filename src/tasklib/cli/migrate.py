@@ -15,6 +15,9 @@ def migrate(
         bool, typer.Option("--roles", help="Print SQL that makes roles with the least rights, without a database.")
     ] = False,
     check: Annotated[bool, typer.Option("--check", help="Change nothing; exit with 1 unless up to date.")] = False,
+    from_0_1: Annotated[
+        bool, typer.Option("--from-0.1", help="Carry the tables of TaskLib 0.1.0 over, once, with every row in them.")
+    ] = False,
     database_url: DatabaseUrl = None,
     schema: Schema = None,
     debug: Debug = False,
@@ -24,8 +27,8 @@ def migrate(
     from tasklib.config import Config
     from tasklib.migrations.revisions import head
 
-    if sql + check + roles > 1:
-        raise typer.BadParameter("give one of --sql, --roles and --check.")
+    if sql + check + roles + from_0_1 > 1:
+        raise typer.BadParameter("give one of --sql, --roles, --check and --from-0.1.")
     if sql or roles:
         checked = Config("postgresql://", schema=schema or None)
         typer.echo(migrations.script(checked.schema) if sql else migrations.roles(checked.schema))
@@ -35,6 +38,12 @@ def migrate(
         migrations.pending(config)  # refuses a newer schema and somebody else's table
         migrations.check(config)
         typer.echo(f"up to date (revision {head()})")
+        return
+    if from_0_1:
+        rows = migrations.carry_over(config)
+        for table, count in rows.items():
+            typer.echo(f"carried over {table}: {count} rows")
+        typer.echo(f"up to date (revision {head()}). Run the script of `tasklib migrate --roles` again if you use it.")
         return
     done = migrations.migrate(config)
     for revision in done:

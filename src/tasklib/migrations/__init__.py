@@ -2,6 +2,7 @@
 
 migrate(config)            # idempotent; safe when many processes do it at once
 pending(config)            # revisions still to run; () means up to date
+carry_over(config)         # once, from tables of TaskLib 0.1.0
 script("jobs")             # the SQL for a schema, for a DBA
 roles("jobs")              # the SQL for roles with the least rights
 """
@@ -28,10 +29,19 @@ from sqlalchemy.pool import NullPool
 from tasklib.config import Config
 from tasklib.db.connect import connect
 from tasklib.errors import SchemaError
-from tasklib.migrations.revisions import VERSION_TABLE, head, known, missing_after, require_current, require_utf8
+from tasklib.migrations import from_0_1
+from tasklib.migrations.revisions import (
+    VERSION_TABLE,
+    head,
+    is_of_0_1,
+    known,
+    missing_after,
+    require_current,
+    require_utf8,
+)
 from tasklib.sql import quoted
 
-__all__ = ["ROLES", "check", "migrate", "pending", "roles", "script"]
+__all__ = ["ROLES", "carry_over", "check", "migrate", "pending", "roles", "script"]
 
 ROLES = ("owner", "reader", "producer", "worker", "server")
 """The roles that `roles` makes."""
@@ -47,12 +57,28 @@ def migrate(config: Config) -> tuple[str, ...]:
         _prepare(connection, config.schema)
         todo = _todo(connection, config.schema)
         if todo:
-            alembic = _alembic(config.schema)
-            alembic.attributes["connection"] = connection
-            with _one_at_a_time:
-                command.upgrade(alembic, head())
+            _upgrade(connection, config.schema)
         connection.commit()
     return todo
+
+
+def carry_over(config: Config) -> dict[str, int]:
+    """Replace the tables of TaskLib 0.1.0 by ours with every row in them; returns the number of rows by table.
+
+    One transaction: it does all or nothing. Workers and servers of 0.1.0 must have been stopped.
+    """
+    with _connection(config) as connection:
+        _require_utf8(connection)
+        _require_0_1(connection, config.schema)
+        _prepare(connection, config.schema)
+        _require_0_1(connection, config.schema)  # unless another process was faster
+        schema = _schema_of(connection, _name(VERSION_TABLE, config.schema))
+        from_0_1.set_aside(connection, schema)
+        _run(connection, f"DELETE FROM {_name(VERSION_TABLE, schema)}")
+        _upgrade(connection, schema)
+        rows = from_0_1.copy(connection, schema)
+        connection.commit()
+    return rows
 
 
 def pending(config: Config) -> tuple[str, ...]:
@@ -99,6 +125,31 @@ def roles(schema: str | None = None) -> str:
 
 def _literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
+
+
+def _upgrade(connection: Connection, schema: str | None) -> None:
+    alembic = _alembic(schema)
+    alembic.attributes["connection"] = connection
+    with _one_at_a_time:
+        command.upgrade(alembic, head())
+
+
+def _require_0_1(connection: Connection, schema: str | None) -> None:
+    revision = _revision(connection, schema)
+    if not is_of_0_1(revision):
+        where = f"schema {schema!r}" if schema else "this database"
+        raise SchemaError(
+            f"there is nothing to carry over: {where} has no tables of TaskLib 0.1.0 "
+            f"({f'it is at revision {revision}' if revision else 'it has none of TaskLib at all'}). "
+            "Create tables or bring them up to date with: tasklib migrate"
+        )
+
+
+def _schema_of(connection: Connection, table: str) -> str:
+    """The schema that a table is in; by its name alone it may be any of the search_path."""
+    found = "SELECT relnamespace FROM pg_class WHERE oid = %(table)s::regclass"
+    name = connection.exec_driver_sql(f"SELECT nspname FROM pg_namespace WHERE oid = ({found})", {"table": table})
+    return str(name.scalar_one())
 
 
 def _alembic(schema: str | None) -> AlembicConfig:
@@ -193,6 +244,11 @@ def _explained(error: DBAPIError, schema: str | None) -> Exception:
         return SchemaError(
             f"there is no schema in the search_path to create TaskLib's tables in: {reason}. "
             "Name one: schema='tasklib' in Config, TASKLIB_SCHEMA=tasklib, or tasklib migrate --schema tasklib"
+        )
+    if isinstance(error.orig, pg.DependentObjectsStillExist):
+        return SchemaError(
+            f"objects that are not TaskLib's depend on its old tables: {error.orig.diag.message_detail}. "
+            "Nothing was changed. Drop them, run this again, and create them anew"
         )
     return error
 
