@@ -18,6 +18,7 @@ from tasklib.db.connect import connect
 from tasklib.db.database import execute
 from tasklib.store import claim, control, fleet, settle, upkeep
 from tasklib.store.claim import Served
+from tasklib.store.filters import TaskFilter
 from tasklib.store.fleet import Term
 from tasklib.store.settle import Completion, Failure
 
@@ -110,7 +111,7 @@ def _rescuer(config: Config, chance: random.Random, term: Term, crowd: Crowd) ->
 
 def _canceller(config: Config, chance: random.Random, term: Term, crowd: Crowd) -> Callable[[psycopg.Connection], None]:
     def act(connection: psycopg.Connection) -> None:
-        unwanted = control.Unwanted(["pending", "failed", "running"], name=_NAME)
+        unwanted = TaskFilter(state=["pending", "failed", "running"], name=_NAME)
         cancelled = execute(connection, control.cancel_batch(unwanted, 20, by="crowd"), None)
         crowd.operations["cancelled"] += cancelled.cancelled + cancelled.asked
         for (task,) in connection.execute("SELECT id FROM tasks WHERE state = 'cancelled' LIMIT 5").fetchall():

@@ -66,6 +66,7 @@ from tasklib.states import (
     is_running,
     is_terminal,
 )
+from tasklib.store.filters import DeadLetterFilter, TaskFilter
 from tasklib.tasks.context import TaskContext, current_task
 from tasklib.tasks.function import TaskFunction, task
 from tasklib.tasks.retry import Reject, Retry, RetryPolicy
@@ -83,6 +84,7 @@ __all__ = [
     "Config",
     "ConfigError",
     "DatabaseUnavailable",
+    "DeadLetterFilter",
     "IdempotencyKeyTaken",
     "InvalidOption",
     "InvalidTaskFunction",
@@ -98,6 +100,7 @@ __all__ = [
     "TaskContext",
     "TaskExecutionError",
     "TaskFailed",
+    "TaskFilter",
     "TaskFunction",
     "TaskLibError",
     "TaskNotFound",

@@ -21,7 +21,8 @@ from tasklib.sql import statement
 from tasklib.store import claim
 from tasklib.store import dead_letters as store
 from tasklib.store.claim import Served
-from tasklib.store.dead_letters import Chosen, Place
+from tasklib.store.dead_letters import Place
+from tasklib.store.filters import DeadLetterFilter
 from tests.client.conftest import Either
 from tests.store.test_claim import rows_read
 
@@ -170,7 +171,7 @@ def test_groups_read_dead_letters_only(db: psycopg.Connection) -> None:
     for n in range(20):
         die(db, "mail", f"error {n}")
     db.execute("ANALYZE tasks")
-    assert rows_read(explained(db, store.groups(Chosen(), 20))) <= 21
+    assert rows_read(explained(db, store.groups(DeadLetterFilter(), 20))) <= 21
 
 
 @pytest.mark.parametrize("take", [store.replay, store.purge], ids=lambda f: f.__name__)
@@ -183,7 +184,7 @@ def test_batch_begins_where_the_last_one_ended_even_if_all_were_given_up_at_once
     )
     db.execute("ANALYZE tasks")
     middle = db.execute("SELECT completed_at, id::text FROM tasks ORDER BY id OFFSET 2500 LIMIT 1").fetchall()[0]
-    chosen = Chosen(fingerprint=fingerprint(db, "mail", "KeyError: 1"))
+    chosen = DeadLetterFilter(fingerprint=fingerprint(db, "mail", "KeyError: 1"))
     # Each row once to find it and once to change it.
     assert rows_read(explained(db, take(chosen, Place(*middle), 100, by="test"))) <= 2 * 100 + 1
 

@@ -18,6 +18,7 @@ from tasklib.sql import statement
 from tasklib.store import claim, control
 from tasklib.store.claim import Served
 from tasklib.store.control import Cancelled
+from tasklib.store.filters import TaskFilter
 from tests.client.conftest import Either
 from tests.store.test_claim import nodes
 
@@ -266,7 +267,7 @@ def test_cancel_reads_no_finished_rows(config: Config, db: psycopg.Connection) -
         )
         db.execute("INSERT INTO tasks (name) SELECT 'w' FROM generate_series(1, 50)")
         db.execute("ANALYZE tasks")
-        query = control.cancel_batch(control.Unwanted(["failed", "pending", "running"], name="w"), 1000, by="test")
+        query = control.cancel_batch(TaskFilter(state=["failed", "pending", "running"], name="w"), 1000, by="test")
         explained = db.execute(("EXPLAIN (FORMAT JSON) " + statement(query.name, None)).encode(), query.parameters)
         scans = [n for n in nodes(explained.fetchall()[0][0][0]["Plan"]) if n.get("Relation Name") == "tasks"]
         assert {n.get("Index Name") for n in scans} >= {"tasks_claimable", "tasks_running"}

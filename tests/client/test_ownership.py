@@ -16,6 +16,7 @@ from tasklib.client.submissions import Alike, new_tasks
 from tasklib.errors import IdempotencyKeyTaken, InvalidOption, TaskNotFound
 from tasklib.sql import statement
 from tasklib.store import lookup
+from tasklib.store.filters import TaskFilter
 from tasklib.tasks.options import NOTHING_SAID
 from tests.client.conftest import Either
 
@@ -197,8 +198,7 @@ def test_ones_own_are_found_by_an_index_among_those_of_others(config: Config, db
     db.execute("INSERT INTO tasks (name) SELECT 'w' FROM generate_series(1, 5000)")
     db.execute("INSERT INTO tasks (name, submitted_by) SELECT 'w', 'token-of-ann' FROM generate_series(1, 3)")
     db.execute("ANALYZE tasks")
-    nothing_else = dict.fromkeys(("states", "name", "queue", "tags", "created_after", "created_before", "after"))
-    query = lookup.list_(**nothing_else, limit=100, owner=ANN)  # type: ignore[arg-type]
+    query = lookup.list_(TaskFilter(owner=ANN), None, 100)
     plan = db.execute(("EXPLAIN " + statement(query.name, None)).encode(), query.parameters).fetchall()
     assert any("tasks_submitted_by" in row[0] for row in plan)
     assert not any("Seq Scan" in row[0] for row in plan)

@@ -17,6 +17,7 @@ from pydantic import BaseModel
 from tasklib import AsyncClient, Client, Task, task
 from tasklib.errors import InvalidOption, TaskLibError
 from tasklib.http import AsyncHttpClient, HttpClient
+from tasklib.store.filters import DeadLetterFilter, TaskFilter
 from tasklib.tasks.ids import new_id
 from tests.server.api import Api
 
@@ -161,6 +162,9 @@ async def listing(s: Scene) -> Any:
         await s.client.list_tasks(tags={"odd": True, "s": "1"}),
         await s.client.list_tasks(tags={"n": 2}),
         await s.client.list_tasks(worker="w1"),
+        await s.client.list_tasks(ids=[every[0].id, str(every[2].id), UNKNOWN]),
+        await s.client.list_tasks(TaskFilter(name="http.greet", tags={"n": 2}), queue="q1"),
+        await failure(s.client.list_tasks(ids=["?"])),
         len(await s.client.list_tasks(created_after=a_moment)),
         len(await s.client.list_tasks(created_before=a_moment)),
         await failure(s.client.list_tasks(limit=0)),
@@ -266,7 +270,9 @@ async def cancel_by_filter(s: Scene) -> Any:
         await s.client.cancel_tasks(name="http.greet", dry_run=True),
         await s.client.cancel_tasks(tags={"n": 1}, created_after=NOT_BEFORE),
         await s.client.cancel_tasks(state=[]),
-        await s.client.cancel_tasks(state="pending", queue="hello"),
+        await s.client.cancel_tasks(worker="w1"),
+        await s.client.cancel_tasks(ids=[UNKNOWN]),
+        await s.client.cancel_tasks(TaskFilter(state="pending"), queue="hello"),
         await s.client.cancel_tasks(everything=True),
         await failure(s.client.cancel_tasks()),
         await failure(s.client.cancel_tasks(state="completed")),
@@ -287,6 +293,8 @@ async def dead_letters(s: Scene) -> Any:
         await s.client.dead_letters(limit=2, after=every[1]),
         await s.client.dead_letters(limit=2, after=every[1].id),
         await s.client.dead_letters(error="oserror", since=NOT_BEFORE),
+        await s.client.dead_letters(DeadLetterFilter(name="http.greet"), ids=[every[0].id]),
+        await s.client.dead_letter_groups(fingerprint=most.fingerprint),
         await failure(s.client.dead_letters(after=UNKNOWN)),
         await failure(s.client.dead_letters(after=await s.task())),
         await s.client.replay_dead_letters(ids=[every[0].id, str(every[1].id)], dry_run=True),

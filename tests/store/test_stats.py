@@ -13,6 +13,7 @@ from tasklib import Config
 from tasklib.db.database import Database
 from tasklib.stats import BOUNDS, Key, Stat
 from tasklib.store import control, dead_letters, fleet, stats, upkeep
+from tasklib.store.filters import DeadLetterFilter, TaskFilter
 from tasklib.store.fleet import Term
 
 BUCKETS = [0] * len(BOUNDS) + [0]
@@ -138,7 +139,7 @@ def test_what_no_worker_does_is_counted_by_the_statement_that_does_it(
     database.run(control.cancel(runs, by="ann"))
     assert totals(database) == {("cancelled", ""): 1}, "what runs has only been asked"
     database.run(control.replay(waits, by="ann"))
-    database.run(control.cancel_batch(control.Unwanted(["pending"]), 10, by="ann"))
+    database.run(control.cancel_batch(TaskFilter(state="pending"), 10, by="ann"))
     assert totals(database) == {("cancelled", ""): 2, ("replayed", "cancelled"): 1}
 
     _insert(db, "running", worker_id="'gone'", locked_until="now() - interval '1 s'")
@@ -151,7 +152,7 @@ def test_what_no_worker_does_is_counted_by_the_statement_that_does_it(
         started_at="now() - interval '1 h'", max_retries="0", lease_token="1", begun_token="1",
     )  # fmt: skip
     database.run(upkeep.fail_overdue(term, 30, 1, 10))
-    database.run(dead_letters.replay(dead_letters.Chosen(), None, 10, by="ann"))
+    database.run(dead_letters.replay(DeadLetterFilter(), None, 10, by="ann"))
     db.execute("INSERT INTO workers (id, last_heartbeat) VALUES ('silent', now() - interval '1 h')")
     database.run(fleet.bury_workers(term, forget_after=86400))
     assert totals(database) == {

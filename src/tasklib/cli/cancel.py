@@ -2,38 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tasklib.cli.confirm import DryRun, Yes, confirm
-from tasklib.cli.moments import past_moment
+from tasklib.cli.filters import with_task_filter
 from tasklib.cli.options import DatabaseUrl, Debug, Schema, configured
-from tasklib.cli.pairs import pairs
 from tasklib.observe.formatting import count
 from tasklib.states import TaskState
+from tasklib.store.filters import EVERY_TASK, TaskFilter
 
 if TYPE_CHECKING:
     from tasklib.client.clients import Client
     from tasklib.store.control import Cancelled
 
 
+@with_task_filter
 def cancel(
     task_ids: Annotated[
         list[str] | None, typer.Argument(metavar="ID", show_default=False, help="A task's id, or its end; repeatable.")
     ] = None,
-    state: Annotated[
-        list[TaskState] | None, typer.Option(show_default=False, help="Every task in this state; repeatable.")
-    ] = None,
-    name: Annotated[str | None, typer.Option(metavar="NAME")] = None,
-    queue: Annotated[str | None, typer.Option(metavar="QUEUE")] = None,
-    tag: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", show_default=False, help="Every task with it; repeatable.")
-    ] = None,
-    since: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Created at or after: ISO 8601, or 2h for two hours ago.")
-    ] = None,
-    until: Annotated[str | None, typer.Option(metavar="TIME", help="Created before.")] = None,
+    chosen: TaskFilter = EVERY_TASK,
     everything: Annotated[bool, typer.Option("--all", help="Every task there is.")] = False,
     dry_run: DryRun = False,
     yes: Yes = False,
@@ -47,22 +37,14 @@ def cancel(
     """
     from tasklib.client.clients import Client
 
-    filters: dict[str, Any] = {
-        "state": state or None,
-        "name": name,
-        "queue": queue,
-        "tags": pairs("--tag", tag) or None,
-        "created_after": past_moment("--since", since),
-        "created_before": past_moment("--until", until),
-    }
-    by_filter = everything or any(value is not None for value in filters.values())
+    by_filter = everything or not chosen.is_everything
     if bool(task_ids) == by_filter:
         raise typer.BadParameter("give ids, or options that say which tasks; --all for every one.")
     with Client(configured(database_url, schema)) as client:
         if task_ids:
             _cancel_each(client, task_ids, dry_run=dry_run)
         else:
-            _cancel_all(client, {**filters, "everything": everything}, dry_run=dry_run, yes=yes)
+            _cancel_all(client, chosen, everything=everything, dry_run=dry_run, yes=yes)
 
 
 def replay(
@@ -100,11 +82,11 @@ def _cancel_each(client: Client, texts: list[str], *, dry_run: bool) -> None:
         raise CommandError(f"{count(len(finished), 'task was', 'tasks were')} finished already.")
 
 
-def _cancel_all(client: Client, filters: dict[str, Any], *, dry_run: bool, yes: bool) -> None:
-    expected = client.cancel_tasks(**filters, dry_run=True)
+def _cancel_all(client: Client, chosen: TaskFilter, *, everything: bool, dry_run: bool, yes: bool) -> None:
+    expected = client.cancel_tasks(chosen, everything=everything, dry_run=True)
     if not dry_run and (expected.cancelled or expected.asked):
         confirm(f"cancel {_said(expected)}", yes=yes)
-        expected = client.cancel_tasks(**filters)
+        expected = client.cancel_tasks(chosen, everything=everything)
     typer.echo(f"would cancel {_said(expected)}" if dry_run else f"cancelled {_said(expected, 'asked')}")
 
 

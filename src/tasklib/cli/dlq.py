@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict
+from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
 
 import typer
 
 from tasklib.cli.confirm import DryRun, Yes, confirm
-from tasklib.cli.moments import past_moment, relative
+from tasklib.cli.filters import with_dead_letter_filter
+from tasklib.cli.moments import relative
 from tasklib.cli.options import DatabaseUrl, Debug, Schema, configured
 from tasklib.cli.show import show
 from tasklib.cli.tables import print_rows
 from tasklib.formatting import json_text
 from tasklib.observe.formatting import count, last_line, short_id
+from tasklib.store.filters import EVERY_DEAD_LETTER, DeadLetterFilter
 
 if TYPE_CHECKING:
     from tasklib.client.clients import Client
@@ -25,16 +27,6 @@ if TYPE_CHECKING:
     from tasklib.store.dead_letters import DeadLetterGroup
 
 SHORT_FINGERPRINT = 8
-Name = Annotated[str | None, typer.Option("--name", metavar="NAME")]
-Queue = Annotated[str | None, typer.Option("--queue", metavar="QUEUE")]
-Error = Annotated[str | None, typer.Option("--error", metavar="TEXT", help="With this in the traceback, in any case.")]
-Fingerprint = Annotated[
-    str | None, typer.Option("--fingerprint", metavar="F", help="One group of `tasklib dlq groups`, or its beginning.")
-]
-Since = Annotated[
-    str | None, typer.Option("--since", metavar="TIME", help="Given up at or after: ISO 8601, or 2h for two hours ago.")
-]
-Until = Annotated[str | None, typer.Option("--until", metavar="TIME", help="Given up before.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object per line, with everything.")]
 Ids = Annotated[
     list[str] | None, typer.Argument(metavar="ID", show_default=False, help="A task's id, or its end; repeatable.")
@@ -45,22 +37,10 @@ AtMost = Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help=
 app = typer.Typer(no_args_is_help=True, help="Look at tasks that were given up; replay or purge them.")
 
 
-class Filters(TypedDict):
-    name: str | None
-    queue: str | None
-    error: str | None
-    since: datetime | None
-    until: datetime | None
-
-
 @app.command("list")
+@with_dead_letter_filter
 def list_(
-    name: Name = None,
-    queue: Queue = None,
-    error: Error = None,
-    fingerprint: Fingerprint = None,
-    since: Since = None,
-    until: Until = None,
+    chosen: DeadLetterFilter = EVERY_DEAD_LETTER,
     limit: Annotated[int, typer.Option(metavar="N", min=1, max=10_000)] = 20,
     after: Annotated[str | None, typer.Option(metavar="ID", help="The next page: given up before this one.")] = None,
     json_: AsJson = False,
@@ -73,10 +53,9 @@ def list_(
     from tasklib.cli.report import note
     from tasklib.client.clients import Client
 
-    filters = _filters(name, queue, error, since, until)
     with Client(configured(database_url, schema)) as client:
         place = full_id(client, after) if after else None
-        tasks = client.dead_letters(**filters, fingerprint=fingerprint, after=place, limit=limit)
+        tasks = client.dead_letters(chosen, after=place, limit=limit)
     if json_:
         for task in tasks:
             typer.echo(json_text(task.model_dump(mode="json")))
@@ -87,12 +66,9 @@ def list_(
 
 
 @app.command()
+@with_dead_letter_filter
 def groups(
-    name: Name = None,
-    queue: Queue = None,
-    error: Error = None,
-    since: Since = None,
-    until: Until = None,
+    chosen: DeadLetterFilter = EVERY_DEAD_LETTER,
     limit: Annotated[int, typer.Option(metavar="N", min=1, max=10_000)] = 20,
     json_: AsJson = False,
     database_url: DatabaseUrl = None,
@@ -102,9 +78,8 @@ def groups(
     """Group dead letters by their cause, the most frequent first."""
     from tasklib.client.clients import Client
 
-    filters = _filters(name, queue, error, since, until)
     with Client(configured(database_url, schema)) as client:
-        found = client.dead_letter_groups(**filters, limit=limit)
+        found = client.dead_letter_groups(chosen, limit=limit)
     if json_:
         for group in found:
             typer.echo(json.dumps(asdict(group), default=str))
@@ -117,14 +92,10 @@ app.command()(show)
 
 
 @app.command()
+@with_dead_letter_filter
 def replay(
     task_ids: Ids = None,
-    fingerprint: Fingerprint = None,
-    name: Name = None,
-    queue: Queue = None,
-    error: Error = None,
-    since: Since = None,
-    until: Until = None,
+    chosen: DeadLetterFilter = EVERY_DEAD_LETTER,
     everything: Everything = False,
     limit: AtMost = None,
     per_second: Annotated[float | None, typer.Option(metavar="N", help="Let them in slowly.")] = None,
@@ -140,25 +111,20 @@ def replay(
     """
     from tasklib.client.clients import Client
 
-    filters = _filters(name, queue, error, since, until)
     with Client(configured(database_url, schema)) as client:
-        chosen = _chosen(client, task_ids, fingerprint, filters, everything, limit)
-        found = client.replay_dead_letters(**chosen, dry_run=True)
+        chosen = _with_ids(client, chosen, task_ids, everything)
+        found = client.replay_dead_letters(chosen, everything=everything, limit=limit, dry_run=True)
         if found and not dry_run:
             confirm(f"replay {count(len(found), 'dead letter')}", yes=yes or bool(task_ids))
-            found = client.replay_dead_letters(**chosen, per_second=per_second)
+            found = client.replay_dead_letters(chosen, everything=everything, limit=limit, per_second=per_second)
     _print_ids(found, "would replay" if dry_run else "replayed")
 
 
 @app.command()
+@with_dead_letter_filter
 def purge(
     task_ids: Ids = None,
-    fingerprint: Fingerprint = None,
-    name: Name = None,
-    queue: Queue = None,
-    error: Error = None,
-    since: Since = None,
-    until: Until = None,
+    chosen: DeadLetterFilter = EVERY_DEAD_LETTER,
     everything: Everything = False,
     limit: AtMost = None,
     dry_run: DryRun = False,
@@ -170,40 +136,21 @@ def purge(
     """Delete dead letters for good, the oldest first: by ids, by group, or all that fit."""
     from tasklib.client.clients import Client
 
-    filters = _filters(name, queue, error, since, until)
     with Client(configured(database_url, schema)) as client:
-        chosen = _chosen(client, task_ids, fingerprint, filters, everything, limit)
-        found = client.purge_dead_letters(**chosen, dry_run=True)
+        chosen = _with_ids(client, chosen, task_ids, everything)
+        found = client.purge_dead_letters(chosen, everything=everything, limit=limit, dry_run=True)
         if found and not dry_run:
             confirm(f"delete {count(len(found), 'dead letter')} for good", yes=yes)
-            found = client.purge_dead_letters(**chosen)
+            found = client.purge_dead_letters(chosen, everything=everything, limit=limit)
     _print_ids(found, "would purge" if dry_run else "purged")
 
 
-def _filters(name: str | None, queue: str | None, error: str | None, since: str | None, until: str | None) -> Filters:
-    return {
-        "name": name,
-        "queue": queue,
-        "error": error,
-        "since": past_moment("--since", since),
-        "until": past_moment("--until", until),
-    }
-
-
-def _chosen(
-    client: Client,
-    task_ids: list[str] | None,
-    fingerprint: str | None,
-    filters: Filters,
-    everything: bool,
-    limit: int | None,
-) -> dict[str, Any]:
+def _with_ids(client: Client, chosen: DeadLetterFilter, texts: list[str] | None, everything: bool) -> DeadLetterFilter:
     from tasklib.cli.lookup import full_id
 
-    if not (task_ids or fingerprint or everything or any(value is not None for value in filters.values())):
+    if not texts and chosen.is_everything and not everything:
         raise typer.BadParameter("say which: ids, --fingerprint or other options; --all for every dead letter.")
-    ids = [full_id(client, text) for text in task_ids] if task_ids else None
-    return {**filters, "ids": ids, "fingerprint": fingerprint, "everything": everything, "limit": limit}
+    return replace(chosen, ids=[full_id(client, text) for text in texts]) if texts else chosen
 
 
 def _print_ids(found: list[UUID], verb: str) -> None:

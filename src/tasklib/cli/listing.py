@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tasklib.cli.moments import past_moment, relative
+from tasklib.cli.filters import with_task_filter
+from tasklib.cli.moments import relative
 from tasklib.cli.options import DatabaseUrl, Debug, Schema, configured
-from tasklib.cli.pairs import pairs
 from tasklib.formatting import json_text
 from tasklib.observe.formatting import last_line, printable, short_id
 from tasklib.states import CLAIMABLE, TaskState
+from tasklib.store.filters import EVERY_TASK, TaskFilter
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -72,19 +73,9 @@ class Standing:
         return json_text(row, indent=indent)
 
 
+@with_task_filter
 def list_tasks(
-    state: Annotated[
-        list[TaskState] | None, typer.Option(show_default=False, help="Only tasks in this state; repeatable.")
-    ] = None,
-    name: Annotated[str | None, typer.Option(metavar="NAME")] = None,
-    queue: Annotated[str | None, typer.Option(metavar="QUEUE")] = None,
-    tag: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", show_default=False, help="Only with this tag; repeatable.")
-    ] = None,
-    since: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Created at or after: ISO 8601, or 2h for two hours ago.")
-    ] = None,
-    until: Annotated[str | None, typer.Option(metavar="TIME", help="Created before.")] = None,
+    chosen: TaskFilter = EVERY_TASK,
     limit: Annotated[int, typer.Option(metavar="N", min=1, max=10_000)] = 20,
     after: Annotated[str | None, typer.Option(metavar="ID", help="The next page: tasks older than this one.")] = None,
     json_: Annotated[bool, typer.Option("--json", help="One JSON object per line, with everything.")] = False,
@@ -97,19 +88,8 @@ def list_tasks(
     from tasklib.cli.report import note
     from tasklib.client.clients import Client
 
-    created_after, created_before = past_moment("--since", since), past_moment("--until", until)
-    tags = pairs("--tag", tag)
     with Client(configured(database_url, schema)) as client:
-        tasks = client.list_tasks(
-            state=state or None,
-            name=name,
-            queue=queue,
-            tags=tags or None,
-            created_after=created_after,
-            created_before=created_before,
-            after=full_id(client, after) if after else None,
-            limit=limit,
-        )
+        tasks = client.list_tasks(chosen, after=full_id(client, after) if after else None, limit=limit)
         standing = Standing.of(client)
     if json_:
         for task in tasks:

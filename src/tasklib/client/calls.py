@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
+from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, Unpack
 from uuid import UUID
 
 import psycopg
@@ -14,6 +15,7 @@ from tasklib import tracing
 from tasklib.client import submissions, validation
 from tasklib.client.effects import Call, Effect, InTransaction, OnConnection, Pause, once
 from tasklib.client.explaining import ExplainingCalls
+from tasklib.client.filters import TaskConditions, checked_tasks
 from tasklib.client.identity import Identity
 from tasklib.client.operations import OperatorCalls
 from tasklib.client.searching import SearchingCalls
@@ -25,6 +27,7 @@ from tasklib.db.query import Query
 from tasklib.events import CancelRequested, TaskReplayed, client_events
 from tasklib.states import TaskState
 from tasklib.store import control, lookup, submit
+from tasklib.store.filters import EVERY_TASK, TaskFilter
 from tasklib.store.submit import Kept, NewTask
 from tasklib.tasks.function import Submission
 from tasklib.tasks.options import NOTHING_SAID, Options, options_of
@@ -150,35 +153,22 @@ class Calls(OperatorCalls, ExplainingCalls, SearchingCalls, TokenCalls):
 
     def list_tasks(
         self,
+        task_filter: TaskFilter = EVERY_TASK,
+        /,
         *,
-        state: str | Iterable[str] | None = None,
-        name: str | None = None,
-        queue: str | None = None,
-        tags: Mapping[str, Any] | None = None,
-        created_after: datetime | None = None,
-        created_before: datetime | None = None,
-        worker: str | None = None,
         after: UUID | str | Task | None = None,
         limit: int = 100,
+        **conditions: Unpack[TaskConditions],
     ) -> Call[list[Task]]:
         """One page of tasks, newest first. For the next page pass the last task as `after`.
 
-        `worker` chooses what the worker with this id runs now.
+        Conditions are keyword arguments, a TaskFilter, or both: `state` (one or several), `name`, `queue`, `tags`,
+        `created_after`, `created_before`, `worker` (what the worker with this id runs now) and `ids`.
         """
-        page: list[Task] = yield validation.listing(
-            self.config,
-            state=state,
-            name=name,
-            queue=queue,
-            tags=tags,
-            created_after=created_after,
-            created_before=created_before,
-            after=after,
-            limit=limit,
-            owner=self.identity.owner,
-            worker=worker,
-        )
-        return page
+        chosen = checked_tasks(task_filter, conditions, self.config)
+        validation.check_limit(limit, validation.MAX_PAGE)
+        start = None if after is None else validation.as_id(after) if isinstance(after, UUID | str) else after.id
+        return (yield from self._list(chosen, start, limit))
 
     def wait_for(self, task_id: UUID | str, timeout: float | None = None) -> Call[Any]:
         """Wait until the task is done and return its result.
@@ -220,6 +210,10 @@ class Calls(OperatorCalls, ExplainingCalls, SearchingCalls, TokenCalls):
         if state is None:
             raise validation.not_finished(task_id, (yield self._outcome(task_id)))
         client_events.emit_routine(TaskReplayed(str(task_id), self.identity.actor))
+
+    def _list(self, chosen: TaskFilter, after: UUID | None, limit: int) -> Call[list[Task]]:
+        page: list[Task] = yield lookup.list_(replace(chosen, owner=self.identity.owner), after, limit)
+        return page
 
     def _outcome(self, task_id: UUID) -> Query[lookup.Outcome | None]:
         return lookup.outcome(task_id, owner=self.identity.owner)

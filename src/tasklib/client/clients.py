@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+import re
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from concurrent.futures import ThreadPoolExecutor
@@ -30,9 +31,22 @@ T = TypeVar("T")
 def signature_of(call: Callable[..., Any], *, of_function: bool = False) -> inspect.Signature:
     """A call's signature as its user sees it: with the value it gives in the end, and as a function without `self`."""
     signature = inspect.signature(call)
-    parameters = list(signature.parameters.values())[1 if of_function else 0 :]
+    given = list(signature.parameters.values())[1 if of_function else 0 :]
+    parameters = [one for parameter in given for one in _spelled_out(parameter, call)]
     value = str(signature.return_annotation).removeprefix("Call[").removesuffix("]")
     return signature.replace(parameters=parameters, return_annotation=value)
+
+
+def _spelled_out(parameter: inspect.Parameter, call: Callable[..., Any]) -> list[inspect.Parameter]:
+    """For `**conditions: Unpack[TaskConditions]` the keyword arguments that it stands for."""
+    conditions = re.fullmatch(r"Unpack\[(\w+)\]", str(parameter.annotation))
+    if conditions is None:
+        return [parameter]
+    fields = call.__globals__[conditions[1]].__annotations__
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    return [
+        inspect.Parameter(name, keyword, default=None, annotation=kind.__forward_arg__) for name, kind in fields.items()
+    ]
 
 
 def _blocking(call: Callable[Concatenate[Calls, P], Call[T]]) -> Callable[Concatenate[Client, P], T]:

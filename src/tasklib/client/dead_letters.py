@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 from uuid import UUID
 
 from tasklib.client import validation
 from tasklib.client.effects import Call, Pause
+from tasklib.client.filters import DeadLetterConditions, checked_dead_letters
 from tasklib.client.identity import OnBehalf
 from tasklib.db.query import Query
 from tasklib.errors import InvalidOption, TaskNotFound
 from tasklib.states import is_dead_letter
 from tasklib.store import dead_letters as store
 from tasklib.store import lookup
-from tasklib.store.dead_letters import Batch, Chosen, DeadLetterGroup, Place
+from tasklib.store.dead_letters import Batch, DeadLetterGroup, Place
+from tasklib.store.filters import EVERY_DEAD_LETTER, DeadLetterFilter
 from tasklib.store.search import FoundTask
-from tasklib.tasks.options import MAX_NAME_BYTES, Options, is_name, is_storable, require_aware
 
 if TYPE_CHECKING:
     from tasklib.models import Task
@@ -31,8 +31,7 @@ LOOK = 2_000
 RAMP_SECONDS = 0.2
 """A slow replay takes this much time's worth of tasks at a time."""
 
-_FINGERPRINT = re.compile(r"[0-9a-f]{6,32}")
-_Take = Callable[[Chosen, Place | None, int], Query[Batch]]
+_Take = Callable[[DeadLetterFilter, Place | None, int], Query[Batch]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,54 +59,48 @@ class DeadLetterCalls(OnBehalf):
 
     def dead_letters(
         self,
+        dead_letter_filter: DeadLetterFilter = EVERY_DEAD_LETTER,
+        /,
         *,
-        name: str | None = None,
-        queue: str | None = None,
-        error: str | None = None,
-        fingerprint: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
         after: UUID | str | Task | Place | None = None,
         limit: int = 100,
+        **conditions: Unpack[DeadLetterConditions],
     ) -> Call[list[Task]]:
         """One page of dead letters, the latest first. For the next page pass the last task as `after`.
 
-        `error` is a piece of the traceback, in any case; `since` and `until` speak of when the task was given up.
+        Conditions are keyword arguments, a DeadLetterFilter, or both: `ids`, `fingerprint`, `name`, `queue`, `error` (a
+        piece of the traceback, in any case), `since` and `until` (when the task was given up).
         """
-        chosen = self._chosen(name=name, queue=queue, error=error, fingerprint=fingerprint, since=since, until=until)
+        chosen = checked_dead_letters(dead_letter_filter, conditions)
         validation.check_limit(limit, validation.MAX_PAGE)
         place = None if after is None else (yield from self._place(after))
-        page: list[Task] = yield store.page(chosen, place, limit)
-        return page
+        return (yield from self._dead_letters(chosen, place, limit))
 
     def dead_letter_groups(
         self,
+        dead_letter_filter: DeadLetterFilter = EVERY_DEAD_LETTER,
+        /,
         *,
-        name: str | None = None,
-        queue: str | None = None,
-        error: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
         limit: int = 20,
+        **conditions: Unpack[DeadLetterConditions],
     ) -> Call[list[DeadLetterGroup]]:
         """Dead letters by cause, the most frequent first: one name and, but for ids and numbers, one error."""
-        chosen = self._chosen(name=name, queue=queue, error=error, since=since, until=until)
+        chosen = checked_dead_letters(dead_letter_filter, conditions)
         validation.check_limit(limit, validation.MAX_PAGE)
-        groups: list[DeadLetterGroup] = yield store.groups(chosen, limit)
-        return groups
+        return (yield from self._dead_letter_groups(chosen, limit))
 
     def latest_dead_letter_groups(self, *, limit: int = 50, look: int = LOOK) -> Call[LatestGroups]:
         """The causes among the latest dead letters: as many as `look` says are looked at, however many there are."""
         validation.check_limit(limit, validation.MAX_PAGE)
         validation.check_limit(look, None)
-        groups, looked_at = yield store.latest_groups(self._chosen(), limit, look)
+        groups, looked_at = yield store.latest_groups(self._own(EVERY_DEAD_LETTER), limit, look)
         return LatestGroups(groups, looked_at if looked_at >= look else None)
 
     def dead_letters_alike(
         self, fingerprint: str, *, after: Place | None = None, limit: int = 50, look: int = LOOK
     ) -> Call[AlikePage]:
         """One page of the dead letters with this cause, the latest first, of which `look` are looked at."""
-        chosen = self._chosen(fingerprint=fingerprint)
+        chosen = self._own(checked_dead_letters(EVERY_DEAD_LETTER, {"fingerprint": fingerprint}))
         tasks, ended = yield store.alike(chosen, after, limit + 1, look)
         if len(tasks) > limit:
             last = tasks[limit - 1]
@@ -116,54 +109,65 @@ class DeadLetterCalls(OnBehalf):
 
     def replay_dead_letters(
         self,
+        dead_letter_filter: DeadLetterFilter = EVERY_DEAD_LETTER,
+        /,
         *,
-        ids: Iterable[UUID | str] | None = None,
-        fingerprint: str | None = None,
-        name: str | None = None,
-        queue: str | None = None,
-        error: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
         everything: bool = False,
         limit: int | None = None,
         per_second: float | None = None,
         dry_run: bool = False,
+        **conditions: Unpack[DeadLetterConditions],
     ) -> Call[list[UUID]]:
         """Start dead letters afresh, the oldest first, and return their ids: all retries anew, the token not reset.
 
         `per_second` lets them in slowly. What fails again meanwhile is not taken a second time. `dry_run=True` changes
         nothing and returns what would be replayed. Without any condition, `everything=True` has to say so.
         """
-        chosen = self._chosen(
-            ids=ids, fingerprint=fingerprint, name=name, queue=queue, error=error, since=since, until=until
-        )
+        chosen = checked_dead_letters(dead_letter_filter, conditions)
         _refuse_everything(chosen, everything, "replay")
         if per_second is not None and (isinstance(per_second, bool) or not 0 < per_second < float("inf")):
             raise InvalidOption(f"per_second must be more than 0, not {per_second!r}.")
-        take = partial(store.replay, by=self.identity.actor)
-        return (yield from _take(take, chosen, limit, per_second, dry_run))
+        if limit is not None:
+            validation.check_limit(limit, None)
+        return (yield from self._replay(chosen, limit, per_second, dry_run))
 
     def purge_dead_letters(
         self,
+        dead_letter_filter: DeadLetterFilter = EVERY_DEAD_LETTER,
+        /,
         *,
-        ids: Iterable[UUID | str] | None = None,
-        fingerprint: str | None = None,
-        name: str | None = None,
-        queue: str | None = None,
-        error: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
         everything: bool = False,
         limit: int | None = None,
         dry_run: bool = False,
+        **conditions: Unpack[DeadLetterConditions],
     ) -> Call[list[UUID]]:
         """Delete dead letters for good, the oldest first, and return their ids; chosen as for a replay."""
-        chosen = self._chosen(
-            ids=ids, fingerprint=fingerprint, name=name, queue=queue, error=error, since=since, until=until
-        )
+        chosen = checked_dead_letters(dead_letter_filter, conditions)
         _refuse_everything(chosen, everything, "purge")
+        if limit is not None:
+            validation.check_limit(limit, None)
+        return (yield from self._purge(chosen, limit, dry_run))
+
+    def _dead_letters(self, chosen: DeadLetterFilter, after: Place | None, limit: int) -> Call[list[Task]]:
+        page: list[Task] = yield store.page(self._own(chosen), after, limit)
+        return page
+
+    def _dead_letter_groups(self, chosen: DeadLetterFilter, limit: int) -> Call[list[DeadLetterGroup]]:
+        groups: list[DeadLetterGroup] = yield store.groups(self._own(chosen), limit)
+        return groups
+
+    def _replay(
+        self, chosen: DeadLetterFilter, limit: int | None, per_second: float | None, dry_run: bool
+    ) -> Call[list[UUID]]:
+        take = partial(store.replay, by=self.identity.actor)
+        return (yield from _take(take, self._own(chosen), limit, per_second, dry_run))
+
+    def _purge(self, chosen: DeadLetterFilter, limit: int | None, dry_run: bool) -> Call[list[UUID]]:
         take = partial(store.purge, by=self.identity.actor)
-        return (yield from _take(take, chosen, limit, None, dry_run))
+        return (yield from _take(take, self._own(chosen), limit, None, dry_run))
+
+    def _own(self, chosen: DeadLetterFilter) -> DeadLetterFilter:
+        return replace(chosen, owner=self.identity.owner)
 
     def _place(self, after: UUID | str | Task | Place) -> Call[Place]:
         if isinstance(after, Place):
@@ -183,44 +187,16 @@ class DeadLetterCalls(OnBehalf):
             )
         return Place(task.completed_at, str(task.id))
 
-    def _chosen(
-        self,
-        *,
-        ids: Iterable[UUID | str] | None = None,
-        fingerprint: str | None = None,
-        name: str | None = None,
-        queue: str | None = None,
-        error: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
-    ) -> Chosen:
-        if isinstance(ids, str | UUID):
-            ids = [ids]
-        if fingerprint is not None and not (isinstance(fingerprint, str) and _FINGERPRINT.fullmatch(fingerprint)):
-            raise InvalidOption(
-                f"a fingerprint is 6 to 32 of 0-9 and a-f, as dead_letter_groups() says, not {fingerprint!r}."
-            )
-        if name is not None and not is_name(name):
-            raise InvalidOption(f"name must be a string of 1 to {MAX_NAME_BYTES} bytes, not {name!r}.")
-        Options(queue=queue)  # checks it
-        if error is not None and (not isinstance(error, str) or not error or not is_storable(error)):
-            raise InvalidOption(f"error must be a piece of the error's text, not {error!r}.")
-        for option, moment in (("since", since), ("until", until)):
-            if moment is not None:
-                require_aware(option, moment)
-        chosen_ids = None if ids is None else tuple(validation.as_id(i) for i in ids)
-        return Chosen(chosen_ids, fingerprint, name, queue, error, since, until, self.identity.owner)
 
-
-def _take(take: _Take, chosen: Chosen, limit: int | None, per_second: float | None, dry_run: bool) -> Call[list[UUID]]:
-    if limit is not None:
-        validation.check_limit(limit, None)
+def _take(
+    take: _Take, chosen: DeadLetterFilter, limit: int | None, per_second: float | None, dry_run: bool
+) -> Call[list[UUID]]:
     if dry_run:
         seen: Batch = yield store.look(chosen, limit)
         return seen.ids
     # What is given up from now on is left alone; else a replay of what fails again at once would never end.
     moment: datetime = yield store.now()
-    chosen = replace(chosen, until=min(chosen.until or moment, moment))
+    chosen = chosen.not_after(moment)
     size = BATCH if per_second is None else max(1, min(BATCH, int(per_second * RAMP_SECONDS)))
     taken: list[UUID] = []
     place: Place | None = None
@@ -236,7 +212,7 @@ def _take(take: _Take, chosen: Chosen, limit: int | None, per_second: float | No
     return taken
 
 
-def _refuse_everything(chosen: Chosen, everything: bool, verb: str) -> None:
+def _refuse_everything(chosen: DeadLetterFilter, everything: bool, verb: str) -> None:
     if chosen.is_everything and not everything:
         raise InvalidOption(
             f"{verb}_dead_letters() without a condition would {verb} every dead letter. "

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
 from enum import Enum
-from typing import Any, Final
+from typing import Final, Unpack
 from uuid import UUID
 
-from tasklib.client import validation
 from tasklib.client.dead_letters import DeadLetterCalls
 from tasklib.client.effects import Call
-from tasklib.config import Config
+from tasklib.client.filters import TaskConditions, checked_tasks
 from tasklib.errors import InvalidOption, WorkerNotFound
 from tasklib.states import CLAIMABLE, TaskState
 from tasklib.store import control, fleet, pauses, settings
-from tasklib.store.control import Cancelled, Unwanted
+from tasklib.store.control import Cancelled
+from tasklib.store.filters import EVERY_TASK, TaskFilter
 from tasklib.store.fleet import WorkerInfo
 from tasklib.store.pauses import Kind, Paused
 from tasklib.store.settings import Stored
@@ -105,32 +103,35 @@ class OperatorCalls(DeadLetterCalls):
 
     def cancel_tasks(
         self,
+        task_filter: TaskFilter = EVERY_TASK,
+        /,
         *,
-        state: str | Iterable[str] | None = None,
-        name: str | None = None,
-        queue: str | None = None,
-        tags: Mapping[str, Any] | None = None,
-        created_after: datetime | None = None,
-        created_before: datetime | None = None,
         everything: bool = False,
         dry_run: bool = False,
+        **conditions: Unpack[TaskConditions],
     ) -> Call[Cancelled]:
         """Cancel every unfinished task that fits, by the filters of `list_tasks`, and return how many.
 
         `cancelled` of them waited; `asked` run, and their workers were told. Tasks submitted later are left alone.
         Without any condition, `everything=True` has to say so. `dry_run=True` only counts.
         """
-        given = (state, name, queue, tags or None, created_after, created_before)
-        if not everything and all(value is None for value in given):
+        chosen = checked_tasks(task_filter, conditions, self.config)
+        if chosen.is_everything and not everything:
             raise InvalidOption(
                 "cancel_tasks() without a condition would cancel every task. Give state=, name=, queue=, tags=, "
-                "created_after= or created_before=; or everything=True."
+                "created_after=, created_before=, worker= or ids=; or everything=True."
             )
-        unwanted = replace(_unwanted(self.config, *given), owner=self.identity.owner)
-        look: control.Look = yield control.cancel_look(unwanted)
+        if finished := set(chosen.state or ()) - _CANCELLABLE:
+            raise InvalidOption(f"a task that is {min(finished)} is finished and can't be cancelled.")
+        return (yield from self._cancel_all(chosen, dry_run))
+
+    def _cancel_all(self, chosen: TaskFilter, dry_run: bool) -> Call[Cancelled]:
+        states = sorted(_CANCELLABLE) if chosen.state is None else chosen.state
+        chosen = replace(chosen, state=states, owner=self.identity.owner)
+        look: control.Look = yield control.cancel_look(chosen)
         if dry_run:
             return Cancelled(look.waiting, look.running)
-        return (yield from _cancel(unwanted.not_after(look.moment), self.identity.actor))
+        return (yield from _cancel(chosen.not_after(look.moment), self.identity.actor))
 
     def _in_force(self, stored: Stored) -> Settings:
         values = {
@@ -140,54 +141,20 @@ class OperatorCalls(DeadLetterCalls):
         return Settings(**values, changed=changed)
 
 
-def _cancel(unwanted: Unwanted, actor: str) -> Call[Cancelled]:
+def _cancel(chosen: TaskFilter, actor: str) -> Call[Cancelled]:
     cancelled = asked = 0
     full = True
     while full:
-        batch: Cancelled = yield control.cancel_batch(unwanted, CANCEL_BATCH, by=actor)
+        batch: Cancelled = yield control.cancel_batch(chosen, CANCEL_BATCH, by=actor)
         cancelled, asked = cancelled + batch.cancelled, asked + batch.asked
         full = CANCEL_BATCH in (batch.cancelled, batch.asked)
     # What somebody had locked at that moment: one by one, each waits for its own row and for no other.
-    rest: list[str] = yield control.cancel_rest(unwanted)
+    rest: list[str] = yield control.cancel_rest(chosen)
     for task_id in rest:
         state: str | None = yield control.cancel(UUID(task_id), by=actor)
         cancelled += state == TaskState.CANCELLED
         asked += state == TaskState.RUNNING
     return Cancelled(cancelled, asked)
-
-
-def _unwanted(
-    config: Config,
-    state: str | Iterable[str] | None,
-    name: str | None,
-    queue: str | None,
-    tags: Mapping[str, Any] | None,
-    created_after: datetime | None,
-    created_before: datetime | None,
-) -> Unwanted:
-    # Checked like those of list_tasks, because they are the same.
-    checked = validation.listing(
-        config,
-        state=state,
-        name=name,
-        queue=queue,
-        tags=tags,
-        created_after=created_after,
-        created_before=created_before,
-        after=None,
-        limit=1,
-    ).parameters
-    states = checked["states"]
-    if states is not None and (finished := set(states) - _CANCELLABLE):
-        raise InvalidOption(f"a task that is {min(finished)} is finished and can't be cancelled.")
-    return Unwanted(
-        states=sorted(_CANCELLABLE) if states is None else states,
-        name=name,
-        queue=queue,
-        tags=checked["tags"],
-        created_after=created_after,
-        created_before=created_before,
-    )
 
 
 def _what(queue: str | None, name: str | None) -> tuple[Kind, str]:

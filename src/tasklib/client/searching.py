@@ -15,7 +15,8 @@ from tasklib.db.query import Query
 from tasklib.errors import InvalidOption
 from tasklib.states import CLAIMABLE, TaskState
 from tasklib.store import control, dead_letters, search
-from tasklib.store.control import Cancelled, Unwanted
+from tasklib.store.control import Cancelled
+from tasklib.store.filters import TaskFilter
 from tasklib.store.search import FoundTask, Look, Part, Search, StateCount
 
 LOOK = 10_000
@@ -133,10 +134,10 @@ class SearchingCalls(OnBehalf):
         return Changed(count, asked, below)
 
     def _cancel(self, ids: Sequence[UUID], sought: str | None) -> Call[Changed]:
-        unwanted = Unwanted(sorted(_UNFINISHED), owner=self.identity.owner, ids=[str(i) for i in ids])
-        done: Cancelled = yield control.cancel_batch(unwanted, len(ids), by=self.identity.actor, sought=sought)
+        chosen = TaskFilter(state=sorted(_UNFINISHED), ids=ids, owner=self.identity.owner)
+        done: Cancelled = yield control.cancel_batch(chosen, len(ids), by=self.identity.actor, sought=sought)
         # What somebody had locked at that moment: one by one, each waits for its own row and for no other.
-        rest: list[str] = yield control.cancel_rest(unwanted)
+        rest: list[str] = yield control.cancel_rest(chosen)
         cancelled, asked = done.cancelled, done.asked
         for task_id in rest:
             state: str | None = yield control.cancel(UUID(task_id), by=self.identity.actor, owner=self.identity.owner)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
-from tasklib.config import Config
-from tasklib.db.query import Query
 from tasklib.errors import (
     DatabaseUnavailable,
     InvalidOption,
@@ -23,65 +20,15 @@ from tasklib.errors import (
 from tasklib.states import TaskState
 from tasklib.store import lookup
 from tasklib.tasks.ids import Given
-from tasklib.tasks.options import MAX_NAME_BYTES, Options, is_name, is_storable, json_option, require_aware
-
-if TYPE_CHECKING:
-    from tasklib.models import Task
 
 MAX_PAGE = 10_000
 _FIRST_PAUSE, _PAUSE_GROWTH, _LONGEST_PAUSE = 0.01, 1.5, 0.5
-
-
-def listing(
-    config: Config,
-    *,
-    state: str | Iterable[str] | None,
-    name: str | None,
-    queue: str | None,
-    tags: Mapping[str, Any] | None,
-    created_after: datetime | None,
-    created_before: datetime | None,
-    after: UUID | str | Task | None,
-    limit: int,
-    owner: str | None = None,
-    worker: str | None = None,
-) -> Query[list[Task]]:
-    """One page of tasks, newest first."""
-    check_limit(limit, MAX_PAGE)
-    Options(queue=queue, tags=tags)  # checks them
-    if name is not None and not is_name(name):
-        raise InvalidOption(f"name must be a string of 1 to {MAX_NAME_BYTES} bytes, not {name!r}.")
-    if worker is not None and not (isinstance(worker, str) and is_storable(worker)):
-        raise InvalidOption(f"worker must be a worker's id, as workers() gives it, not {worker!r}.")
-    for option, moment in (("created_after", created_after), ("created_before", created_before)):
-        if moment is not None:
-            require_aware(option, moment)
-    return lookup.list_(
-        states=None if state is None else _states(state),
-        name=name,
-        queue=queue,
-        tags=json_option("tags", tags, config) if tags else None,
-        created_after=created_after,
-        created_before=created_before,
-        after=None if after is None else as_id(after) if isinstance(after, UUID | str) else after.id,
-        limit=limit,
-        owner=owner,
-        worker=worker,
-    )
 
 
 def check_limit(limit: object, most: int | None) -> None:
     """Refuse what can't be the size of a page, or of a batch."""
     if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1 or (most is not None and limit > most):
         raise InvalidOption(f"limit must be {f'from 1 to {most}' if most else 'at least 1'}, not {limit!r}.")
-
-
-def _states(state: str | Iterable[str]) -> list[str]:
-    wanted = [state] if isinstance(state, str) else list(state)
-    try:
-        return [TaskState(s).value for s in wanted]
-    except ValueError as e:
-        raise InvalidOption(f"{e}: a state is one of {', '.join(TaskState)}.") from None
 
 
 def as_id(value: UUID | str) -> UUID:

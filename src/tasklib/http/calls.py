@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -25,6 +24,7 @@ from tasklib.http.requests import API, Request, get, query_of
 from tasklib.http.submitting import NewTask, new_tasks, span_of
 from tasklib.http.transport import checked
 from tasklib.states import TaskState
+from tasklib.store.filters import TaskFilter, texts
 from tasklib.store.lookup import Outcome
 from tasklib.tasks.function import Submission
 
@@ -50,36 +50,6 @@ class HttpCalls(HttpOperatorCalls):
             return responses.task_of((yield from self._ask(get(f"/tasks/{task_id}", task_id=task_id))))
         except TaskNotFound:
             return None
-
-    def list_tasks(
-        self,
-        *,
-        state: str | Iterable[str] | None = None,
-        name: str | None = None,
-        queue: str | None = None,
-        tags: Mapping[str, Any] | None = None,
-        worker: str | None = None,
-        created_after: datetime | None = None,
-        created_before: datetime | None = None,
-        after: UUID | str | Task | None = None,
-        limit: int = 100,
-    ) -> Call[list[Task]]:
-        states = [state] if isinstance(state, str) else None if state is None else list(state)
-        given: dict[str, Any] = {
-            "state": states,
-            "name": name,
-            "queue": queue,
-            "worker": worker,
-            "created_after": created_after,
-            "created_before": created_before,
-        }
-        checked(super().list_tasks(**given, tags=tags, after=after, limit=limit))
-        if states == []:
-            return []
-        start = None if after is None else checks.as_id(after) if isinstance(after, UUID | str) else after.id
-        place = None if start is None else cursor("tasks", str(start))
-        query = [*query_of(**given), *_tags(tags or {})]
-        return (yield from self._tasks("/tasks", query, place, limit))
 
     def wait_for(self, task_id: UUID | str, timeout: float | None = None) -> Call[Any]:
         task_id = checks.as_id(task_id)
@@ -120,6 +90,13 @@ class HttpCalls(HttpOperatorCalls):
 
     def queue_position(self, task_id: UUID | str) -> Call[Position | None]:
         return (yield from self.explain_task(task_id)).position
+
+    def _list(self, chosen: TaskFilter, after: UUID | None, limit: int) -> Call[list[Task]]:
+        if chosen.state == ():
+            return []
+        others = {**chosen.given(), "tags": None, "ids": None}
+        query = [*query_of(**others, task_id=texts(chosen.ids)), *_tags(chosen.tags or {})]
+        return (yield from self._tasks("/tasks", query, None if after is None else cursor("tasks", str(after)), limit))
 
     def _insert(self, items: Alike | Sequence[Submission], connection: Any) -> Call[list[UUID]]:
         if connection is not None:

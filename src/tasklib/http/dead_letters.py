@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from tasklib.client import validation as checks
@@ -14,8 +14,9 @@ from tasklib.client.effects import Call, Pause
 from tasklib.errors import TaskNotFound
 from tasklib.http import responses
 from tasklib.http.requests import API, Request, body_of, get, query_of
-from tasklib.http.transport import Asking, checked
+from tasklib.http.transport import Asking
 from tasklib.store.dead_letters import DeadLetterGroup, Place
+from tasklib.store.filters import DeadLetterFilter, texts
 
 if TYPE_CHECKING:
     from tasklib.models import Task
@@ -28,121 +29,46 @@ MOST_IDS = 500
 class HttpDeadLetterCalls(Asking):
     """The calls for the dead letter queue."""
 
-    def dead_letters(
-        self,
-        *,
-        name: str | None = None,
-        queue: str | None = None,
-        error: str | None = None,
-        fingerprint: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        after: UUID | str | Task | Place | None = None,
-        limit: int = 100,
-    ) -> Call[list[Task]]:
-        given: dict[str, Any] = {
-            "name": name,
-            "queue": queue,
-            "error": error,
-            "fingerprint": fingerprint,
-            "since": since,
-            "until": until,
-        }
-        checked(super().dead_letters(**given, after=after, limit=limit))
-        place = None if after is None else (yield from self._place(after))
-        start = None if place is None else cursor("dead_letters", place.completed_at.isoformat(), place.id)
-        return (yield from self._tasks("/dead-letters", query_of(**given), start, limit))
+    def _dead_letters(self, chosen: DeadLetterFilter, after: Place | None, limit: int) -> Call[list[Task]]:
+        start = None if after is None else cursor("dead_letters", after.completed_at.isoformat(), after.id)
+        return (yield from self._tasks("/dead-letters", _query(chosen), start, limit))
 
-    def dead_letter_groups(
-        self,
-        *,
-        name: str | None = None,
-        queue: str | None = None,
-        error: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        limit: int = 20,
-    ) -> Call[list[DeadLetterGroup]]:
-        given: dict[str, Any] = {"name": name, "queue": queue, "error": error, "since": since, "until": until}
-        checked(super().dead_letter_groups(**given, limit=limit))
-        found = yield from self._ask(get("/dead-letters/groups", query_of(**given, limit=limit)))
+    def _dead_letter_groups(self, chosen: DeadLetterFilter, limit: int) -> Call[list[DeadLetterGroup]]:
+        found = yield from self._ask(get("/dead-letters/groups", [*_query(chosen), *query_of(limit=limit)]))
         return [responses.group_of(group) for group in found["groups"]]
 
-    def replay_dead_letters(
-        self,
-        *,
-        ids: Iterable[UUID | str] | None = None,
-        fingerprint: str | None = None,
-        name: str | None = None,
-        queue: str | None = None,
-        error: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        everything: bool = False,
-        limit: int | None = None,
-        per_second: float | None = None,
-        dry_run: bool = False,
+    def _replay(
+        self, chosen: DeadLetterFilter, limit: int | None, per_second: float | None, dry_run: bool
     ) -> Call[list[UUID]]:
-        given: dict[str, Any] = {
-            "fingerprint": fingerprint,
-            "name": name,
-            "queue": queue,
-            "error": error,
-            "since": since,
-            "until": until,
-            "everything": everything,
-            "dry_run": dry_run,
-        }
-        wanted = _ids(ids)
-        checked(super().replay_dead_letters(**given, ids=wanted, limit=limit, per_second=per_second))
-
-        def request(some: list[UUID] | None, most: int) -> Request:
-            body = body_of(**given, ids=None if some is None else [str(i) for i in some], limit=most)
+        def request(some: DeadLetterFilter, most: int) -> Request:
+            conditions = {**some.given(), "ids": texts(some.ids)}
+            body = body_of(**conditions, everything=chosen.is_everything, limit=most, dry_run=dry_run)
             return Request("POST", f"{API}/dead-letters/replay", (), body)
 
         step = None if per_second is None or dry_run else max(1, round(per_second * RAMP_SECONDS))
         pause = 0.0 if step is None or per_second is None else step / per_second
-        return (yield from self._taken(request, wanted, limit, step, pause, once=dry_run))
+        return (yield from self._taken(request, chosen, limit, step, pause, once=dry_run))
 
-    def purge_dead_letters(
-        self,
-        *,
-        ids: Iterable[UUID | str] | None = None,
-        fingerprint: str | None = None,
-        name: str | None = None,
-        queue: str | None = None,
-        error: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        everything: bool = False,
-        limit: int | None = None,
-        dry_run: bool = False,
-    ) -> Call[list[UUID]]:
-        given: dict[str, Any] = {
-            "fingerprint": fingerprint,
-            "name": name,
-            "queue": queue,
-            "error": error,
-            "since": since,
-            "until": until,
-            "everything": everything,
-            "dry_run": dry_run,
-        }
-        wanted = _ids(ids)
-        checked(super().purge_dead_letters(**given, ids=wanted, limit=limit))
+    def _purge(self, chosen: DeadLetterFilter, limit: int | None, dry_run: bool) -> Call[list[UUID]]:
+        def request(some: DeadLetterFilter, most: int) -> Request:
+            more = query_of(everything=chosen.is_everything, limit=most, dry_run=dry_run)
+            return Request("DELETE", f"{API}/dead-letters", [*_query(some), *more])
 
-        def request(some: list[UUID] | None, most: int) -> Request:
-            return Request("DELETE", f"{API}/dead-letters", query_of(**given, task_id=some, limit=most))
-
-        return (yield from self._taken(request, wanted, limit, None, 0.0, once=dry_run))
+        return (yield from self._taken(request, chosen, limit, None, 0.0, once=dry_run))
 
     def _taken(
-        self, request: Any, ids: list[UUID] | None, limit: int | None, step: int | None, pause: float, *, once: bool
+        self,
+        request: Callable[[DeadLetterFilter, int], Request],
+        chosen: DeadLetterFilter,
+        limit: int | None,
+        step: int | None,
+        pause: float,
+        *,
+        once: bool,
     ) -> Call[list[UUID]]:
         """Take some at a time, the oldest first. What comes a second time has failed again: that is the end."""
         taken: dict[UUID, None] = {}
-        parts = [None] if ids is None else [ids[i : i + MOST_IDS] for i in range(0, len(ids), MOST_IDS)]
-        for part in parts:
+        for part in _parts(chosen):
             more = True
             while more and (limit is None or len(taken) < limit):
                 most = min(step or MOST_AT_ONCE, MOST_AT_ONCE, MOST_AT_ONCE if limit is None else limit - len(taken))
@@ -164,7 +90,12 @@ class HttpDeadLetterCalls(Asking):
         return (yield from super()._place(task))
 
 
-def _ids(ids: Iterable[UUID | str] | None) -> list[UUID] | None:
-    if ids is None:
-        return None
-    return [checks.as_id(id_) for id_ in ([ids] if isinstance(ids, str | UUID) else ids)]
+def _parts(chosen: DeadLetterFilter) -> list[DeadLetterFilter]:
+    """The same with as many ids as one request may have."""
+    if (ids := texts(chosen.ids)) is None:
+        return [chosen]
+    return [replace(chosen, ids=ids[i : i + MOST_IDS]) for i in range(0, len(ids), MOST_IDS)]
+
+
+def _query(chosen: DeadLetterFilter) -> list[tuple[str, str]]:
+    return query_of(**{**chosen.given(), "ids": None}, task_id=texts(chosen.ids))

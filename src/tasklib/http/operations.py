@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 from urllib.parse import quote
 from uuid import UUID
@@ -19,6 +19,7 @@ from tasklib.http.requests import API, Request, body_of, get, query_of
 from tasklib.http.transport import checked
 from tasklib.store.audit import AuditRecord
 from tasklib.store.control import Cancelled
+from tasklib.store.filters import TaskFilter, texts
 from tasklib.store.fleet import WorkerInfo
 from tasklib.store.pauses import Paused
 from tasklib.store.tokens import NewToken, TokenInfo, prefix_in
@@ -68,33 +69,11 @@ class HttpOperatorCalls(HttpDeadLetterCalls):
         body = json.dumps(changes)
         return _settings((yield from self._ask(Request("PATCH", f"{API}/settings", (), body, repeatable=True))))
 
-    def cancel_tasks(
-        self,
-        *,
-        state: str | Iterable[str] | None = None,
-        name: str | None = None,
-        queue: str | None = None,
-        tags: Mapping[str, Any] | None = None,
-        created_after: datetime | None = None,
-        created_before: datetime | None = None,
-        everything: bool = False,
-        dry_run: bool = False,
-    ) -> Call[Cancelled]:
-        states = [state] if isinstance(state, str) else None if state is None else list(state)
-        given: dict[str, Any] = {
-            "state": states,
-            "name": name,
-            "queue": queue,
-            "tags": tags or None,
-            "created_after": created_after,
-            "created_before": created_before,
-            "everything": everything,
-            "dry_run": dry_run,
-        }
-        checked(super().cancel_tasks(**given))
-        if states == []:
+    def _cancel_all(self, chosen: TaskFilter, dry_run: bool) -> Call[Cancelled]:
+        if chosen.state == ():
             return Cancelled()
-        found = yield from self._ask(Request("POST", f"{API}/tasks/cancel", (), body_of(**given)))
+        body = body_of(**{**chosen.given(), "ids": texts(chosen.ids)}, everything=chosen.is_everything, dry_run=dry_run)
+        found = yield from self._ask(Request("POST", f"{API}/tasks/cancel", (), body))
         return Cancelled(found["cancelled"], found["asked"])
 
     def create_token(

@@ -9,6 +9,7 @@ from uuid import UUID
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StrictBool, StrictInt, model_validator
 
 from tasklib.states import TaskState
+from tasklib.store.filters import DeadLetterFilter, TaskFilter
 from tasklib.store.tokens import Role
 from tasklib.tasks.options import MAX_DELAY_SECONDS, MAX_INT, MAX_NAME_BYTES, is_name, is_storable
 
@@ -150,8 +151,13 @@ class CancelBody(Body):
     tags: dict[str, Any] | None = None
     created_after: AwareDatetime | None = None
     created_before: AwareDatetime | None = None
+    worker: Name | None = Field(None, description="What this worker runs now.")
+    ids: list[UUID] | None = Field(None, min_length=1, max_length=MAX_IDS)
     everything: StrictBool = False
     dry_run: StrictBool = Field(False, description="Only count.")
+
+    def filter(self) -> TaskFilter:
+        return TaskFilter(**self.model_dump(include=set(TaskFilter.__slots__)))
 
 
 class ReplayDeadLettersBody(Body):
@@ -175,10 +181,8 @@ class ReplayDeadLettersBody(Body):
     limit: StrictInt = Field(1000, ge=1, le=MAX_TAKEN, description="Ask again for more.")
     dry_run: StrictBool = Field(False, description="Change nothing; say what would be replayed.")
 
-    def conditions(self) -> dict[str, Any]:
-        """The filters as `replay_dead_letters` takes them."""
-        names = ("ids", "fingerprint", "name", "queue", "error", "since", "until", "everything", "dry_run")
-        return {name: getattr(self, name) for name in names}
+    def filter(self) -> DeadLetterFilter:
+        return DeadLetterFilter(**self.model_dump(include=set(DeadLetterFilter.__slots__)))
 
 
 class PauseBody(Body):

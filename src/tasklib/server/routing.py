@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import Depends, Query
 
 from tasklib.client.validation import MAX_PAGE
-from tasklib.errors import InvalidOption
 from tasklib.server.access import Principal, allow
 from tasklib.server.services import Services, services
 from tasklib.store.tokens import Role
@@ -35,17 +33,3 @@ DEFAULT_PAGE = 50
 def page_size(limit: int | None, given: Services) -> int:
     """As many as were asked for, as far as the server allows: `next` leads to the rest."""
     return min(limit or DEFAULT_PAGE, given.settings.max_page, MAX_PAGE - 1)  # one more tells whether there is more
-
-
-def tags_of(pairs: list[str] | None) -> dict[str, Any] | None:
-    """Tags from `key=value`; a value that is JSON means that, any other is a string."""
-    tags: dict[str, Any] = {}
-    for pair in pairs or ():
-        key, separator, value = pair.partition("=")
-        if not separator or not key:
-            raise InvalidOption(f"tag is written key=value, not {pair!r}.")
-        try:
-            tags[key] = json.loads(value)
-        except (ValueError, RecursionError):
-            tags[key] = value
-    return tags or None

@@ -2,13 +2,13 @@
 -- settle; cancel_rest.sql finds it afterwards. What has been done no longer fits, so the next batch is what is left.
 WITH waiting AS (
     SELECT id FROM {schema.}tasks AS task
-    WHERE task.state IN ('pending', 'failed') AND {include cancel_chosen}
+    WHERE task.state IN ('pending', 'failed') AND {include task_filter}
     LIMIT %(limit)s
     FOR UPDATE SKIP LOCKED
 ),
 running AS (
     SELECT id FROM {schema.}tasks AS task
-    WHERE task.state = 'running' AND task.cancel_requested_at IS NULL AND {include cancel_chosen}
+    WHERE task.state = 'running' AND task.cancel_requested_at IS NULL AND {include task_filter}
     LIMIT %(limit)s
     FOR UPDATE SKIP LOCKED
 ),

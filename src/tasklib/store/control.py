@@ -2,37 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
 
 from tasklib.db.query import Query, Rows
 from tasklib.store.audit import Action, audited
+from tasklib.store.filters import TaskFilter
 from tasklib.store.settle import Lease, Leased, arrays
 
 CANCEL = "cancel"
 """The message on the channel that says: look for cancel requests."""
-
-
-@dataclass(frozen=True)
-class Unwanted:
-    """Which tasks to cancel; None means any. `tags` is JSON text, `owner` whose tasks they have to be."""
-
-    states: list[str]
-    name: str | None = None
-    queue: str | None = None
-    tags: str | None = None
-    created_after: datetime | None = None
-    created_before: datetime | None = None
-    owner: str | None = None
-    ids: list[str] | None = None
-
-    def not_after(self, moment: datetime) -> Unwanted:
-        """The same without what is created later than this."""
-        return replace(self, created_before=min(self.created_before or moment, moment))
 
 
 class Look(NamedTuple):
@@ -60,26 +42,28 @@ def cancel(task_id: UUID, *, by: str, owner: str | None = None) -> Query[str | N
     return audited("cancel", parameters, _state, by=by, action=Action.CANCEL_TASK, target=str(task_id))
 
 
-def cancel_look(unwanted: Unwanted) -> Query[Look]:
-    return Query("cancel_look", asdict(unwanted), lambda rows: Look(*rows[0]), prepare=False, repeatable=True)
+def cancel_look(chosen: TaskFilter) -> Query[Look]:
+    return Query("cancel_look", chosen.parameters(), lambda rows: Look(*rows[0]), prepare=False, repeatable=True)
 
 
-def cancel_batch(unwanted: Unwanted, limit: int, *, by: str, sought: str | None = None) -> Query[Cancelled]:
+def cancel_batch(chosen: TaskFilter, limit: int, *, by: str, sought: str | None = None) -> Query[Cancelled]:
     """Cancel up to `limit` that wait and ask up to `limit` that run, but for those that somebody has locked.
 
     `sought` says in the audit how the ids were found, instead of naming them.
     """
-    parameters = {**asdict(unwanted), "limit": limit, "message": CANCEL}
-    ids = None if sought else unwanted.ids
-    details = {**asdict(unwanted), "tags": unwanted.tags and json.loads(unwanted.tags), "ids": ids, "search": sought}
+    conditions = chosen.parameters()
+    parameters = {**conditions, "limit": limit, "message": CANCEL}
+    ids = None if sought else conditions["ids"]
+    details = {**conditions, "tags": chosen.tags, "ids": ids, "search": sought}
     return audited(
         "cancel_batch", parameters, _counts, by=by, action=Action.CANCEL_TASKS, details=details, prepare=False
     )
 
 
-def cancel_rest(unwanted: Unwanted) -> Query[list[str]]:
+def cancel_rest(chosen: TaskFilter) -> Query[list[str]]:
     """The ids of those that are left."""
-    return Query("cancel_rest", asdict(unwanted), lambda rows: [row[0] for row in rows], prepare=False, repeatable=True)
+    parameters = chosen.parameters()
+    return Query("cancel_rest", parameters, lambda rows: [row[0] for row in rows], prepare=False, repeatable=True)
 
 
 def cancel_requests(leases: Sequence[Leased]) -> Query[set[str]]:

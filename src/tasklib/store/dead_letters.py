@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from uuid import UUID
 
 from tasklib.db.query import Query, Rows
 from tasklib.store.audit import Action, audited
+from tasklib.store.filters import DeadLetterFilter
 from tasklib.store.lookup import tasks_of
 from tasklib.store.search import FoundTask
 
@@ -20,36 +21,6 @@ T = TypeVar("T")
 
 _MOST_IDS = 100
 """How many ids a record of the audit names; `count` says how many there were."""
-
-
-@dataclass(frozen=True, slots=True)
-class Chosen:
-    """A selection of dead letters; None means any. `owner` is whose tasks they have to be."""
-
-    ids: Sequence[UUID] | None = None
-    fingerprint: str | None = None
-    name: str | None = None
-    queue: str | None = None
-    error: str | None = None
-    since: datetime | None = None
-    until: datetime | None = None
-    owner: str | None = None
-
-    @property
-    def is_everything(self) -> bool:
-        return replace(self, owner=None) == Chosen()
-
-    def parameters(self) -> dict[str, Any]:
-        return {
-            "ids": None if self.ids is None else [str(i) for i in self.ids],
-            "fingerprint": self.fingerprint,
-            "name": self.name,
-            "queue": self.queue,
-            "error": self.error,
-            "since": self.since,
-            "until": self.until,
-            "owner": self.owner,
-        }
 
 
 class Place(NamedTuple):
@@ -80,40 +51,42 @@ class Batch(NamedTuple):
     last: Place | None
 
 
-def page(chosen: Chosen, after: Place | None, limit: int) -> Query[list[Task]]:
+def page(chosen: DeadLetterFilter, after: Place | None, limit: int) -> Query[list[Task]]:
     """The latest first."""
     parameters = {**_parameters(chosen, after, limit), "most": None}
     return Query("dead_letters", parameters, tasks_of, prepare=False, repeatable=True)
 
 
-def groups(chosen: Chosen, limit: int) -> Query[list[DeadLetterGroup]]:
+def groups(chosen: DeadLetterFilter, limit: int) -> Query[list[DeadLetterGroup]]:
     """By cause, the most frequent first."""
     return _by_cause(chosen, limit, None, _groups)
 
 
-def latest_groups(chosen: Chosen, limit: int, look: int) -> Query[tuple[list[DeadLetterGroup], int]]:
+def latest_groups(chosen: DeadLetterFilter, limit: int, look: int) -> Query[tuple[list[DeadLetterGroup], int]]:
     """The same of the latest dead letters, `look` at most; and how many these were."""
     return _by_cause(chosen, limit, look, lambda rows: (_groups(rows), rows[0][7] if rows else 0))
 
 
-def alike(chosen: Chosen, after: Place | None, limit: int, look: int) -> Query[tuple[list[FoundTask], Place | None]]:
+def alike(
+    chosen: DeadLetterFilter, after: Place | None, limit: int, look: int
+) -> Query[tuple[list[FoundTask], Place | None]]:
     """One page of the chosen ones among the next `look` dead letters; and where looking ended before it was full."""
     parameters = {**_parameters(chosen, after, limit), "look": look}
     return Query("dead_letters_alike", parameters, _alike, prepare=False, repeatable=True)
 
 
-def look(chosen: Chosen, limit: int | None) -> Query[Batch]:
+def look(chosen: DeadLetterFilter, limit: int | None) -> Query[Batch]:
     """What a replay or purge would take, the oldest first."""
     return Query("dead_letter_look", {**chosen.parameters(), "limit": limit}, _batch, prepare=False, repeatable=True)
 
 
-def replay(chosen: Chosen, after: Place | None, limit: int, *, by: str) -> Query[Batch]:
+def replay(chosen: DeadLetterFilter, after: Place | None, limit: int, *, by: str) -> Query[Batch]:
     """Start the next ones afresh."""
     parameters = {**_parameters(chosen, after, limit), "message": ""}
     return _recorded("replay_dead_letters", parameters, chosen, by, Action.REPLAY_DEAD_LETTERS)
 
 
-def purge(chosen: Chosen, after: Place | None, limit: int, *, by: str) -> Query[Batch]:
+def purge(chosen: DeadLetterFilter, after: Place | None, limit: int, *, by: str) -> Query[Batch]:
     """Delete the next ones."""
     parameters = _parameters(chosen, after, limit)
     return _recorded("purge_dead_letters", parameters, chosen, by, Action.PURGE_DEAD_LETTERS)
@@ -124,7 +97,7 @@ def now() -> Query[datetime]:
     return Query("now", {}, _moment, repeatable=True)
 
 
-def _by_cause(chosen: Chosen, limit: int, look: int | None, read: Callable[[Rows], T]) -> Query[T]:
+def _by_cause(chosen: DeadLetterFilter, limit: int, look: int | None, read: Callable[[Rows], T]) -> Query[T]:
     parameters = {**chosen.parameters(), "limit": limit, "look": look}
     return Query("dead_letter_groups", parameters, read, prepare=False, repeatable=True)
 
@@ -134,7 +107,7 @@ def _alike(rows: Rows) -> tuple[list[FoundTask], Place | None]:
     return [FoundTask(*row[2:]) for row in rows if row[2] is not None], Place(moment, task_id) if task_id else None
 
 
-def _parameters(chosen: Chosen, after: Place | None, limit: int) -> dict[str, Any]:
+def _parameters(chosen: DeadLetterFilter, after: Place | None, limit: int) -> dict[str, Any]:
     return {
         **chosen.parameters(),
         "after_time": after.completed_at if after else None,
@@ -143,7 +116,9 @@ def _parameters(chosen: Chosen, after: Place | None, limit: int) -> dict[str, An
     }
 
 
-def _recorded(statement: str, parameters: dict[str, Any], chosen: Chosen, by: str, action: Action) -> Query[Batch]:
+def _recorded(
+    statement: str, parameters: dict[str, Any], chosen: DeadLetterFilter, by: str, action: Action
+) -> Query[Batch]:
     details = chosen.parameters()
     if details["ids"] is not None:
         details["ids"] = details["ids"][:_MOST_IDS]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 from tasklib.columns import TASK_COLUMNS
 from tasklib.db.query import Query, Rows
+from tasklib.store.filters import TaskFilter
 
 if TYPE_CHECKING:
     from tasklib.models import Task
@@ -69,30 +69,12 @@ def watched(ids: Iterable[UUID]) -> Query[dict[UUID, Standing]]:
     return Query("watched", {"ids": [str(i) for i in ids]}, _standings, repeatable=True)
 
 
-def list_(
-    *,
-    states: Sequence[str] | None,
-    name: str | None,
-    queue: str | None,
-    tags: str | None,
-    created_after: datetime | None,
-    created_before: datetime | None,
-    after: UUID | None,
-    limit: int,
-    owner: str | None = None,
-    worker: str | None = None,
-) -> Query[list[Task]]:
-    parameters: Mapping[str, Any] = {
-        "states": list(states) if states is not None else None,
-        "name": name,
-        "queue": queue,
-        "tags": tags,
-        "created_after": created_after,
-        "created_before": created_before,
+def list_(chosen: TaskFilter, after: UUID | None, limit: int) -> Query[list[Task]]:
+    """One page, newest first."""
+    parameters = {
+        **chosen.parameters(),
         "after": str(after) if after else None,
         "limit": limit,
-        "owner": owner,
-        "worker": worker,
         "most": None,
     }
     return Query("list", parameters, tasks_of, prepare=False, repeatable=True)

@@ -6,13 +6,13 @@ from typing import Annotated
 from uuid import UUID
 
 from fastapi import APIRouter, Query, Response
-from pydantic import AwareDatetime
 
 from tasklib.client.cursors import cursor, moment, place_of
 from tasklib.models import Task
+from tasklib.server import filters
 from tasklib.server.access import client_of
 from tasklib.server.fleet_response_models import GroupAnswer, GroupsAnswer, TakenAnswer
-from tasklib.server.request_models import MAX_IDS, MAX_TAKEN, Name, ReplayDeadLettersBody, Text
+from tasklib.server.request_models import MAX_TAKEN, ReplayDeadLettersBody
 from tasklib.server.response_models import TaskPage
 from tasklib.server.routing import Cursor, Given, Limit, Operator, Reader, Submitter, page_size
 from tasklib.server.task_response import listed, shown_page
@@ -20,58 +20,30 @@ from tasklib.store.dead_letters import Place
 
 router = APIRouter(prefix="/api/v1/dead-letters", tags=["dead letters"])
 
-NameFilter = Annotated[Name | None, Query()]
-Fingerprint = Annotated[str | None, Query(pattern="^[0-9a-f]{6,32}$", description="Of a group, or its beginning.")]
-ErrorFilter = Annotated[Text | None, Query(description="A piece of the traceback, in any case.")]
-Since = Annotated[AwareDatetime | None, Query(description="Given up at or after this.")]
-Until = Annotated[AwareDatetime | None, Query(description="Given up before this.")]
-
 
 @router.get("", operation_id="list_dead_letters", summary="List dead letters", response_model=TaskPage)
 async def list_dead_letters(
     principal: Reader,
     given: Given,
-    name: NameFilter = None,
-    queue: NameFilter = None,
-    error: ErrorFilter = None,
-    fingerprint: Fingerprint = None,
-    since: Since = None,
-    until: Until = None,
+    chosen: filters.DeadLetters,
     limit: Limit = None,
     cursor_: Annotated[Cursor, Query(alias="cursor")] = None,
 ) -> Response:
     """One page of those that fit every filter, the latest first. Large values are left out, as in a list of tasks."""
     client = client_of(principal, given)
     size = page_size(limit, given)
-    call = client.calls.dead_letters(
-        name=name,
-        queue=queue,
-        error=error,
-        fingerprint=fingerprint,
-        since=since,
-        until=until,
-        after=None if cursor_ is None else _place(cursor_),
-        limit=size + 1,
-    )
+    place = None if cursor_ is None else _place(cursor_)
+    call = client.calls.dead_letters(chosen, after=place, limit=size + 1)
     found = await client.perform(listed(call, given.settings.max_list_value_bytes))
     return await shown_page(found, size, principal, given, _following)
 
 
 @router.get("/groups", operation_id="list_dead_letter_groups", summary="Group dead letters by cause")
 async def list_dead_letter_groups(
-    principal: Reader,
-    given: Given,
-    name: NameFilter = None,
-    queue: NameFilter = None,
-    error: ErrorFilter = None,
-    since: Since = None,
-    until: Until = None,
-    limit: Limit = None,
+    principal: Reader, given: Given, chosen: filters.DeadLetters, limit: Limit = None
 ) -> GroupsAnswer:
     """One name and, but for ids and numbers, one error make a group; the most frequent first."""
-    found = await client_of(principal, given).dead_letter_groups(
-        name=name, queue=queue, error=error, since=since, until=until, limit=page_size(limit, given)
-    )
+    found = await client_of(principal, given).dead_letter_groups(chosen, limit=page_size(limit, given))
     return GroupsAnswer(groups=[GroupAnswer.model_validate(group) for group in given.redaction.errors(found)])
 
 
@@ -79,7 +51,9 @@ async def list_dead_letter_groups(
 async def replay_dead_letters(body: ReplayDeadLettersBody, principal: Submitter, given: Given) -> TakenAnswer:
     """Start those that fit afresh, the oldest first. A submitter's own dead letters, an operator's everybody's."""
     client = client_of(principal, given, to_change=True)
-    ids = await client.replay_dead_letters(**body.conditions(), limit=body.limit)
+    ids = await client.replay_dead_letters(
+        body.filter(), everything=body.everything, limit=body.limit, dry_run=body.dry_run
+    )
     return TakenAnswer(count=len(ids), task_ids=ids, more=len(ids) == body.limit, dry_run=body.dry_run)
 
 
@@ -87,29 +61,14 @@ async def replay_dead_letters(body: ReplayDeadLettersBody, principal: Submitter,
 async def purge_dead_letters(
     principal: Operator,
     given: Given,
-    task_id: Annotated[list[UUID] | None, Query(max_length=MAX_IDS, description="Repeatable.")] = None,
-    fingerprint: Fingerprint = None,
-    name: NameFilter = None,
-    queue: NameFilter = None,
-    error: ErrorFilter = None,
-    since: Since = None,
-    until: Until = None,
+    chosen: filters.DeadLetters,
     everything: Annotated[bool, Query(description="Has to be true where there is no filter.")] = False,
     limit: Annotated[int, Query(ge=1, le=MAX_TAKEN, description="Ask again for more.")] = 1000,
     dry_run: Annotated[bool, Query(description="Delete nothing; say what would be deleted.")] = False,
 ) -> TakenAnswer:
     """Delete those that fit for good, the oldest first."""
     ids = await client_of(principal, given).purge_dead_letters(
-        ids=task_id,
-        fingerprint=fingerprint,
-        name=name,
-        queue=queue,
-        error=error,
-        since=since,
-        until=until,
-        everything=everything,
-        limit=limit,
-        dry_run=dry_run,
+        chosen, everything=everything, limit=limit, dry_run=dry_run
     )
     return TakenAnswer(count=len(ids), task_ids=ids, more=len(ids) == limit, dry_run=dry_run)
 

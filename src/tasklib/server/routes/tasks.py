@@ -7,16 +7,16 @@ from typing import Annotated
 from uuid import UUID
 
 from fastapi import APIRouter, Header, Query, Response
-from pydantic import AwareDatetime
 
 from tasklib import tracing
 from tasklib.client.cursors import cursor, place_of
 from tasklib.client.submissions import submission, typed
 from tasklib.errors import InvalidOption, TaskExecutionError, TaskLibError, TaskNotFound
+from tasklib.server import filters
 from tasklib.server.access import client_of
 from tasklib.server.openapi import refusals
 from tasklib.server.problems import Problem, problem_of
-from tasklib.server.request_models import BatchBody, CancelBody, Name, SubmitBody
+from tasklib.server.request_models import BatchBody, CancelBody, SubmitBody
 from tasklib.server.response_models import (
     BatchAnswer,
     BatchItem,
@@ -35,7 +35,6 @@ from tasklib.server.routing import (
     Reveal,
     Submitter,
     page_size,
-    tags_of,
 )
 from tasklib.server.task_response import listed, redaction_for, shown, shown_explanation, shown_page
 from tasklib.states import TaskState
@@ -123,15 +122,7 @@ async def submit_batch(
 async def list_tasks(
     principal: Reader,
     given: Given,
-    state: Annotated[list[TaskState] | None, Query(description="Repeatable.")] = None,
-    name: Annotated[Name | None, Query()] = None,
-    queue: Annotated[Name | None, Query()] = None,
-    tag: Annotated[
-        list[str] | None, Query(description="`key=value`, repeatable; a value that is JSON means that.")
-    ] = None,
-    worker: Annotated[Name | None, Query(description="What this worker runs now.")] = None,
-    created_after: Annotated[AwareDatetime | None, Query(description="At or after.")] = None,
-    created_before: Annotated[AwareDatetime | None, Query()] = None,
+    chosen: filters.Tasks,
     limit: Limit = None,
     cursor_: Annotated[Cursor, Query(alias="cursor")] = None,
 ) -> Response:
@@ -141,17 +132,8 @@ async def list_tasks(
     """
     client = client_of(principal, given)
     size = page_size(limit, given)
-    call = client.calls.list_tasks(
-        state=state or None,
-        name=name,
-        queue=queue,
-        tags=tags_of(tag),
-        worker=worker,
-        created_after=created_after,
-        created_before=created_before,
-        after=None if cursor_ is None else place_of("tasks", cursor_, UUID)[0],
-        limit=size + 1,
-    )
+    after = None if cursor_ is None else place_of("tasks", cursor_, UUID)[0]
+    call = client.calls.list_tasks(chosen, after=after, limit=size + 1)
     found = await client.perform(listed(call, given.settings.max_list_value_bytes))
     return await shown_page(found, size, principal, given, lambda task: cursor("tasks", str(task.id)))
 
@@ -159,7 +141,9 @@ async def list_tasks(
 @router.post("/cancel", operation_id="cancel_tasks", summary="Cancel tasks by filter")
 async def cancel_tasks(body: CancelBody, principal: Submitter, given: Given) -> CancelledAnswer:
     """Cancel every unfinished task that fits, or count them. A submitter's own tasks, an operator's everybody's."""
-    done = await client_of(principal, given, to_change=True).cancel_tasks(**dict(body))
+    done = await client_of(principal, given, to_change=True).cancel_tasks(
+        body.filter(), everything=body.everything, dry_run=body.dry_run
+    )
     return CancelledAnswer(cancelled=done.cancelled, asked=done.asked, dry_run=body.dry_run)
 
 
