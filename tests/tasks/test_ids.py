@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import functools
+import operator
 import pickle
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +14,7 @@ from uuid import RFC_4122, UUID
 import pytest
 
 from tasklib.tasks import ids
-from tasklib.tasks.ids import new_id, new_ids
+from tasklib.tasks.ids import new_id, new_ids, shard_of
 
 
 @pytest.fixture(autouse=True)
@@ -93,6 +95,26 @@ def test_the_ids_that_the_database_makes_are_of_the_same_kind(db: Any) -> None:
     assert len(set(there)) == 200
     assert all(int(before) - 1 <= milliseconds(i) <= int(after) for i in there)
     assert [i.int >> 64 for i in there] == sorted(i.int >> 64 for i in there)
+
+
+@pytest.mark.parametrize("maker", ["python", "database"])
+def test_ids_have_shard_0_in_ten_bits_after_the_variant_and_chance_in_the_rest(maker: str, db: Any) -> None:
+    made = (
+        new_ids(1000)
+        if maker == "python"
+        else [row[0] for row in db.execute("SELECT tasklib_new_id() FROM generate_series(1, 1000)")]
+    )
+    assert {(i.version, i.variant, shard_of(i)) for i in made} == {(7, RFC_4122, 0)}
+    # Each of the last 52 bits is one in some ids and zero in others; those of variant and shard are the same in all.
+    lower = [i.int & (1 << 64) - 1 for i in made]
+    ones, always = functools.reduce(operator.or_, lower), functools.reduce(operator.and_, lower)
+    assert (ones, always) == (0b10 << 62 | (1 << 52) - 1, 0b10 << 62)
+
+
+@pytest.mark.parametrize("shard", [0, 1, 682, 1023])
+def test_the_shard_of_an_id_is_read_from_its_ten_bits(shard: int) -> None:
+    assert shard_of(UUID(f"019a8f00-0000-7fff-{0x8000 | shard << 4 | 0xF:04x}-ffffffffffff")) == shard
+    assert shard_of(UUID(f"019a8f00-0000-7000-{0x8000 | shard << 4:04x}-000000000000")) == shard
 
 
 def test_an_id_is_a_uuid_like_any_other() -> None:

@@ -1,4 +1,14 @@
-"""Time-ordered ids (UUID version 7), growing within a process even inside one millisecond."""
+"""Time-ordered ids (UUID version 7), growing within a process even inside one millisecond.
+
+The 128 bits of an id, the first one first; `tasklib_new_id()` in the database makes the same:
+
+    48  milliseconds since 1970
+     4  the version, 7
+    12  a count within the millisecond (in the database: the microseconds within it)
+     2  the variant, binary 10
+    10  the shard, 0 for now: room to spread tasks over many schemas later, without new ids
+    52  chance
+"""
 
 from __future__ import annotations
 
@@ -15,8 +25,11 @@ from tasklib.errors import InvalidOption
 # and those it interrupted count from the same millisecond; they differ by chance all the same.
 _lock = threading.RLock()
 _last = 0
-_CHANCE = (1 << 62) - 1
-_VARIANT = 0b10 << 62
+_CHANCE_BITS = 52
+_CHANCE = (1 << _CHANCE_BITS) - 1
+_MOST_SHARD = (1 << 10) - 1
+_SHARD = 0
+_VARIANT_AND_SHARD = 0b10 << 62 | _SHARD << _CHANCE_BITS
 _MOST_OFF_SECONDS = 86400
 
 
@@ -59,13 +72,18 @@ class Given:
 
 
 def new_id() -> UUID:
-    """A new task id: 48 bits of milliseconds, a 12-bit count within them, 62 random bits."""
+    """A new task id."""
     return new_ids(1)[0]
 
 
 def new_ids(count: int) -> list[UUID]:
     """`count` ids in growing order."""
     return Ids(count).first(count)
+
+
+def shard_of(id_: UUID) -> int:
+    """The shard that an id names, from 0 to 1023. Only ids made by TaskLib name one; in others it is chance."""
+    return id_.int >> _CHANCE_BITS & _MOST_SHARD
 
 
 # UUID's own constructor takes four times as long: it checks what is known here.
@@ -76,6 +94,6 @@ def _uuid7(stamp: int, chance: int) -> UUID:
     # The count's 12 bits stay where they are; the milliseconds make room for the version before them.
     time_and_count = stamp >> 12 << 16 | 0x7000 | stamp & 0xFFF
     id_ = _make(UUID)
-    _set(id_, "int", time_and_count << 64 | _VARIANT | chance & _CHANCE)
+    _set(id_, "int", time_and_count << 64 | _VARIANT_AND_SHARD | chance & _CHANCE)
     _set(id_, "is_safe", _UNKNOWN)
     return id_

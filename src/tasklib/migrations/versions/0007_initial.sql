@@ -3,10 +3,12 @@
 
 -- ---- ids ----
 
--- Ids sort by time: 48 bits of milliseconds, then the microseconds within, then chance (UUID version 7).
+-- Ids sort by time (UUID version 7): 48 bits of milliseconds, the version, 12 bits of the microseconds within, the
+-- variant, 10 bits of the shard, 52 bits of chance. The hexadecimal 800 is the variant and shard 0, the only one for
+-- now. `tasks/ids.py` makes the same.
 CREATE FUNCTION {schema.}tasklib_new_id() RETURNS uuid LANGUAGE sql VOLATILE PARALLEL SAFE AS $$
   SELECT (lpad(to_hex(us / 1000), 12, '0') || '7' || lpad(to_hex((us % 1000) * 4096 / 1000), 3, '0')
-          || right(gen_random_uuid()::text, 17))::uuid
+          || '800' || right(gen_random_uuid()::text, 14))::uuid
   FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS us) AS clock
 $$;
 
