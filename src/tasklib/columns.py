@@ -36,4 +36,6 @@ TASK_COLUMNS: tuple[str, ...] = (
     "idempotency_expires_at",
     "trace_context",
     "submitted_by",
+    "schedule",
+    "slot",
 )

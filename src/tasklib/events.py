@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TypeAlias
 
 
@@ -166,6 +167,24 @@ class TasksDeleted:
 
 
 @dataclass(frozen=True, slots=True)
+class SlotsFired:
+    """The leader made the tasks of slots that were due; (schedule, id of the task, slot) of each."""
+
+    tasks: tuple[tuple[str, str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SlotsSkipped:
+    """Slots of a schedule passed without a run: `count` of them, from the first to the last."""
+
+    schedule: str
+    reason: str
+    count: int
+    first: datetime
+    last: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class DutyFailed:
     """One round of a duty beside the work failed (a sweep, the election, the counts); it is tried again."""
 
@@ -252,6 +271,8 @@ Event: TypeAlias = (
     | WorkersDied
     | OverdueFailed
     | TasksDeleted
+    | SlotsFired
+    | SlotsSkipped
     | DutyFailed
     | DatabaseAwaited
     | DatabaseLost

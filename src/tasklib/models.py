@@ -73,6 +73,8 @@ class Task(_Base, table=True):  # type: ignore[no-redef]  # the plugin takes the
     idempotency_expires_at: datetime | None = Field(default=None, sa_column=_time())
     trace_context: dict[str, Any] | None = Field(default=None, sa_column=_json_or_null())
     submitted_by: str | None = Field(default=None, sa_column=Column(Text))
+    schedule: str | None = Field(default=None, sa_column=Column(Text(collation="C")))
+    slot: datetime | None = Field(default=None, sa_column=_time())
 
     @property
     def attempts(self) -> int:

@@ -16,6 +16,7 @@ from tasklib.maintenance.calendar import duties_of
 from tasklib.maintenance.duties import perform
 from tasklib.maintenance.failures import Failures
 from tasklib.maintenance.leader import Leadership
+from tasklib.maintenance.schedules import Scheduler
 from tasklib.maintenance.stats_reporter import StatsReporter
 from tasklib.stats import StatsCollector
 
@@ -32,13 +33,11 @@ class Maintenance:
         self.failures = Failures(events, collector)
         # The election must not wait behind a long sweep: duties have a connection of their own, which only a leader
         # opens.
-        self._db = ReconnectingConnection(
-            config,
-            "maintenance",
-            on_lost=lambda purpose, reason: events.emit(DatabaseLost(purpose, reason)),
-            on_back=lambda purpose: events.emit(DatabaseBack(purpose)),
-        )
+        self._db = self._connection("maintenance")
+        # Nor must a slot: schedules are fired on time, whatever is being swept.
+        self._schedules_db = self._connection("schedules")
         self.leadership = Leadership(config, control, events)
+        self.scheduler = Scheduler(self._db, self._schedules_db, self.leadership, events)
         self.stats_reporter = StatsReporter(collector, control, holder)
 
     def jobs(self) -> list[Coroutine[Any, Any, None]]:
@@ -47,6 +46,7 @@ class Maintenance:
             self.stats_reporter.report_forever(self.failures),
             self.leadership.run_for_it(self._holder, self.failures),
             perform(duties_of(self._config), self._db, self._config, self.leadership, self._events, self.failures),
+            self.scheduler.fire_forever(self.failures),
         ]
 
     async def resign(self) -> None:
@@ -58,3 +58,12 @@ class Maintenance:
 
     def close(self) -> None:
         self._db.drop()
+        self._schedules_db.drop()
+
+    def _connection(self, purpose: str) -> ReconnectingConnection:
+        return ReconnectingConnection(
+            self._config,
+            purpose,
+            on_lost=lambda purpose, reason: self._events.emit(DatabaseLost(purpose, reason)),
+            on_back=lambda purpose: self._events.emit(DatabaseBack(purpose)),
+        )

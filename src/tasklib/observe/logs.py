@@ -28,6 +28,8 @@ from tasklib.events import (
     LeaseLost,
     LeasesRescued,
     ResultRefused,
+    SlotsFired,
+    SlotsSkipped,
     SlotStuck,
     TaskEnded,
     TaskNotBegun,
@@ -68,6 +70,8 @@ class LogLines:
             TaskNotBegun: self._not_begun,
             ChildrenSpawned: self._children_spawned,
             LeasesRescued: self._rescued,
+            SlotsFired: self._slots_fired,
+            SlotsSkipped: self._slots_skipped,
             DutyFailed: self._duty_failed,
             DatabaseAwaited: self._database_awaited,
             DatabaseLost: self._database_lost,
@@ -136,6 +140,21 @@ class LogLines:
     def _rescued(self, event: LeasesRescued) -> None:
         for task_id, name, state in event.tasks:
             self._log.warning("task rescued", task_id=task_id, task=name, state=state, worker=self._worker)
+
+    def _slots_fired(self, event: SlotsFired) -> None:
+        for schedule, task_id, slot in event.tasks:
+            self._log.info("slot fired", task_id=task_id, schedule=schedule, slot=slot, worker=self._worker)
+
+    def _slots_skipped(self, event: SlotsSkipped) -> None:
+        self._log.warning(
+            "slots skipped",
+            schedule=event.schedule,
+            reason=event.reason,
+            count=event.count,
+            first=event.first.isoformat(),
+            last=event.last.isoformat(),
+            worker=self._worker,
+        )
 
     def _duty_failed(self, event: DutyFailed) -> None:
         self._log.error("duty failed", duty=event.duty, reason=event.reason, worker=self._worker)

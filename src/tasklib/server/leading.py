@@ -22,6 +22,7 @@ from tasklib.events import (
     LeadershipTaken,
     LeasesRescued,
     OverdueFailed,
+    SlotsSkipped,
     TasksDeleted,
     WorkersDied,
 )
@@ -64,6 +65,15 @@ class Leading:
                     self._log.warning("task overdue", task_id=task_id, task=name, state=state)
             case TasksDeleted(state, count):
                 self._log.info("tasks deleted", state=state, count=count)
+            case SlotsSkipped(schedule, reason, count, first, last):
+                self._log.warning(
+                    "slots skipped",
+                    schedule=schedule,
+                    reason=reason,
+                    count=count,
+                    first=first.isoformat(),
+                    last=last.isoformat(),
+                )
             case DutyFailed(duty, reason):
                 self._log.error("duty failed", duty=duty, reason=reason)
             case DatabaseLost(purpose, reason):

@@ -1,4 +1,4 @@
--- The schema of TaskLib. In this order: ids, tasks, workers, leadership, pauses and settings, stats, tokens and audit.
+-- The schema of TaskLib. In this order: ids, tasks, workers, leadership, schedules, pauses and settings, stats, tokens and audit.
 -- In each table the columns that always have a value come first, then those that may be null.
 
 -- ---- ids ----
@@ -53,6 +53,9 @@ CREATE TABLE {schema.}tasks (
     trace_context          jsonb,
     -- The id of the token the task was submitted with; null if it didn't come over HTTP.
     submitted_by           text,
+    -- The schedule that the task is a run of, and the slot it runs for; a run that was asked for by hand has no slot.
+    schedule               text        COLLATE "C",
+    slot                   timestamptz,
 
     CONSTRAINT tasks_pkey PRIMARY KEY (id),
     CONSTRAINT tasks_name_not_empty CHECK (name <> ''),
@@ -68,9 +71,9 @@ CREATE TABLE {schema.}tasks (
     -- Moments that every client can read and count with; no infinity.
     CONSTRAINT tasks_times_in_range
         CHECK (least(next_retry_at, scheduled_at, started_at, completed_at, created_at, locked_until,
-                     idempotency_expires_at, cancel_requested_at) >= '0001-01-03 00:00:00+00'
+                     idempotency_expires_at, cancel_requested_at, slot) >= '0001-01-03 00:00:00+00'
                AND greatest(next_retry_at, scheduled_at, started_at, completed_at, created_at, locked_until,
-                            idempotency_expires_at, cancel_requested_at) < '9999-12-30 00:00:00+00'),
+                            idempotency_expires_at, cancel_requested_at, slot) < '9999-12-30 00:00:00+00'),
     CONSTRAINT tasks_capabilities_is_list CHECK (array_ndims(required_capabilities) = 1),
     CONSTRAINT tasks_timeout_positive CHECK (timeout_seconds > 0),
     CONSTRAINT tasks_running_has_lease
@@ -106,6 +109,11 @@ CREATE INDEX tasks_submitted_by ON {schema.}tasks (submitted_by, id) WHERE submi
 CREATE UNIQUE INDEX tasks_idempotency ON {schema.}tasks (name, idempotency_key)
     WHERE idempotency_key IS NOT NULL;
 CREATE INDEX tasks_idempotency_expiry ON {schema.}tasks (idempotency_expires_at) WHERE idempotency_key IS NOT NULL;
+
+-- The runs of one schedule; a slot has one task, ever. And those of them that are not finished.
+CREATE UNIQUE INDEX tasks_slot ON {schema.}tasks (schedule, slot) WHERE schedule IS NOT NULL;
+CREATE INDEX tasks_unfinished_run ON {schema.}tasks (schedule)
+    WHERE schedule IS NOT NULL AND state IN ('pending', 'running', 'failed');
 
 -- A key is free again once its window has passed, for rows inserted by hand too.
 CREATE FUNCTION {schema.}tasklib_free_expired_key() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -229,6 +237,66 @@ CREATE TABLE {schema.}snapshots (
     figures  jsonb       NOT NULL,
     CONSTRAINT snapshots_pkey PRIMARY KEY (one),
     CONSTRAINT snapshots_is_one_row CHECK (one)
+);
+
+-- ---- schedules ----
+
+-- Schedules: tasks that are submitted by themselves. Code and operators write the same rows, and any leader fires any of
+-- them: a row has all that its tasks need. A slot is one instant of a schedule; `next_slot` is the first one that is
+-- not decided yet.
+CREATE TABLE {schema.}schedules (
+    name         text        COLLATE "C" NOT NULL,
+    task         text        COLLATE "C" NOT NULL,
+    spec         jsonb       NOT NULL, -- the rule and the policies, as schedules/schedule.py stores them
+    template     jsonb       NOT NULL, -- what each task is submitted with: queue, kwargs, priority, ...
+    source       text        NOT NULL DEFAULT 'api',
+    revision     bigint      NOT NULL DEFAULT 1, -- grows with every change but firing
+    fired        bigint      NOT NULL DEFAULT 0,
+    skipped      bigint      NOT NULL DEFAULT 0,
+    created_at   timestamptz NOT NULL DEFAULT now(),
+    changed_at   timestamptz NOT NULL DEFAULT now(),
+
+    next_slot    timestamptz,
+    last_slot    timestamptz, -- the newest one that was fired or skipped
+    waiting_slot timestamptz, -- one that waits until an earlier run is finished
+    last_task    uuid,
+    paused_at    timestamptz,
+    paused_by    text,
+    pause_note   text,
+    resumed_at   timestamptz,
+    retired_at   timestamptz, -- when it was found to have left the code
+    module       text, -- of a schedule in code: where its function is defined
+    deployed_at  timestamptz, -- of a schedule in code: the stamp of the deploy that wrote it last
+
+    CONSTRAINT schedules_pkey PRIMARY KEY (name),
+    CONSTRAINT schedules_name_not_empty CHECK (name <> ''),
+    CONSTRAINT schedules_task_not_empty CHECK (task <> ''),
+    CONSTRAINT schedules_source_known CHECK (source IN ('code', 'api')),
+    CONSTRAINT schedules_spec_is_object CHECK (jsonb_typeof(spec) = 'object'),
+    CONSTRAINT schedules_template_is_object CHECK (jsonb_typeof(template) = 'object'),
+    CONSTRAINT schedules_times_in_range
+        CHECK (least(created_at, changed_at, next_slot, last_slot, waiting_slot, paused_at, resumed_at, retired_at,
+                     deployed_at) >= '0001-01-03 00:00:00+00'
+               AND greatest(created_at, changed_at, next_slot, last_slot, waiting_slot, paused_at, resumed_at,
+                            retired_at, deployed_at) < '9999-12-30 00:00:00+00')
+) WITH (fillfactor = 50);
+
+-- The leader looks at the front of these, however many schedules there are.
+CREATE INDEX schedules_next ON {schema.}schedules (next_slot)
+    WHERE paused_at IS NULL AND retired_at IS NULL AND next_slot IS NOT NULL;
+CREATE INDEX schedules_waiting ON {schema.}schedules (waiting_slot)
+    WHERE paused_at IS NULL AND retired_at IS NULL AND waiting_slot IS NOT NULL;
+
+-- Slots that were not run, and why. Neighbours that were skipped for the same reason are one row.
+CREATE TABLE {schema.}schedule_skips (
+    schedule   text        COLLATE "C" NOT NULL,
+    first_slot timestamptz NOT NULL,
+    last_slot  timestamptz NOT NULL,
+    reason     text        NOT NULL,
+    count      bigint      NOT NULL,
+    at         timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT schedule_skips_pkey PRIMARY KEY (schedule, last_slot),
+    CONSTRAINT schedule_skips_in_order CHECK (first_slot <= last_slot AND count > 0)
 );
 
 -- ---- pauses and settings ----

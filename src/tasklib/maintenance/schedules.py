@@ -1,0 +1,158 @@
+"""Duty: schedules. The leader makes the tasks of slots that are due, and sleeps until the next one.
+
+    look ──▶ decide, in Python, from the stored slot ──▶ fire: one statement that changes nothing if the term is over,
+     ▲                                                    the schedule has changed, or the slot has its task
+     └── sleep until the next slot, or a second ◀──────────┘
+
+A leader that dies anywhere in between leaves the stored slot as it was, or moved on together with its tasks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import assert_never
+
+from tasklib.db.query import Runs
+from tasklib.events import DutyFailed, Events, SlotsFired, SlotsSkipped
+from tasklib.maintenance.failures import Failures
+from tasklib.maintenance.leader import Leadership
+from tasklib.schedules import Due, Schedule, Skipped, due, run_at
+from tasklib.store import firing
+from tasklib.store.firing import DueSchedule, Fired, Offer, Run
+from tasklib.store.fleet import Term
+from tasklib.tasks.ids import Ids
+
+AT_ONCE = 1000
+"""Schedules that one statement fires."""
+MOST_RUNS = 5000
+"""Tasks that one statement makes, but for those of its last schedule."""
+HORIZON_SECONDS = 1.0
+"""The longest sleep: a schedule that was made meanwhile is seen this soon."""
+_AFTER_REFUSAL_SECONDS = 0.1
+_TRY_UNREADABLE_AGAIN_SECONDS = 60.0
+
+
+class Scheduler:
+    """Fires what is due while this process leads."""
+
+    def __init__(self, shared: Runs, own: Runs, leadership: Leadership, events: Events) -> None:
+        # The connection of the other duties will do until there is a schedule to fire. Then it would make slots late.
+        self._db = shared
+        self._own = own
+        self._leadership = leadership
+        self._events = events
+        self._unreadable: dict[str, float] = {}
+
+    async def fire_forever(self, failures: Failures) -> None:
+        while True:
+            pause = HORIZON_SECONDS
+            term = await self._leadership.term()
+            with failures.survived("schedules"):
+                pause = await self.fire_due(term)
+            await asyncio.sleep(pause)
+
+    async def fire_due(self, term: Term) -> float:
+        """Fire what is due; returns how many seconds from now the next slot is, or a second."""
+        found = await self._db.run(firing.look(horizon=HORIZON_SECONDS, limit=AT_ONCE, unreadable=self._left_aside()))
+        read_at = time.monotonic()
+        if found:
+            self._db = self._own
+        offers = [offer for row in found if (offer := self._offer(row)) is not None]
+        if offers:
+            taken = 0
+            for some in _in_parts(offers):
+                fired = await self._db.run(firing.fire(term, some))
+                self._tell(some, fired)
+                taken += len(fired.schedules)
+            return 0.0 if taken else _AFTER_REFUSAL_SECONDS  # what was moved on may be due again
+        soon = [(row.next_slot - row.now).total_seconds() for row in found if row.next_slot and row.next_slot > row.now]
+        return max(min([*soon, HORIZON_SECONDS]) - (time.monotonic() - read_at), 0.0)
+
+    def _offer(self, row: DueSchedule) -> Offer | None:
+        """What to do with one schedule. One that can't be read keeps no other from being fired."""
+        try:
+            return decide(row)
+        except Exception as e:
+            self._unreadable[row.name] = time.monotonic() + _TRY_UNREADABLE_AGAIN_SECONDS
+            self._events.emit(DutyFailed("schedules", f"schedule {row.name!r} can't be fired: {e}"))
+            return None
+
+    def _left_aside(self) -> list[str]:
+        now = time.monotonic()
+        self._unreadable = {name: until for name, until in self._unreadable.items() if until > now}
+        return list(self._unreadable)
+
+    def _tell(self, offers: Sequence[Offer], fired: Fired) -> None:
+        if fired.tasks:
+            tasks = tuple((each.schedule, each.id, each.slot.isoformat()) for each in fired.tasks)
+            self._events.emit_routine(SlotsFired(tasks))
+        for offer in offers:
+            if offer.read.name in fired.schedules:
+                for skip in offer.skips:
+                    self._events.emit(SlotsSkipped(offer.read.name, skip.reason, skip.count, skip.first, skip.last))
+
+
+def _in_parts(offers: Sequence[Offer]) -> Iterator[list[Offer]]:
+    part: list[Offer] = []
+    runs = 0
+    for offer in offers:
+        part.append(offer)
+        runs += len(offer.runs)
+        if runs >= MOST_RUNS:
+            yield part
+            part, runs = [], 0
+    if part:
+        yield part
+
+
+def decide(row: DueSchedule) -> Offer | None:
+    """What is to be done now; None if nothing is."""
+    is_due = row.next_slot is not None and row.next_slot <= row.now
+    if not is_due and row.waiting_slot is None:
+        return None
+    schedule = _schedule(json.dumps(row.spec))
+    if row.keeps_failing:
+        note = f"{schedule.pause_after} dead letters in a row"
+        return Offer(row, row.next_slot, waiting_slot=row.waiting_slot, pause_note=note)
+    decided = due(schedule, row.next_slot, row.now) if is_due and row.next_slot else Due((), (), row.next_slot)
+    return _with_overlap(schedule, row, decided)
+
+
+def _with_overlap(schedule: Schedule, row: DueSchedule, decided: Due) -> Offer | None:
+    slots, running = decided.fire, bool(row.is_running)
+    runs, left, waits, cancel = slots, slots[:0], None, False
+    match schedule.overlap:
+        case "allow":
+            pass
+        case "skip":
+            runs, left = slots[: 0 if running else 1], slots[0 if running else 1 :]
+        case "cancel_running":
+            runs, left, cancel = slots[-1:], slots[:-1], bool(slots)
+        case "wait_one":
+            line = slots if row.waiting_slot is None else (row.waiting_slot, *slots)
+            runs, line = line[: 0 if running else 1], line[0 if running else 1 :]
+            waits, left = next(iter(line), None), line[1:]
+        case _:
+            assert_never(schedule.overlap)
+    skips = [*decided.skipped, *([Skipped("overlap", len(left), left[0], left[-1])] if left else [])]
+    if not runs and not skips and (waits, decided.next_slot) == (row.waiting_slot, row.next_slot):
+        return None
+    ids = Ids(len(runs)).first(len(runs))
+    return Offer(
+        row,
+        decided.next_slot,
+        runs=[Run(id_, slot, run_at(schedule, row.name, slot)) for id_, slot in zip(ids, runs, strict=True)],
+        skips=skips,
+        waiting_slot=waits,
+        cancel_running=cancel,
+        last_slot=max([*decided.fire, *(skip.last for skip in decided.skipped)], default=None),
+    )
+
+
+@lru_cache(maxsize=10_000)
+def _schedule(spec: str) -> Schedule:
+    return Schedule.from_json(json.loads(spec))

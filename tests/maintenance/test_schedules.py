@@ -1,0 +1,374 @@
+"""The leader fires schedules: every slot once, or on record as skipped."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from tasklib import Config
+from tasklib.db.reconnecting import ReconnectingConnection
+from tasklib.events import DutyFailed, Event, Events, SlotsFired, SlotsSkipped
+from tasklib.maintenance.leader import Leadership
+from tasklib.maintenance.schedules import Scheduler, decide
+from tasklib.schedules import Schedule
+from tasklib.store import firing, fleet
+from tasklib.store.fleet import Term
+
+HOUR = timedelta(hours=1)
+TEMPLATE = {
+    "queue": "reports",
+    "kwargs": {"day": 1},
+    "max_retries": 2,
+    "timeout_seconds": 60,
+    "priority": 5,
+    "tags": {"team": "a"},
+    "required_capabilities": ["gpu"],
+}
+Make = Callable[..., datetime]
+
+
+@pytest.fixture
+async def leader_db(config: Config) -> ReconnectingConnection:
+    return ReconnectingConnection(config, "schedules")
+
+
+@pytest.fixture
+async def term(leader_db: ReconnectingConnection) -> Term:
+    term = await leader_db.run(fleet.lead("leader", 60))
+    assert term is not None
+    return term
+
+
+@pytest.fixture
+def seen() -> list[Event]:
+    return []
+
+
+@pytest.fixture
+async def scheduler(config: Config, leader_db: ReconnectingConnection, seen: list[Event]) -> Scheduler:
+    events = Events()
+    events.subscribe(seen.append)
+    return Scheduler(leader_db, leader_db, Leadership(config, leader_db, events), events)
+
+
+@pytest.fixture
+def make(db: psycopg.Connection) -> Make:
+    """Store a schedule whose next slot is some time ago, by the database's clock; returns that slot."""
+
+    def make(name: str = "nightly", *, ago: timedelta = timedelta(seconds=5), **options: Any) -> datetime:
+        row = db.execute("SELECT now()").fetchone()
+        assert row is not None
+        slot: datetime = row[0].astimezone(UTC) - ago
+        spec = Schedule(every=options.pop("every", HOUR), anchor=slot, **options).to_json()
+        db.execute(
+            "INSERT INTO schedules (name, task, spec, template, next_slot) VALUES (%s, 'report', %s, %s, %s)",
+            (name, json.dumps(spec), json.dumps(TEMPLATE), slot),
+        )
+        return slot
+
+    return make
+
+
+def _slots(db: psycopg.Connection, name: str = "nightly") -> list[datetime]:
+    return [row[0] for row in db.execute("SELECT slot FROM tasks WHERE schedule = %s ORDER BY slot", (name,))]
+
+
+def _skips(db: psycopg.Connection) -> list[tuple[Any, ...]]:
+    return db.execute("SELECT reason, count, first_slot, last_slot FROM schedule_skips ORDER BY last_slot").fetchall()
+
+
+async def test_a_due_slot_becomes_a_task_with_everything_its_row_says(
+    db: psycopg.Connection, scheduler: Scheduler, term: Term, make: Make, seen: list[Event]
+) -> None:
+    slot = make()
+    assert await scheduler.fire_due(term) == 0
+    row = db.execute(
+        "SELECT name, queue, kwargs, max_retries, timeout_seconds, priority, tags, required_capabilities, schedule, "
+        "slot, state, scheduled_at > slot FROM tasks"
+    ).fetchall()
+    assert row == [
+        ("report", "reports", {"day": 1}, 2, 60, 5, {"team": "a"}, ["gpu"], "nightly", slot, "pending", True)
+    ]
+    stored = db.execute("SELECT next_slot, last_slot, fired, last_task = (SELECT id FROM tasks) FROM schedules")
+    assert stored.fetchall() == [(slot + HOUR, slot, 1, True)]
+    [event] = seen
+    assert isinstance(event, SlotsFired)
+
+
+async def test_nothing_is_fired_before_its_time_and_the_leader_sleeps_until_then(
+    db: psycopg.Connection, scheduler: Scheduler, term: Term, make: Make
+) -> None:
+    make("far", ago=-HOUR)
+    assert await scheduler.fire_due(term) > 0.5
+    make("soon", ago=-timedelta(seconds=0.9))
+    assert 0 <= await scheduler.fire_due(term) <= 0.9
+    assert _slots(db, "soon") == []
+
+
+async def test_a_leader_whose_term_is_over_fires_nothing(
+    db: psycopg.Connection, leader_db: ReconnectingConnection, scheduler: Scheduler, term: Term, make: Make
+) -> None:
+    slot = make()
+    await scheduler.fire_due(Term(term.holder, term.number - 1))
+    await scheduler.fire_due(Term("somebody else", term.number))
+    assert _slots(db) == []
+    assert db.execute("SELECT next_slot FROM schedules").fetchone() == (slot,)
+
+
+async def test_tasks_of_many_slots_are_made_in_several_statements(
+    db: psycopg.Connection, scheduler: Scheduler, term: Term, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tasklib.maintenance.schedules.MOST_RUNS", 3)
+    for name in ("a", "b", "c"):
+        make(name, ago=timedelta(hours=1, minutes=1), catch_up="all")
+    await scheduler.fire_due(term)
+    assert db.execute("SELECT count(*) FROM tasks").fetchone() == (6,)
+
+
+async def test_two_leaders_with_the_same_slot_make_one_task(
+    db: psycopg.Connection, leader_db: ReconnectingConnection, term: Term, make: Make
+) -> None:
+    make()
+    [row] = await leader_db.run(firing.look(horizon=1, limit=10))
+    first, second = decide(row), decide(row)
+    assert first is not None
+    assert second is not None
+    assert len((await leader_db.run(firing.fire(term, [first]))).tasks) == 1
+    assert await leader_db.run(firing.fire(term, [second])) == ((), [])
+    assert len(_slots(db)) == 1
+
+
+@pytest.mark.parametrize("change", ["revision = revision + 1", "paused_at = now()", "retired_at = now()"])
+async def test_what_was_decided_from_an_older_revision_is_not_done(
+    db: psycopg.Connection, leader_db: ReconnectingConnection, term: Term, make: Make, change: str
+) -> None:
+    make()
+    [row] = await leader_db.run(firing.look(horizon=1, limit=10))
+    offer = decide(row)
+    assert offer is not None
+    db.execute(f"UPDATE schedules SET {change}")  # type: ignore[arg-type]
+    assert await leader_db.run(firing.fire(term, [offer])) == ((), [])
+    assert _slots(db) == []
+
+
+async def test_a_slot_that_has_a_task_gets_no_second_one_even_if_the_cursor_went_back(
+    db: psycopg.Connection, scheduler: Scheduler, term: Term, make: Make
+) -> None:
+    slot = make()
+    await scheduler.fire_due(term)
+    db.execute("UPDATE schedules SET next_slot = %s, last_slot = NULL", (slot,))
+    await scheduler.fire_due(term)
+    assert _slots(db) == [slot]
+    assert db.execute("SELECT next_slot, fired FROM schedules").fetchone() == (slot + HOUR, 1)
+
+
+async def test_paused_and_retired_schedules_are_not_fired(
+    db: psycopg.Connection, scheduler: Scheduler, term: Term, make: Make
+) -> None:
+    make("paused")
+    make("retired")
+    db.execute("UPDATE schedules SET paused_at = now() WHERE name = 'paused'")
+    db.execute("UPDATE schedules SET retired_at = now() WHERE name = 'retired'")
+    await scheduler.fire_due(term)
+    assert db.execute("SELECT count(*) FROM tasks").fetchone() == (0,)
+
+
+async def test_missed_slots_are_on_record_with_their_reason_and_told(
+    db: psycopg.Connection, scheduler: Scheduler, term: Term, make: Make, seen: list[Event]
+) -> None:
+    slot = make(ago=timedelta(hours=30, minutes=1))
+    await scheduler.fire_due(term)
+    assert _slots(db) == [slot + 30 * HOUR]
+    assert _skips(db) == [
+        ("too_old", 7, slot, slot + 6 * HOUR),
+        ("superseded", 23, slot + 7 * HOUR, slot + 29 * HOUR),
+    ]
+    assert db.execute("SELECT skipped FROM schedules").fetchone() == (30,)
+    assert [event.reason for event in seen if isinstance(event, SlotsSkipped)] == ["too_old", "superseded"]
+
+
+async def test_all_missed_slots_are_made_up_for_in_their_order(
+    db: psycopg.Connection, scheduler: Scheduler, term: Term, make: Make
+) -> None:
+    slot = make(ago=timedelta(hours=3, minutes=1), catch_up="all")
+    await scheduler.fire_due(term)
+    rows = db.execute("SELECT slot FROM tasks ORDER BY id").fetchall()
+    assert [row[0] for row in rows] == [slot + n * HOUR for n in range(4)]
+
+
+async def test_skip_runs_the_first_of_several_slots_and_leaves_the_others_out(
+    db: psycopg.Connection, scheduler: Scheduler, term: Term, make: Make
+) -> None:
+    slot = make(ago=timedelta(hours=2, minutes=1), overlap="skip", catch_up="all")
+    await scheduler.fire_due(term)
+    assert _slots(db) == [slot]
+    assert _skips(db) == [("overlap", 2, slot + HOUR, slot + 2 * HOUR)]
+
+
+@pytest.mark.parametrize("state", ["pending", "failed", "running"])
+async def test_skip_leaves_a_slot_out_while_an_earlier_run_is_not_finished(
+    db: psycopg.Connection, scheduler: Scheduler, term: Term, make: Make, state: str
+) -> None:
+    slot = make(overlap="skip")
+    db.execute(
+        "INSERT INTO tasks (name, schedule, state, next_retry_at, worker_id, locked_until) "
+        "SELECT 'report', 'nightly', %(state)s, now(), CASE %(state)s WHEN 'running' THEN 'w' END, "
+        "CASE %(state)s WHEN 'running' THEN now() END",
+        {"state": state},
+    )
+    await scheduler.fire_due(term)
+    assert _slots(db) == [None]
+    assert _skips(db) == [("overlap", 1, slot, slot)]
+
+
+async def test_slots_skipped_one_after_the_other_for_one_reason_are_one_record(
+    db: psycopg.Connection, scheduler: Scheduler, term: Term, make: Make
+) -> None:
+    slot = make(ago=timedelta(seconds=3.5), every=timedelta(seconds=1), overlap="skip", catch_up="all")
+    db.execute("INSERT INTO tasks (name, schedule) VALUES ('report', 'nightly')")
+    await scheduler.fire_due(term)
+    [(_, before, _, _)] = _skips(db)
+    assert before >= 4
+    db.execute("SELECT pg_sleep(greatest(0, extract(epoch FROM next_slot - clock_timestamp()))) FROM schedules")
+    await scheduler.fire_due(term)
+    [(reason, after, first, last)] = _skips(db)
+    assert (reason, first) == ("overlap", slot)
+    assert after > before
+    assert last == slot + timedelta(seconds=after - 1)
+
+
+async def test_cancel_running_stops_the_run_before_and_begins_the_new_one(
+    db: psycopg.Connection, scheduler: Scheduler, term: Term, make: Make
+) -> None:
+    slot = make(overlap="cancel_running")
+    db.execute(
+        "INSERT INTO tasks (name, schedule, slot, state, worker_id, locked_until) VALUES "
+        "('report', 'nightly', %(slot)s - interval '1 h', 'running', 'w', now() + interval '1 h'), "
+        "('report', 'nightly', %(slot)s - interval '2 h', 'pending', NULL, NULL), "
+        "('report', 'other', %(slot)s - interval '1 h', 'pending', NULL, NULL)",
+        {"slot": slot},
+    )
+    await scheduler.fire_due(term)
+    rows = db.execute("SELECT schedule, state, cancel_requested_at IS NOT NULL FROM tasks ORDER BY schedule, slot")
+    assert rows.fetchall() == [
+        ("nightly", "cancelled", True),
+        ("nightly", "running", True),
+        ("nightly", "pending", False),
+        ("other", "pending", False),
+    ]
+
+
+async def test_wait_one_lets_one_slot_wait_until_the_run_before_is_finished(
+    db: psycopg.Connection, scheduler: Scheduler, term: Term, make: Make
+) -> None:
+    slot = make(ago=timedelta(hours=2, minutes=1), overlap="wait_one", catch_up="all")
+    db.execute("INSERT INTO tasks (name, schedule) VALUES ('report', 'nightly')")
+    await scheduler.fire_due(term)
+    assert db.execute("SELECT waiting_slot, next_slot FROM schedules").fetchone() == (slot, slot + 3 * HOUR)
+    assert _skips(db) == [("overlap", 2, slot + HOUR, slot + 2 * HOUR)]
+    await scheduler.fire_due(term)
+    assert _slots(db) == [None]
+    db.execute("UPDATE tasks SET state = 'completed', completed_at = now()")
+    await scheduler.fire_due(term)
+    assert _slots(db) == [slot, None]
+    assert db.execute("SELECT waiting_slot, next_slot, fired FROM schedules").fetchone() == (None, slot + 3 * HOUR, 1)
+
+
+async def test_a_schedule_is_paused_after_dead_letters_in_a_row_and_not_for_those_before_it_was_resumed(
+    db: psycopg.Connection, leader_db: ReconnectingConnection, scheduler: Scheduler, term: Term, make: Make
+) -> None:
+    slot = make(pause_after=2)
+    for number, state in enumerate(["dead_letter", "dead_letter", "completed"]):
+        db.execute(
+            "INSERT INTO tasks (name, schedule, slot, state, completed_at) VALUES ('report', 'nightly', %s, %s, now())",
+            (slot - (number + 1) * HOUR, state),
+        )
+    db.execute("UPDATE schedules SET resumed_at = now() + interval '1 s'")
+    [row] = await leader_db.run(firing.look(horizon=1, limit=10))
+    assert row.keeps_failing is False
+    db.execute("UPDATE schedules SET resumed_at = NULL")
+    await scheduler.fire_due(term)
+    assert db.execute("SELECT paused_at IS NOT NULL, pause_note, paused_by, next_slot FROM schedules").fetchone() == (
+        True,
+        "2 dead letters in a row",
+        "tasklib",
+        slot,
+    )
+    assert slot not in _slots(db)
+
+
+async def test_jitter_moves_the_run_and_not_the_slot(
+    db: psycopg.Connection, scheduler: Scheduler, term: Term, make: Make
+) -> None:
+    slot = make(jitter=3600 * 20)
+    await scheduler.fire_due(term)
+    assert _slots(db) == [slot]
+    assert db.execute("SELECT scheduled_at > now() FROM tasks").fetchone() == (True,)
+
+
+async def test_a_schedule_that_this_leader_can_not_read_keeps_no_other_from_being_fired(
+    db: psycopg.Connection, scheduler: Scheduler, term: Term, make: Make, seen: list[Event]
+) -> None:
+    make("a bad one")
+    make("good")
+    db.execute("""UPDATE schedules SET spec = '{"moon": "full"}' WHERE name = 'a bad one'""")
+    await scheduler.fire_due(term)
+    assert len(_slots(db, "good")) == 1
+    assert any(isinstance(event, DutyFailed) and "a bad one" in event.reason for event in seen)
+    assert await scheduler.fire_due(term) > 0, "it is left aside for a while"
+
+
+async def test_a_fleet_without_schedules_opens_no_connection_for_them(
+    config: Config, leader_db: ReconnectingConnection, term: Term, make: Make
+) -> None:
+    own = Counting(config, "schedules")
+    scheduler = Scheduler(leader_db, own, Leadership(config, leader_db, Events()), Events())
+    await scheduler.fire_due(term)
+    assert own.queries == 0
+    make()
+    await scheduler.fire_due(term)
+    assert own.queries == 1
+
+
+class Counting(ReconnectingConnection):
+    queries = 0
+
+    async def run(self, query: Any, then: Any = None) -> Any:
+        self.queries += 1
+        return await super().run(query, then)
+
+
+async def test_more_due_schedules_than_one_statement_takes_are_all_fired(
+    db: psycopg.Connection, scheduler: Scheduler, term: Term, make: Make
+) -> None:
+    make("s0")
+    db.execute(
+        "INSERT INTO schedules (name, task, spec, template, next_slot) "
+        "SELECT 's' || n, task, spec, template, next_slot FROM schedules, generate_series(1, 1500) AS n"
+    )
+    while not await scheduler.fire_due(term):
+        pass
+    assert db.execute("SELECT count(DISTINCT schedule), count(*) FROM tasks").fetchone() == (1501, 1501)
+
+
+async def test_what_was_fired_and_skipped_is_counted_with_its_lateness(
+    db: psycopg.Connection, scheduler: Scheduler, term: Term, make: Make
+) -> None:
+    make(ago=timedelta(hours=2, seconds=20))
+    await scheduler.fire_due(term)
+    rows = db.execute("SELECT name, outcome, reason, count FROM stats_deltas ORDER BY outcome").fetchall()
+    assert rows == [
+        ("report", "slot_fired", "", 1),
+        ("", "slot_lateness", "", 1),
+        ("report", "slot_skipped", "superseded", 2),
+    ]
+    row = db.execute("SELECT waited, waits FROM stats_deltas WHERE outcome = 'slot_lateness'").fetchone()
+    assert row is not None
+    assert row[0] >= 20
+    assert (sum(row[1]), len(row[1])) == (1, 16)
+    assert sum(row[1][:11]) == 0, "no bucket up to 10 s has it"
