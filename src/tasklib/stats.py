@@ -47,7 +47,7 @@ class Stat:
     """The same of the time from being due to being started."""
 
 
-class Claimed(Protocol):
+class CountedTask(Protocol):
     """What is needed of a leased row."""
 
     @property
@@ -66,7 +66,7 @@ class Attempted(Protocol):
     """What is needed of an attempt."""
 
     @property
-    def claimed(self) -> Claimed: ...
+    def claimed(self) -> CountedTask: ...
     @property
     def started_at(self) -> float: ...
 
@@ -110,7 +110,7 @@ class StatsCollector:
         """Count something that belongs to no task function."""
         self._of(Key("", "", "", outcome, reason)).count += number
 
-    def claimed(self, rows: Sequence[Claimed]) -> None:
+    def claimed(self, rows: Sequence[CountedTask]) -> None:
         """One claim brought these; those that waiting has raised to another level are promoted."""
         self.count("claim")
         self.count("claimed", len(rows))
@@ -125,7 +125,7 @@ class StatsCollector:
         self.count("settle")
         self.count("settled", number)
 
-    def ended(self, row: Claimed, outcome: str, reason: str = "", ran: tuple[float, float] | None = None) -> None:
+    def ended(self, row: CountedTask, outcome: str, reason: str = "", ran: tuple[float, float] | None = None) -> None:
         """An attempt is over. `ran`: when its function was started, and now (monotonic); None if that says nothing."""
         sums = self._of(Key(row.name, row.queue, level_of(row.priority), outcome, reason))
         sums.count += 1

@@ -21,7 +21,7 @@ from tasklib.sql import statement
 from tasklib.store import claim
 from tasklib.store import dead_letters as store
 from tasklib.store.claim import Served
-from tasklib.store.dead_letters import Place
+from tasklib.store.dead_letters import DeadLetterPlace
 from tasklib.store.filters import DeadLetterFilter
 from tests.client.conftest import Either
 from tests.store.test_claim import rows_read
@@ -186,7 +186,7 @@ def test_batch_begins_where_the_last_one_ended_even_if_all_were_given_up_at_once
     middle = db.execute("SELECT completed_at, id::text FROM tasks ORDER BY id OFFSET 2500 LIMIT 1").fetchall()[0]
     chosen = DeadLetterFilter(fingerprint=fingerprint(db, "mail", "KeyError: 1"))
     # Each row once to find it and once to change it.
-    assert rows_read(explained(db, take(chosen, Place(*middle), 100, by="test"))) <= 2 * 100 + 1
+    assert rows_read(explained(db, take(chosen, DeadLetterPlace(*middle), 100, by="test"))) <= 2 * 100 + 1
 
 
 # ---- replay ----

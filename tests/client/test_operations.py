@@ -17,7 +17,7 @@ from tasklib.errors import ConfigError, InvalidOption, WorkerNotFound
 from tasklib.sql import statement
 from tasklib.store import claim, control
 from tasklib.store.claim import Served
-from tasklib.store.control import Cancelled
+from tasklib.store.control import CancelCounts
 from tasklib.store.filters import TaskFilter
 from tests.client.conftest import Either
 from tests.store.test_claim import nodes
@@ -195,13 +195,13 @@ async def test_cancel_takes_what_fits_and_counts_it(
     either: Either, db: psycopg.Connection, filters: dict[str, Any], gone: set[str], counts: tuple[int, int]
 ) -> None:
     before = states(db)
-    assert await either.cancel_tasks(**filters, dry_run=True) == Cancelled(*counts)
+    assert await either.cancel_tasks(**filters, dry_run=True) == CancelCounts(*counts)
     assert states(db) == before
-    assert await either.cancel_tasks(**filters) == Cancelled(*counts)
+    assert await either.cancel_tasks(**filters) == CancelCounts(*counts)
     assert states(db) == {name: "cancelled" if name in gone else state for name, state in before.items()}
     asked = db.execute("SELECT count(*) FROM tasks WHERE state = 'running' AND cancel_requested_at IS NOT NULL")
     assert asked.fetchone() == (counts[1],)
-    assert await either.cancel_tasks(**filters) == Cancelled(0, 0), "a second time there is nothing left to do"
+    assert await either.cancel_tasks(**filters) == CancelCounts(0, 0), "a second time there is nothing left to do"
 
 
 @pytest.mark.parametrize(
@@ -231,14 +231,14 @@ async def test_cancel_goes_through_more_than_one_batch(
         f"INSERT INTO tasks (name, {RUNNING.removesuffix(' VALUES')} "
         "SELECT 'r', 'running', 'w', now() + interval '1 h' FROM generate_series(1, 120)"
     )
-    assert await either.cancel_tasks(everything=True) == Cancelled(95, 120)
+    assert await either.cancel_tasks(everything=True) == CancelCounts(95, 120)
 
 
 def test_cancel_never_waits_while_it_holds_a_row_and_misses_none_that_was_locked(
     client: Client, database_url: str, db: psycopg.Connection
 ) -> None:
     db.execute("INSERT INTO tasks (name) SELECT 'w' FROM generate_series(1, 20)")
-    found: list[Cancelled] = []
+    found: list[CancelCounts] = []
     with psycopg.connect(database_url) as other:
         other.execute("SELECT FROM tasks ORDER BY id LIMIT 3 FOR UPDATE")
         cancelling = threading.Thread(target=lambda: found.append(client.cancel_tasks(name="w")))
@@ -248,7 +248,7 @@ def test_cancel_never_waits_while_it_holds_a_row_and_misses_none_that_was_locked
         # Everything but the locked rows is done and committed: nobody can be waiting for this cancel.
         other.execute("SELECT FROM tasks FOR UPDATE")
     cancelling.join(30)
-    assert found == [Cancelled(20, 0)]
+    assert found == [CancelCounts(20, 0)]
 
 
 def until(db: psycopg.Connection, question: str) -> None:

@@ -16,7 +16,7 @@ import pytest
 from process_children import CONFIG, SOURCE, Running, exists, failure, held, runs, value
 
 from tasklib import TaskFunction
-from tasklib.executors.outcomes import Done, Kind
+from tasklib.executors.outcomes import Done, FailureKind
 from tasklib.executors.processes import ProcessExecutor
 from tests.eventually import soon
 
@@ -30,14 +30,14 @@ async def test_child_that_dies_costs_only_its_attempt(executor: ProcessExecutor,
     before = await value(executor, tasks.pid)
     failed = await failure(executor, tasks.die, how=how)
     assert failed.error.startswith(f"WorkerLost: child process {before} died with {text} while running die.")
-    assert (failed.kind, failed.retriable) == (Kind.CRASH, True)
+    assert (failed.kind, failed.retriable) == (FailureKind.CRASH, True)
     assert await value(executor, tasks.pid) != before
 
 
 async def test_neighbours_of_a_dying_child_go_on(executor: ProcessExecutor, tmp_path: Path) -> None:
     neighbour = Running(executor, tasks.wait_for_file, path=tmp_path / "go")
     await neighbour.begun()
-    assert (await failure(executor, tasks.die, how="SIGKILL")).kind is Kind.CRASH
+    assert (await failure(executor, tasks.die, how="SIGKILL")).kind is FailureKind.CRASH
     (tmp_path / "go").touch()
     assert isinstance(await neighbour.task, Done)
 
@@ -65,7 +65,7 @@ async def test_forked_copy_that_returns_doesnt_answer(executor: ProcessExecutor)
 @pytest.mark.parametrize("length", [8, 2**31], ids=["nonsense", "more than it may say"])
 async def test_task_that_talks_into_the_socket_has_crashed(executor: ProcessExecutor, length: int) -> None:
     failed = await failure(executor, tasks.babble, length=length)
-    assert failed.kind is Kind.CRASH
+    assert failed.kind is FailureKind.CRASH
     assert await value(executor, tasks.pid)
 
 

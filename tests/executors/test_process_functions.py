@@ -14,7 +14,7 @@ import pytest
 from process_children import CONFIG, SOURCE, failure, value
 
 import tasklib
-from tasklib.executors.outcomes import Kind
+from tasklib.executors.outcomes import FailureKind
 from tasklib.executors.processes import ProcessExecutor
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -31,7 +31,7 @@ async def test_module_that_cant_be_imported_fails_the_attempt_with_its_traceback
     assert 'broken_module.py", line 2' in failed.error
     assert "OSError: no disk" in failed.error
     assert "importlib" not in failed.error
-    assert (failed.kind, failed.retriable) == (Kind.ERROR, True)
+    assert (failed.kind, failed.retriable) == (FailureKind.ERROR, True)
     # The child is gone; the next one imports the repaired module.
     broken.write_text("repaired = True\n")
     assert await value(executor, tasks.pid)

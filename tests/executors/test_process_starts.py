@@ -18,9 +18,9 @@ from process_children import CONFIG, Running, children, context, exists, run, ru
 
 from tasklib.events import ChildrenSpawned, Event, Events
 from tasklib.executors import processes
-from tasklib.executors.child_protocol import Message, Run
+from tasklib.executors.child_protocol import Message, RunAttempt
 from tasklib.executors.children import Child
-from tasklib.executors.outcomes import Done, Failed, Kind, Released
+from tasklib.executors.outcomes import Done, Failed, FailureKind, Released
 from tasklib.executors.processes import ProcessExecutor
 from tests.eventually import soon
 
@@ -304,7 +304,7 @@ def hear_nothing_until(happened: Callable[[], bool], then: Callable[[Child], Non
 
     def send_and_wait(self: Child, message: Message) -> None:
         send(self, message)
-        if isinstance(message, Run):
+        if isinstance(message, RunAttempt):
             while not happened():
                 time.sleep(0.01)
             then(self)
@@ -327,7 +327,7 @@ async def test_function_called_at_the_end_of_its_time_to_start_counts_as_begun(
         assert isinstance(ended, Done), ended
     else:
         assert isinstance(ended, Failed), ended
-        assert ended.kind is Kind.CRASH
+        assert ended.kind is FailureKind.CRASH
     await heard.executor.close()
 
 
@@ -342,7 +342,7 @@ async def test_child_that_is_ended_when_it_has_just_called_the_function_has_begu
     ended = await run(heard.executor, tasks.begin, path=mark, how=how)
     assert isinstance(ended, Failed), ended
     assert error in ended.error
-    assert ended.kind is Kind.CRASH
+    assert ended.kind is FailureKind.CRASH
     await heard.executor.close()
 
 

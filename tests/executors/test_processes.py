@@ -17,7 +17,7 @@ import pytest
 from process_children import CONFIG, Running, children, context, exists, failure, run, value
 
 from tasklib import TaskFunction
-from tasklib.executors.outcomes import Done, Failed, Kind
+from tasklib.executors.outcomes import Done, Failed, FailureKind
 from tasklib.executors.processes import ProcessExecutor
 from tests.eventually import soon
 
@@ -67,22 +67,22 @@ async def test_error_is_the_users_traceback_without_ours(
     assert f"in {function.name}" in lines[1]
     assert "ValueError: no such thing" in lines[-1]
     assert "\x00" not in failed.error
-    assert (failed.kind, failed.retriable) == (Kind.ERROR, True)
+    assert (failed.kind, failed.retriable) == (FailureKind.ERROR, True)
 
 
 @pytest.mark.parametrize(
     ("how", "kind", "retriable", "delay"),
     [
-        ("retry", Kind.RETRY, True, 90.0),
-        ("reject", Kind.REJECTED, False, None),
-        ("fatal", Kind.ERROR, False, None),
-        ("exit", Kind.ERROR, True, None),
-        ("interrupt", Kind.ERROR, True, None),
-        ("generator", Kind.ERROR, True, None),
+        ("retry", FailureKind.RETRY, True, 90.0),
+        ("reject", FailureKind.REJECTED, False, None),
+        ("fatal", FailureKind.ERROR, False, None),
+        ("exit", FailureKind.ERROR, True, None),
+        ("interrupt", FailureKind.ERROR, True, None),
+        ("generator", FailureKind.ERROR, True, None),
     ],
 )
 async def test_failure_is_classified_in_the_child(
-    executor: ProcessExecutor, how: str, kind: Kind, retriable: bool, delay: float | None
+    executor: ProcessExecutor, how: str, kind: FailureKind, retriable: bool, delay: float | None
 ) -> None:
     failed = await failure(executor, tasks.fail, how=how)
     assert (failed.kind, failed.retriable, failed.delay_seconds) == (kind, retriable, delay)

@@ -33,7 +33,7 @@ from tasklib.errors import (
 )
 from tasklib.http import AsyncHttpClient, HttpClient
 from tasklib.http.calls import HttpCalls
-from tasklib.http.requests import Answer, Lost, Request
+from tasklib.http.requests import Answer, NoAnswer, Request
 from tasklib.tasks.function import Submission
 from tasklib.tasks.options import Options
 from tasklib.worker.http_connection import Server
@@ -43,7 +43,7 @@ from tests.server.api import Api
 TOKEN = "tasklib_157a26d8fcf2_" + "s3cret" * 7 + "s"
 
 
-def asked(call: Any, *answers: Answer | Lost) -> tuple[Any, list[Request], list[float]]:
+def asked(call: Any, *answers: Answer | NoAnswer) -> tuple[Any, list[Request], list[float]]:
     """Carry out a call with these answers: what it returns or raises, what it asked, and its pauses."""
     requests: list[Request] = []
     pauses: list[float] = []
@@ -69,7 +69,7 @@ def said(status: int, headers: dict[str, str] | None = None, **body: Any) -> Ans
 
 CALLS = HttpCalls("https://queue.example.com", retries=3)
 STORED = {"task_id": "0196f2a0-7a3c-7d41-9a5e-3f2b8c1d4e5f", "is_new": True}
-LOST, UNREACHED = Lost("reset", was_sent=True), Lost("refused", was_sent=False)
+LOST, UNREACHED = NoAnswer("reset", was_sent=True), NoAnswer("refused", was_sent=False)
 BUSY = said(429, {"retry-after": "2"}, code="rate_limited", detail="Too many.")
 AWAY = said(503, {"retry-after": "1"}, code="database_unavailable", detail="The database doesn't answer.")
 

@@ -13,7 +13,7 @@ import pytest
 
 from tasklib.metrics import exposition, families
 from tasklib.metrics.families import Reading
-from tasklib.store.levels import FleetFigures, Level, StateCount
+from tasklib.store.levels import FleetFigures, QueueLevel, StateCount
 
 RULES = files("tasklib.metrics").joinpath("alerts.yml").read_text()
 GRAFANA = files("tasklib.metrics").joinpath("grafana.json").read_text()
@@ -27,7 +27,7 @@ promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool
 def exposed() -> set[str]:
     """The names of all series that a scrape can have."""
     fleet = FleetFigures({"active": (1, 10, 5)}, 1, True, 3.0, 0, 0, 0.0)
-    level = Level("default", "low", 1, False, False, 1.0, 1.0, 1.0, 1.0, False)
+    level = QueueLevel("default", "low", 1, False, False, 1.0, 1.0, 1.0, 1.0, False)
     text = exposition.text(families.of_server(Reading([], [level], [StateCount("pending", 1, False)], fleet)))
     return {line.split("{")[0].split(" ")[0] for line in text.decode().splitlines() if not line.startswith("#")}
 

@@ -11,7 +11,7 @@ from tasklib.metrics import exposition, families
 from tasklib.metrics.families import MOST_QUEUES, OTHER, Reading
 from tasklib.stats import Key, Stat, StatsCollector
 from tasklib.store.claim import Claimed
-from tasklib.store.levels import FleetFigures, Level, StateCount
+from tasklib.store.levels import FleetFigures, QueueLevel, StateCount
 from tasklib.store.stats import Point
 
 NOBODY = FleetFigures({}, None, False, None, 0, 0, 0.0)
@@ -37,8 +37,8 @@ def read(reading: Reading) -> Samples:
     return samples(exposition.text(families.of_server(reading)))
 
 
-def level(queue: str, name: str, depth: int, *, estimated: bool = False) -> Level:
-    return Level(queue, name, depth, estimated, estimated, 9.0, 1.0, 2.0, 3.0, False)
+def level(queue: str, name: str, depth: int, *, estimated: bool = False) -> QueueLevel:
+    return QueueLevel(queue, name, depth, estimated, estimated, 9.0, 1.0, 2.0, 3.0, False)
 
 
 def test_counters_are_there_from_the_start_at_zero() -> None:

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from tasklib import AsyncClient, Client, Config, task
-from tasklib.cli.demo_screen import Screen
+from tasklib.cli.demo_screen import DemoScreen
 from tasklib.cli.demo_stage import open_stage
 from tasklib.errors import DatabaseUnavailable, TaskCancelled
 from tasklib.events import TaskStarted, Woken
@@ -147,7 +147,7 @@ def test_the_demo_reaches_its_database_as_the_environment_says(
     monkeypatch.setenv("TASKLIB_PREPARED_STATEMENTS", "false")
     monkeypatch.setenv("TASKLIB_LISTEN", "false")
     monkeypatch.setenv("TASKLIB_MAX_RETRIES", "77")  # the demo has its own idea
-    with open_stage(through.database_url, Screen()) as stage:
+    with open_stage(through.database_url, DemoScreen()) as stage:
         assert stage.client.config.max_retries == Config(through.database_url).max_retries
         stage.start_worker("ada", slots=1)
         stage.await_workers("ada")

@@ -17,7 +17,7 @@ from tasklib import Client, Config
 from tasklib.db.arrays import array
 from tasklib.errors import TaskLibError
 from tasklib.tasks.ids import new_id
-from tasklib.tasks.payload import Unstorable, dump, storable_text
+from tasklib.tasks.payload import UnstorableValue, dump, storable_text
 
 QUICK = settings(
     max_examples=150, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
@@ -61,7 +61,7 @@ def _is_same(stored: Any, sent: Any) -> bool:
 def test_a_value_is_dumped_as_it_is_or_refused(value: Any) -> None:
     try:
         text = dump(value)
-    except Unstorable:
+    except UnstorableValue:
         assert not _is_plain(value)
     else:
         assert _is_plain(value)

@@ -13,7 +13,7 @@ import pytest
 from fastapi import APIRouter
 
 from tasklib import Client, Config
-from tasklib.server.serving import Server, make_server
+from tasklib.server.serving import ApiServer, make_server
 from tasklib.server.settings import ServerSettings
 from tasklib.store.tokens import NewToken
 from tasklib.testing import databases
@@ -24,7 +24,7 @@ PATIENCE = 120.0
 class Running(str):
     """The base URL of a running server, with a client to it and the server itself."""
 
-    server: Server
+    server: ApiServer
     http: httpx.Client
     thread: threading.Thread
 

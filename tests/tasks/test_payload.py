@@ -21,7 +21,7 @@ from pydantic import BaseModel
 
 from tasklib import Client, Config, TaskFunction, task
 from tasklib.errors import TaskExecutionError
-from tasklib.tasks.payload import MAX_DEPTH, MAX_DIGITS, Unstorable, dump, limited, storable_text
+from tasklib.tasks.payload import MAX_DEPTH, MAX_DIGITS, UnstorableValue, dump, limited, storable_text
 
 # The database is made once for all examples of a test.
 against_the_database = settings(
@@ -199,7 +199,7 @@ def test_a_result_of_any_kind_is_dumped() -> None:
     ],
 )
 def test_the_place_and_the_reason_are_named(value: Any, path: str, reason: str) -> None:
-    with pytest.raises(Unstorable) as caught:
+    with pytest.raises(UnstorableValue) as caught:
         dump(value)
     assert (caught.value.path, caught.value.reason) == (path, reason)
 
@@ -212,14 +212,14 @@ def test_depth_is_counted_in_levels_not_in_brackets() -> None:
     for _ in range(MAX_DEPTH):
         deep = [deep]
     assert json.loads(dump(deep)) == deep
-    with pytest.raises(Unstorable, match="is nested more than 100 levels deep"):
+    with pytest.raises(UnstorableValue, match="is nested more than 100 levels deep"):
         dump([deep])
 
 
 @pytest.mark.parametrize(("text", "size"), [("abc", 3), ("é", 2), ("😀a", 5)])
 def test_a_limit_counts_bytes(text: str, size: int) -> None:
     assert limited(text, size, "the result") == text
-    with pytest.raises(Unstorable, match=rf"the result takes {size} bytes as JSON; the limit is {size - 1} \("):
+    with pytest.raises(UnstorableValue, match=rf"the result takes {size} bytes as JSON; the limit is {size - 1} \("):
         limited(text, size - 1, "the result")
 
 

@@ -42,7 +42,7 @@ _FUTURE = f"""
 
 
 @dataclass(frozen=True)
-class Drained:
+class DrainTimes:
     """What getting through so many tasks took, in seconds."""
 
     tasks: int
@@ -100,7 +100,7 @@ def cpu_time(round_: Round) -> Sample:
     return Sample(None if server is None else server + worker, details={"server": server, "worker": worker})
 
 
-def _plain(round_: Round) -> Drained:
+def _plain(round_: Round) -> DrainTimes:
     """What the others are compared with: async tasks that do nothing, one worker, nothing else in the table."""
     return round_.once("W3", lambda: _drain(round_, "W3"))
 
@@ -115,7 +115,7 @@ def _drain(
     beside: bool = False,
     snapshot: bool = False,
     through_server: bool = False,
-) -> Drained:
+) -> DrainTimes:
     """Let the workers come up in front of a paused queue, open it, and wait until every result is stored."""
     schema = round_.schema
     schema.fresh()
@@ -138,7 +138,7 @@ def _drain(
     stored, began, first_quarter, third_quarter = schema.row(_WHEN, ids[0])
     if stored != len(ids):
         raise BenchFailed(f"{len(ids):,} tasks were completed, but {stored:,} results are stored.")
-    return Drained(
+    return DrainTimes(
         tasks=len(ids),
         seconds=finished - began,
         first_quarter=max(first_quarter - began, _SHORTEST),

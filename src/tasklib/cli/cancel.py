@@ -15,7 +15,7 @@ from tasklib.store.filters import EVERY_TASK, TaskFilter
 
 if TYPE_CHECKING:
     from tasklib.client.clients import Client
-    from tasklib.store.control import Cancelled
+    from tasklib.store.control import CancelCounts
 
 
 @with_task_filter
@@ -90,6 +90,6 @@ def _cancel_all(client: Client, chosen: TaskFilter, *, everything: bool, dry_run
     typer.echo(f"would cancel {_said(expected)}" if dry_run else f"cancelled {_said(expected, 'asked')}")
 
 
-def _said(what: Cancelled, ask: str = "ask") -> str:
+def _said(what: CancelCounts, ask: str = "ask") -> str:
     running = f" and {ask} {count(what.asked, 'running one')} to stop" if what.asked else ""
     return f"{count(what.cancelled, 'waiting task')}{running}"

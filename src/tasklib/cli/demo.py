@@ -13,7 +13,7 @@ import psycopg
 from rich.markup import escape
 
 from tasklib.cli import demo_tasks as shop
-from tasklib.cli.demo_screen import PRIORITIES, Row, Screen, last_line
+from tasklib.cli.demo_screen import PRIORITIES, DemoScreen, Row, last_line
 from tasklib.cli.demo_stage import LEASE_SECONDS, DemoFailed, Stage, open_stage
 from tasklib.cli.interruption import interruptible
 from tasklib.embedded import EmbeddedPostgresError
@@ -25,7 +25,7 @@ ORDERS = 8
 
 def run_demo(database_url: str | None) -> int:
     """Play the demo on this database, in a schema of its own, or on a PostgreSQL made for it and removed at the end."""
-    screen = Screen()
+    screen = DemoScreen()
     try:
         with interruptible():
             introduce(screen, database_url)
@@ -46,7 +46,7 @@ def run_demo(database_url: str | None) -> int:
         return 1
 
 
-def introduce(screen: Screen, database_url: str | None) -> None:
+def introduce(screen: DemoScreen, database_url: str | None) -> None:
     place = f"in the schema {shop.SCHEMA} of your database" if database_url else "in a temporary PostgreSQL"
     screen.act(
         "TaskLib: background work that survives",

@@ -87,7 +87,7 @@ def _what_happened_first(row: Row) -> bool:
     return row.state == TaskState.RUNNING
 
 
-class Screen:
+class DemoScreen:
     """The only part of the demo that knows whether somebody is watching."""
 
     def __init__(self) -> None:

@@ -19,7 +19,7 @@ from psycopg.rows import class_row
 from rich.markup import escape
 
 from tasklib import Client, Config
-from tasklib.cli.demo_screen import Row, Screen
+from tasklib.cli.demo_screen import DemoScreen, Row
 from tasklib.cli.demo_tasks import CREATE_PARCELS, SCHEMA
 from tasklib.cli.interruption import no_more_interruptions
 from tasklib.db.connect import connect
@@ -60,7 +60,7 @@ class DemoFailed(Exception):
 class Stage:
     """What the acts act on."""
 
-    def __init__(self, screen: Screen, client: Client, db: psycopg.Connection, logs: Path) -> None:
+    def __init__(self, screen: DemoScreen, client: Client, db: psycopg.Connection, logs: Path) -> None:
         self.screen = screen
         self.client = client
         self.db = db
@@ -205,7 +205,7 @@ _WAY = ("prepared_statements", "listen", "listen_database_url")
 
 
 @contextmanager
-def open_stage(database_url: str | None, screen: Screen) -> Iterator[Stage]:
+def open_stage(database_url: str | None, screen: DemoScreen) -> Iterator[Stage]:
     """Set the stage, and clear it whatever happens: workers, connections, schema, server."""
     with ExitStack() as clean_up:
         try:

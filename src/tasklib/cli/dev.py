@@ -62,11 +62,11 @@ def dev(
     """
     from tasklib.cli import dev_server
     from tasklib.cli.supervisor import Supervisor
-    from tasklib.cli.watch import Watch, directories_of
+    from tasklib.cli.watch import FileWatch, directories_of
     from tasklib.config import url_in
     from tasklib.migrations import migrate
 
-    watch = Watch(directories_of(modules))
+    watch = FileWatch(directories_of(modules))
     database_url = database_url or url_in(os.environ)
     with _database(database_url, data_dir) as url:
         config = configured(url, schema)

@@ -52,9 +52,9 @@ def _listening(port: int) -> socket.socket:
 
 
 def _serve(server: object, listening: socket.socket) -> None:
-    from tasklib.server.serving import Server
+    from tasklib.server.serving import ApiServer
 
-    assert isinstance(server, Server)
+    assert isinstance(server, ApiServer)
     try:
         server.run(sockets=[listening])
     except (Exception, SystemExit) as e:

@@ -37,7 +37,7 @@ STATE_STYLES = {
 
 
 @dataclass(frozen=True)
-class Standing:
+class FleetState:
     """What decides about waiting tasks besides their rows: thresholds, pauses and the time."""
 
     settings: Settings
@@ -45,7 +45,7 @@ class Standing:
     now: datetime
 
     @classmethod
-    def of(cls, client: Client) -> Standing:
+    def of(cls, client: Client) -> FleetState:
         return cls(client.settings(), client.pauses(), datetime.now(UTC))
 
     def effective_priority(self, task: Task) -> int:
@@ -90,22 +90,22 @@ def list_tasks(
 
     with Client(configured(database_url, schema)) as client:
         tasks = client.list_tasks(chosen, after=full_id(client, after) if after else None, limit=limit)
-        standing = Standing.of(client)
+        fleet = FleetState.of(client)
     if json_:
         for task in tasks:
-            typer.echo(standing.json(task))
+            typer.echo(fleet.json(task))
     elif not sys.stdout.isatty():
         for task in tasks:
-            typer.echo("\t".join(plain_row(task, standing)))
+            typer.echo("\t".join(plain_row(task, fleet)))
     elif tasks:
-        print_table(tasks, standing)
+        print_table(tasks, fleet)
         if len(tasks) == limit:
             note(f"There may be more: --after {tasks[-1].id}", "dim")
     else:
         note("no such tasks", "dim")
 
 
-def plain_row(task: Task, standing: Standing) -> tuple[str, ...]:
+def plain_row(task: Task, fleet: FleetState) -> tuple[str, ...]:
     """One task for a script: no field has a tab or a line break in it, times are absolute."""
     fields = (
         str(task.id),
@@ -116,13 +116,13 @@ def plain_row(task: Task, standing: Standing) -> tuple[str, ...]:
         task.queue,
         _moment(task).astimezone(UTC).isoformat(),
         last_line(task.error),
-        str(standing.effective_priority(task)),
-        "paused" if standing.is_paused(task) else "",
+        str(fleet.effective_priority(task)),
+        "paused" if fleet.is_paused(task) else "",
     )
     return tuple(map(printable, fields))
 
 
-def print_table(tasks: Iterable[Task], standing: Standing) -> None:
+def print_table(tasks: Iterable[Task], fleet: FleetState) -> None:
     """The tasks for a person."""
     from rich import box
     from rich.console import Console
@@ -143,27 +143,27 @@ def print_table(tasks: Iterable[Task], standing: Standing) -> None:
         table.add_row(
             Text(short_id(task.id), "dim"),
             Text(printable(task.name), "bold"),
-            styled_state(task, standing),
-            priority(task, standing),
+            styled_state(task, fleet),
+            priority(task, fleet),
             f"{task.retry_count}/{task.max_retries}",
             Text(printable(task.queue)),
-            when(task, standing.now),
+            when(task, fleet.now),
             Text(last_line(task.error)),
         )
     Console(highlight=False).print(table)
 
 
-def styled_state(task: Task, standing: Standing) -> Text:
+def styled_state(task: Task, fleet: FleetState) -> Text:
     """`pending`, or `pending, paused`."""
     from rich.text import Text
 
     shown = Text(task.state, STATE_STYLES.get(TaskState(task.state), ""))
-    return shown.append(", paused", "bold yellow") if standing.is_paused(task) else shown
+    return shown.append(", paused", "bold yellow") if fleet.is_paused(task) else shown
 
 
-def priority(task: Task, standing: Standing) -> str:
+def priority(task: Task, fleet: FleetState) -> str:
     """`0`, or `0 → 100` of a task that waiting has raised."""
-    effective = standing.effective_priority(task)
+    effective = fleet.effective_priority(task)
     return str(task.priority) if effective == task.priority else f"{task.priority} → {effective}"
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tasklib.cli.listing import Standing, priority, styled_state
+from tasklib.cli.listing import FleetState, priority, styled_state
 from tasklib.cli.moments import local, relative
 from tasklib.cli.options import DatabaseUrl, Debug, Schema, configured
 from tasklib.formatting import json_text
@@ -38,28 +38,28 @@ def show(
     with Client(configured(database_url, schema)) as client:
         found = full_id(client, task_id)
         task = client.get_task(found)
-        standing = Standing.of(client)
+        fleet = FleetState.of(client)
     if task is None:
         raise TaskNotFound.with_id(found)
     if json_:
-        typer.echo(standing.json(task, indent=2))
+        typer.echo(fleet.json(task, indent=2))
         return
     from rich.console import Console
 
     # A file has no width; what is shortened for a terminal is whole there.
     width = None if sys.stdout.isatty() else 400
-    print_task(Console(highlight=False, soft_wrap=True, width=width), task, standing)
+    print_task(Console(highlight=False, soft_wrap=True, width=width), task, fleet)
 
 
-def print_task(console: Console, task: Task, standing: Standing) -> None:
+def print_task(console: Console, task: Task, fleet: FleetState) -> None:
     """The task for a person."""
     from rich.text import Text
 
     from tasklib.tasks.secrets import hidden
 
     title = Text(printable(task.name), "bold").append(f"  {task.id}", "dim not bold")
-    console.print(title.append("  ").append_text(styled_state(task, standing)))
-    console.print(_facts(task, standing))
+    console.print(title.append("  ").append_text(styled_state(task, fleet)))
+    console.print(_facts(task, fleet))
     for heading, value in (("arguments", hidden(task.kwargs)), ("tags", task.tags), ("progress", task.progress)):
         if value or heading == "arguments":
             _print_json(console, heading, value)
@@ -73,19 +73,19 @@ def print_task(console: Console, task: Task, standing: Standing) -> None:
         console.print(Text(printable(task.error, lines=True), "red"))
 
 
-def _facts(task: Task, standing: Standing) -> Table:
+def _facts(task: Task, fleet: FleetState) -> Table:
     from rich.table import Table
 
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column(overflow="fold")
-    for name, value in _lines(task, standing):
+    for name, value in _lines(task, fleet):
         grid.add_row(name, _text(value))
     return grid
 
 
-def _lines(task: Task, standing: Standing) -> list[tuple[str, str]]:
-    now = standing.now
+def _lines(task: Task, fleet: FleetState) -> list[tuple[str, str]]:
+    now = fleet.now
 
     def at(moment: datetime | None) -> str:
         return f"{local(moment)}  ({relative(moment, now)})" if moment else ""
@@ -99,7 +99,7 @@ def _lines(task: Task, standing: Standing) -> list[tuple[str, str]]:
     took = task.started_at and task.completed_at and (task.completed_at - task.started_at).total_seconds()
     key = f"{task.idempotency_key}, until {at(task.idempotency_expires_at)}" if task.idempotency_key else ""
     lines = [
-        ("queue", f"{task.queue}, priority {priority(task, standing)}"),
+        ("queue", f"{task.queue}, priority {priority(task, fleet)}"),
         ("requires", ", ".join(task.required_capabilities)),
         ("policy", policy),
         ("created", at(task.created_at)),

@@ -12,14 +12,14 @@ from importlib.util import cache_from_source
 from pathlib import Path
 
 from tasklib.cli.report import note
-from tasklib.cli.watch import Watch
+from tasklib.cli.watch import FileWatch
 from tasklib.worker.signals import stop_signals
 
 
 class Supervisor:
     """Runs the command until a signal comes; a second signal makes its end quicker."""
 
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str], watch: Watch) -> None:
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str], watch: FileWatch) -> None:
         self._command = command
         self._environment = environment
         self._watch = watch

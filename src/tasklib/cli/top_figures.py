@@ -11,7 +11,7 @@ from tasklib.client.effects import Call
 from tasklib.config import Config
 from tasklib.stats import Stat
 from tasklib.store import doctor, fleet, stats, top
-from tasklib.store.doctor import Waiting
+from tasklib.store.doctor import WaitingLane
 from tasklib.store.fleet import WorkerInfo
 from tasklib.store.stats import Point
 from tasklib.store.top import Running
@@ -26,7 +26,7 @@ LEVELS = {"high": range(100, 101), "medium": range(100), "low": range(-10, 0)}
 
 
 @dataclass(frozen=True, slots=True)
-class Depth:
+class LevelDepth:
     """What is due at a level, by the tasks' own priority."""
 
     level: str
@@ -45,7 +45,7 @@ class Figures:
     totals: Sequence[Stat]
     minutes: Sequence[Point]
     names: Sequence[Point]
-    depths: Sequence[Depth]
+    depths: Sequence[LevelDepth]
     workers: Sequence[WorkerInfo]
     running: Sequence[Running]
     load: Mapping[str, int]
@@ -72,12 +72,12 @@ def look(config: Config) -> Call[Figures]:
     leader: str | None = yield fleet.leader()
     running: list[Running] = yield top.running(_MOST_RUNNING_SHOWN)
     load: dict[str, int] = yield top.load()
-    lanes: list[Waiting] = yield doctor.lanes(_MOST_LANES)
+    lanes: list[WaitingLane] = yield doctor.lanes(_MOST_LANES)
     depths = []
     for level, priorities in LEVELS.items():
         due = [lane for lane in lanes if lane.priority in priorities and lane.waited_seconds >= 0]
         number: int = (yield doctor.backlog(due, COUNT_UP_TO)) if due else 0
-        depths.append(Depth(level, number, max((lane.waited_seconds for lane in due), default=None)))
+        depths.append(LevelDepth(level, number, max((lane.waited_seconds for lane in due), default=None)))
     return Figures(totals, minutes, names, depths, [w for w in known if w.status != "dead"], running, load, leader)
 
 

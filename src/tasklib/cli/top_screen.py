@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tasklib.cli.top_figures import MINUTES, Depth, Figures
+from tasklib.cli.top_figures import MINUTES, Figures, LevelDepth
 from tasklib.formatting import count, duration, printable, short_id
 from tasklib.store.fleet import WorkerInfo
 from tasklib.store.stats import Point
@@ -83,7 +83,7 @@ def sparkline(values: Sequence[int]) -> str:
     return "".join(_BARS[0 if not v else max(1, round(v / top * 8))] for v in values)
 
 
-def _depths(depths: Sequence[Depth]) -> Table:
+def _depths(depths: Sequence[LevelDepth]) -> Table:
     table = _table("level", "waiting", "oldest", numbers=("waiting", "oldest"))
     for depth in depths:
         oldest = "" if depth.oldest_seconds is None else duration(depth.oldest_seconds)

@@ -17,7 +17,7 @@ _PAUSE_PER_LOOK = 10
 _SKIPPED = frozenset({"__pycache__", "node_modules", "site-packages"})
 
 
-class Watch:
+class FileWatch:
     """The Python files below some directories."""
 
     def __init__(self, roots: Iterable[Path]) -> None:

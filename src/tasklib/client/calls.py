@@ -178,7 +178,7 @@ class Calls(OperatorCalls, ExplainingCalls, SearchingCalls, TokenCalls):
         reached before. DatabaseUnavailable means that it couldn't be reached in the end.
         """
         task_id = validation.as_id(task_id)
-        outages = validation.Outages(timeout)
+        outages = validation.OutageTolerance(timeout)
         outcome: lookup.Outcome | None = None
         for pause in validation.pauses(timeout):
             with outages.survived(is_last=pause is None):

@@ -18,7 +18,7 @@ from tasklib.errors import InvalidOption, TaskNotFound
 from tasklib.states import is_dead_letter
 from tasklib.store import dead_letters as store
 from tasklib.store import lookup
-from tasklib.store.dead_letters import Batch, DeadLetterGroup, Place
+from tasklib.store.dead_letters import Batch, DeadLetterGroup, DeadLetterPlace
 from tasklib.store.filters import EVERY_DEAD_LETTER, DeadLetterFilter
 from tasklib.store.search import FoundTask
 
@@ -31,7 +31,7 @@ LOOK = 2_000
 RAMP_SECONDS = 0.2
 """A slow replay takes this much time's worth of tasks at a time."""
 
-_Take = Callable[[DeadLetterFilter, Place | None, int], Query[Batch]]
+_Take = Callable[[DeadLetterFilter, DeadLetterPlace | None, int], Query[Batch]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class AlikePage:
     """Dead letters with the same cause."""
 
     tasks: list[FoundTask]
-    after: Place | None
+    after: DeadLetterPlace | None
     """Pass it as `after` for the next page."""
     looked_at: int | None
     """As in a SearchPage."""
@@ -62,7 +62,7 @@ class DeadLetterCalls(OnBehalf):
         dead_letter_filter: DeadLetterFilter = EVERY_DEAD_LETTER,
         /,
         *,
-        after: UUID | str | Task | Place | None = None,
+        after: UUID | str | Task | DeadLetterPlace | None = None,
         limit: int = 100,
         **conditions: Unpack[DeadLetterConditions],
     ) -> Call[list[Task]]:
@@ -97,14 +97,14 @@ class DeadLetterCalls(OnBehalf):
         return LatestGroups(groups, looked_at if looked_at >= look else None)
 
     def dead_letters_alike(
-        self, fingerprint: str, *, after: Place | None = None, limit: int = 50, look: int = LOOK
+        self, fingerprint: str, *, after: DeadLetterPlace | None = None, limit: int = 50, look: int = LOOK
     ) -> Call[AlikePage]:
         """One page of the dead letters with this cause, the latest first, of which `look` are looked at."""
         chosen = self._own(checked_dead_letters(EVERY_DEAD_LETTER, {"fingerprint": fingerprint}))
         tasks, ended = yield store.alike(chosen, after, limit + 1, look)
         if len(tasks) > limit:
             last = tasks[limit - 1]
-            return AlikePage(tasks[:limit], Place(last.completed_at, str(last.id)), None)
+            return AlikePage(tasks[:limit], DeadLetterPlace(last.completed_at, str(last.id)), None)
         return AlikePage(tasks, ended, look if ended else None)
 
     def replay_dead_letters(
@@ -148,7 +148,7 @@ class DeadLetterCalls(OnBehalf):
             validation.check_limit(limit, None)
         return (yield from self._purge(chosen, limit, dry_run))
 
-    def _dead_letters(self, chosen: DeadLetterFilter, after: Place | None, limit: int) -> Call[list[Task]]:
+    def _dead_letters(self, chosen: DeadLetterFilter, after: DeadLetterPlace | None, limit: int) -> Call[list[Task]]:
         page: list[Task] = yield store.page(self._own(chosen), after, limit)
         return page
 
@@ -169,8 +169,8 @@ class DeadLetterCalls(OnBehalf):
     def _own(self, chosen: DeadLetterFilter) -> DeadLetterFilter:
         return replace(chosen, owner=self.identity.owner)
 
-    def _place(self, after: UUID | str | Task | Place) -> Call[Place]:
-        if isinstance(after, Place):
+    def _place(self, after: UUID | str | Task | DeadLetterPlace) -> Call[DeadLetterPlace]:
+        if isinstance(after, DeadLetterPlace):
             return after
         task: Task | None
         if not isinstance(after, UUID | str):
@@ -185,7 +185,7 @@ class DeadLetterCalls(OnBehalf):
                 f"after= is a dead letter of the page before, and this task is {task.state if task else 'gone'}. "
                 "Pass the task as you got it, not its id, if it may have been replayed."
             )
-        return Place(task.completed_at, str(task.id))
+        return DeadLetterPlace(task.completed_at, str(task.id))
 
 
 def _take(
@@ -199,7 +199,7 @@ def _take(
     chosen = chosen.not_after(moment)
     size = BATCH if per_second is None else max(1, min(BATCH, int(per_second * RAMP_SECONDS)))
     taken: list[UUID] = []
-    place: Place | None = None
+    place: DeadLetterPlace | None = None
     while limit is None or len(taken) < limit:
         wanted = size if limit is None else min(size, limit - len(taken))
         batch: Batch = yield take(chosen, place, wanted)

@@ -13,7 +13,7 @@ from tasklib.client.filters import TaskConditions, checked_tasks
 from tasklib.errors import InvalidOption, WorkerNotFound
 from tasklib.states import CLAIMABLE, TaskState
 from tasklib.store import control, fleet, pauses, settings
-from tasklib.store.control import Cancelled
+from tasklib.store.control import CancelCounts
 from tasklib.store.filters import EVERY_TASK, TaskFilter
 from tasklib.store.fleet import WorkerInfo
 from tasklib.store.pauses import Kind, Paused
@@ -109,7 +109,7 @@ class OperatorCalls(DeadLetterCalls):
         everything: bool = False,
         dry_run: bool = False,
         **conditions: Unpack[TaskConditions],
-    ) -> Call[Cancelled]:
+    ) -> Call[CancelCounts]:
         """Cancel every unfinished task that fits, by the filters of `list_tasks`, and return how many.
 
         `cancelled` of them waited; `asked` run, and their workers were told. Tasks submitted later are left alone.
@@ -125,12 +125,12 @@ class OperatorCalls(DeadLetterCalls):
             raise InvalidOption(f"a task that is {min(finished)} is finished and can't be cancelled.")
         return (yield from self._cancel_all(chosen, dry_run))
 
-    def _cancel_all(self, chosen: TaskFilter, dry_run: bool) -> Call[Cancelled]:
+    def _cancel_all(self, chosen: TaskFilter, dry_run: bool) -> Call[CancelCounts]:
         states = sorted(_CANCELLABLE) if chosen.state is None else chosen.state
         chosen = replace(chosen, state=states, owner=self.identity.owner)
-        look: control.Look = yield control.cancel_look(chosen)
+        look: control.CancelPreview = yield control.cancel_look(chosen)
         if dry_run:
-            return Cancelled(look.waiting, look.running)
+            return CancelCounts(look.waiting, look.running)
         return (yield from _cancel(chosen.not_after(look.moment), self.identity.actor))
 
     def _in_force(self, stored: Stored) -> Settings:
@@ -141,11 +141,11 @@ class OperatorCalls(DeadLetterCalls):
         return Settings(**values, changed=changed)
 
 
-def _cancel(chosen: TaskFilter, actor: str) -> Call[Cancelled]:
+def _cancel(chosen: TaskFilter, actor: str) -> Call[CancelCounts]:
     cancelled = asked = 0
     full = True
     while full:
-        batch: Cancelled = yield control.cancel_batch(chosen, CANCEL_BATCH, by=actor)
+        batch: CancelCounts = yield control.cancel_batch(chosen, CANCEL_BATCH, by=actor)
         cancelled, asked = cancelled + batch.cancelled, asked + batch.asked
         full = CANCEL_BATCH in (batch.cancelled, batch.asked)
     # What somebody had locked at that moment: one by one, each waits for its own row and for no other.
@@ -154,7 +154,7 @@ def _cancel(chosen: TaskFilter, actor: str) -> Call[Cancelled]:
         state: str | None = yield control.cancel(UUID(task_id), by=actor)
         cancelled += state == TaskState.CANCELLED
         asked += state == TaskState.RUNNING
-    return Cancelled(cancelled, asked)
+    return CancelCounts(cancelled, asked)
 
 
 def _what(queue: str | None, name: str | None) -> tuple[Kind, str]:

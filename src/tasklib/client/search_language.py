@@ -50,7 +50,7 @@ class Value:
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
+class SearchTerm:
     """`-qualifier:value,value`; the qualifier of a word is empty."""
 
     qualifier: str
@@ -68,7 +68,7 @@ def parse(text: str, config: Config, now: datetime) -> Search:
     return reader.search
 
 
-def terms(text: str) -> Iterator[Term]:
+def terms(text: str) -> Iterator[SearchTerm]:
     """The terms of a search, not yet understood."""
     if len(text) > MAX_LENGTH:
         raise SearchError(f"a search has at most {MAX_LENGTH:,} characters, and this one {len(text):,}.", MAX_LENGTH)
@@ -86,7 +86,7 @@ def terms(text: str) -> Iterator[Term]:
         if not values:
             what = f"{qualifier}: needs a value, such as {_EXAMPLES.get(qualifier, f'{qualifier}:something')}"
             raise SearchError(f"{what if qualifier else 'there is nothing behind this -'}.", at)
-        yield Term(qualifier, values, match["not"] is not None, at, place)
+        yield SearchTerm(qualifier, values, match["not"] is not None, at, place)
 
 
 def quoted(value: str) -> str:
@@ -135,35 +135,35 @@ class _Reader:
         self.wanted: set[TaskState] = set()
         self.unwanted: set[TaskState] = set()
 
-    def read(self, term: Term) -> None:
+    def read(self, term: SearchTerm) -> None:
         if term.qualifier not in _QUALIFIERS:
             _unknown(term)
         _QUALIFIERS[term.qualifier](self, term)
 
-    def add(self, term: Term, field: str, values: Sequence[Any]) -> None:
+    def add(self, term: SearchTerm, field: str, values: Sequence[Any]) -> None:
         """To the field that wants, or to the one that doesn't."""
         name = f"not_{field}" if term.is_negated else field
         changes: dict[str, Any] = {name: (*getattr(self.search, name), *values)}
         self.search = replace(self.search, **changes)
 
-    def states(self, term: Term) -> None:
+    def states(self, term: SearchTerm) -> None:
         (self.unwanted if term.is_negated else self.wanted).update(_state(value) for value in term.values)
         states = tuple(s.value for s in TaskState if s in (self.wanted or TaskState) and s not in self.unwanted)
         self.search = replace(self.search, states=states)
 
-    def names(self, term: Term) -> None:
+    def names(self, term: SearchTerm) -> None:
         self.add(term, "names", [_named(v) for v in term.values])
 
-    def queues(self, term: Term) -> None:
+    def queues(self, term: SearchTerm) -> None:
         self.add(term, "queues", [_named(v) for v in term.values])
 
-    def workers(self, term: Term) -> None:
+    def workers(self, term: SearchTerm) -> None:
         self.add(term, "workers", [f"{_named(v)}%" for v in term.values])
 
-    def errors(self, term: Term) -> None:
+    def errors(self, term: SearchTerm) -> None:
         self.add(term, "errors", [f"%{_named(v)}%" for v in term.values])
 
-    def tags(self, term: Term) -> None:
+    def tags(self, term: SearchTerm) -> None:
         """Another value of a key it has already is one more that may fit."""
         before = self.search.not_tags if term.is_negated else self.search.tags
         wanted = {tag.key: tag.values for tag in before}
@@ -181,7 +181,7 @@ class _Reader:
         tags = tuple(Tag(key, values) for key, values in wanted.items())
         self.search = replace(self.search, not_tags=tags) if term.is_negated else replace(self.search, tags=tags)
 
-    def ids(self, term: Term) -> None:
+    def ids(self, term: SearchTerm) -> None:
         for value in term.values:
             whole = _uuid(value.text)
             end = value.text.strip("….").lower()
@@ -196,10 +196,10 @@ class _Reader:
                     f"{_said(value)} is not a task's id, nor the end of one (4 characters or more).", value.at
                 )
 
-    def priorities(self, term: Term) -> None:
+    def priorities(self, term: SearchTerm) -> None:
         self.add(term, "priorities", [self._range(v) for v in term.values])
 
-    def created(self, term: Term) -> None:
+    def created(self, term: SearchTerm) -> None:
         if len(term.values) > 1:
             raise SearchError("created: takes one time; for a span write created:2025-06-01..2025-06-30.", term.at)
         begin, end = self._span(term.values[0])
@@ -213,7 +213,7 @@ class _Reader:
         tos = [m for m in (search.created_to, end) if m is not None]
         self.search = replace(search, created_from=max(froms, default=None), created_to=min(tos, default=None))
 
-    def words(self, term: Term) -> None:
+    def words(self, term: SearchTerm) -> None:
         for value in term.values:
             whole = _uuid(value.text)
             if whole is not None and not term.is_negated:
@@ -280,7 +280,7 @@ class _Reader:
             ) from None
 
 
-_QUALIFIERS: Mapping[str, Callable[[_Reader, Term], None]] = {
+_QUALIFIERS: Mapping[str, Callable[[_Reader, SearchTerm], None]] = {
     "": _Reader.words,
     "state": _Reader.states,
     "name": _Reader.names,
@@ -306,7 +306,7 @@ _EXAMPLES = {
 QUALIFIERS = tuple(_EXAMPLES)
 
 
-def _unknown(term: Term) -> NoReturn:
+def _unknown(term: SearchTerm) -> NoReturn:
     near = difflib.get_close_matches(term.qualifier, QUALIFIERS, n=1, cutoff=0.6)
     hint = f"Did you mean {near[0]}:?" if near else f"There are {', '.join(f'{q}:' for q in QUALIFIERS)}."
     raise SearchError(

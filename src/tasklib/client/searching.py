@@ -15,9 +15,9 @@ from tasklib.db.query import Query
 from tasklib.errors import InvalidOption
 from tasklib.states import CLAIMABLE, TaskState
 from tasklib.store import control, dead_letters, search
-from tasklib.store.control import Cancelled
+from tasklib.store.control import CancelCounts
 from tasklib.store.filters import TaskFilter
-from tasklib.store.search import FoundTask, Look, Part, Search, StateCount
+from tasklib.store.search import CappedCount, FoundTask, Matches, Part, Search
 
 LOOK = 10_000
 """How many tasks a search looks at before it stops and says so."""
@@ -80,9 +80,9 @@ class SearchingCalls(OnBehalf):
         sought = yield from self._sought(text)
         return (yield from _page(sought, limit, _affordable(sought, look), below, above))
 
-    def count_states(self) -> Call[dict[str, StateCount]]:
+    def count_states(self) -> Call[dict[str, CappedCount]]:
         """How many tasks are in each state but completed, counted up to 500."""
-        counts: dict[str, StateCount] = yield search.count_states(COUNT_UP_TO)
+        counts: dict[str, CappedCount] = yield search.count_states(COUNT_UP_TO)
         return counts
 
     def cancel_found(self, text: str, *, older_than: UUID | str | None = None) -> Call[Changed]:
@@ -135,7 +135,7 @@ class SearchingCalls(OnBehalf):
 
     def _cancel(self, ids: Sequence[UUID], sought: str | None) -> Call[Changed]:
         chosen = TaskFilter(state=sorted(_UNFINISHED), ids=ids, owner=self.identity.owner)
-        done: Cancelled = yield control.cancel_batch(chosen, len(ids), by=self.identity.actor, sought=sought)
+        done: CancelCounts = yield control.cancel_batch(chosen, len(ids), by=self.identity.actor, sought=sought)
         # What somebody had locked at that moment: one by one, each waits for its own row and for no other.
         rest: list[str] = yield control.cancel_rest(chosen)
         cancelled, asked = done.cancelled, done.asked
@@ -156,7 +156,7 @@ def _page(sought: Search, limit: int, look: int, below: UUID | None, above: UUID
         # They are among the newest, or there are few, or whoever looks has to say how far.
         look = LOOK_FOR_PENDING
     # One more than asked for tells whether there are more.
-    found: Look = yield _query(sought, Part(limit + 1, look, older_than=below))
+    found: Matches = yield _query(sought, Part(limit + 1, look, older_than=below))
     tasks, ended_at, looked_at = found.tasks, found.ended_at, look if found.ended_at else None
     if found.ended_at is not None and _are_pending(sought):
         older, more = yield search.waiting(sought, Part(limit + 1, look, older_than=found.ended_at))
@@ -173,7 +173,7 @@ def _page(sought: Search, limit: int, look: int, below: UUID | None, above: UUID
 
 def _page_before(sought: Search, limit: int, look: int, above: UUID) -> Call[SearchPage | None]:
     """The page before a task; None: there is no full one, so it is the first."""
-    found: Look = yield _query(sought, Part(limit + 1, look, newer_than=above))
+    found: Matches = yield _query(sought, Part(limit + 1, look, newer_than=above))
     if len(found.tasks) <= limit and found.ended_at is None:
         return None
     tasks = found.tasks[-limit:]
@@ -181,7 +181,7 @@ def _page_before(sought: Search, limit: int, look: int, above: UUID) -> Call[Sea
     return SearchPage(tasks, tasks[-1].id if tasks else above, newer, look if found.ended_at else None)
 
 
-def _query(sought: Search, part: Part) -> Query[Look]:
+def _query(sought: Search, part: Part) -> Query[Matches]:
     if sought.exact:
         return search.with_ids(sought, part)
     # Somebody's own tasks have an index by id; those of one state don't.

@@ -15,12 +15,12 @@ from tasklib.client.identity import Identity
 from tasklib.config import Config
 from tasklib.errors import InvalidOption, TaskExecutionError, TaskLibError, TaskNotFound
 from tasklib.events import TaskSubmitted, client_events
-from tasklib.store.submit import Kept, NewTask, Terms
+from tasklib.store.submit import Kept, NewTask, SubmitTerms
 from tasklib.tasks import registry
 from tasklib.tasks.function import Submission, TaskFunction
 from tasklib.tasks.ids import Given, Ids
 from tasklib.tasks.options import MAX_NAME_BYTES, NOTHING_SAID, Options, is_name, json_option, priority_of
-from tasklib.tasks.payload import Unstorable, dump, limited
+from tasklib.tasks.payload import UnstorableValue, dump, limited
 
 if TYPE_CHECKING:
     from tasklib.tracing.spans import Producer
@@ -53,9 +53,9 @@ class Defaults:
     def __init__(self, config: Config, identity: Identity | None = None) -> None:
         self.config = config
         self.identity = identity
-        self._known: dict[tuple[Target, Options], Terms] = {}
+        self._known: dict[tuple[Target, Options], SubmitTerms] = {}
 
-    def terms(self, target: Target, options: Options) -> Terms:
+    def terms(self, target: Target, options: Options) -> SubmitTerms:
         """What a task of this function with these options is submitted with."""
         try:
             if known := self._known.get((target, options)):
@@ -70,7 +70,7 @@ class Defaults:
             self._known[target, options] = terms
         return terms
 
-    def _applied(self, target: Target, options: Options) -> Terms:
+    def _applied(self, target: Target, options: Options) -> SubmitTerms:
         config = self.config
         name = target if isinstance(target, str) else target.name
         if not isinstance(target, str):
@@ -80,7 +80,7 @@ class Defaults:
                     f"{name} runs at most once and is never tried again: leave out max_retries={options.max_retries}."
                 )
         priority, level = priority_of(options.priority, config)
-        return Terms(
+        return SubmitTerms(
             name=name,
             queue=options.queue or "default",
             max_retries=_first(options.max_retries, level.max_retries if level else None, config.max_retries),
@@ -200,7 +200,7 @@ class NewTasks(Sequence[NewTask]):
     it. And COPY asks for some at a time: then the others are made while the server takes those in.
     """
 
-    def __init__(self, kwargs: Sequence[str], terms: Sequence[Terms], ids: Sequence[UUID] | None = None) -> None:
+    def __init__(self, kwargs: Sequence[str], terms: Sequence[SubmitTerms], ids: Sequence[UUID] | None = None) -> None:
         self._ids = Ids(len(kwargs)) if ids is None else Given(ids)
         self._kwargs, self._terms = kwargs, terms
         self.kinds = frozenset(terms)
@@ -244,7 +244,7 @@ def new_tasks(items: Alike | Sequence[Submission], defaults: Defaults, ids: Sequ
     """Check submissions and make tasks of them, with these ids or new ones."""
     limit = defaults.config.max_payload_bytes
     texts: list[str] = []
-    all_terms: list[Terms] = []
+    all_terms: list[SubmitTerms] = []
     before: tuple[object, object] = (None, None)
     try:
         for target, arguments, options in parts_of(items):
@@ -334,7 +334,7 @@ def _first(*values: int | None) -> int:
 def _plain_arguments(name: str, kwargs: Mapping[str, Any]) -> str:
     try:
         return dump(dict(kwargs))
-    except Unstorable as e:
+    except UnstorableValue as e:
         place = e.path or "arguments"
         raise TaskExecutionError(
             f"the arguments of {name} can't be stored: {place}: {e.reason}", task=name, field=place.split(".")[0]
@@ -344,5 +344,5 @@ def _plain_arguments(name: str, kwargs: Mapping[str, Any]) -> str:
 def _refuse_too_long(name: str, kwargs: str, limit: int) -> None:
     try:
         limited(kwargs, limit, "the arguments")
-    except Unstorable as e:
+    except UnstorableValue as e:
         raise TaskExecutionError(f"{name}: {e.reason}.", task=name) from e

@@ -86,7 +86,7 @@ def pauses(timeout: float | None) -> Iterator[float | None]:
     yield None
 
 
-class Outages:
+class OutageTolerance:
     """Whether somebody who waits for a task goes on waiting though the database, or the server, can't be reached.
 
     With a timeout it is worth trying until then. Without one it is if the database was reached before: a program that

@@ -21,7 +21,7 @@ from tasklib.sql import PARAMETER, numbered, statement
 T = TypeVar("T")
 
 
-class Kind(Enum):
+class ConnectionKind(Enum):
     PSYCOPG = "psycopg.Connection"
     PSYCOPG_ASYNC = "psycopg.AsyncConnection"
     ASYNCPG = "asyncpg connection"
@@ -30,35 +30,35 @@ class Kind(Enum):
     DJANGO = "Django connection"
 
 
-_ASYNC = frozenset({Kind.PSYCOPG_ASYNC, Kind.ASYNCPG, Kind.SQLALCHEMY_ASYNC})
+_ASYNC = frozenset({ConnectionKind.PSYCOPG_ASYNC, ConnectionKind.ASYNCPG, ConnectionKind.SQLALCHEMY_ASYNC})
 
 
-def kind_of(connection: object) -> Kind:
+def kind_of(connection: object) -> ConnectionKind:
     """What sort of connection this is; InvalidOption if it is none we know."""
     if isinstance(connection, psycopg.AsyncConnection):
-        return Kind.PSYCOPG_ASYNC
+        return ConnectionKind.PSYCOPG_ASYNC
     if isinstance(connection, psycopg.Connection):
-        return Kind.PSYCOPG
+        return ConnectionKind.PSYCOPG
     for base in type(connection).__mro__:
         if kind := _BY_CLASS.get((base.__module__.partition(".")[0], base.__name__)):
             return kind
     raise InvalidOption(
         f"connection= can't use a {type(connection).__module__}.{type(connection).__qualname__}. "
-        f"It takes: {', '.join(k.value for k in Kind)}."
+        f"It takes: {', '.join(k.value for k in ConnectionKind)}."
     )
 
 
 _BY_CLASS = {
-    ("asyncpg", "Connection"): Kind.ASYNCPG,
-    ("asyncpg", "PoolConnectionProxy"): Kind.ASYNCPG,
-    ("sqlalchemy", "Session"): Kind.SQLALCHEMY,
-    ("sqlalchemy", "scoped_session"): Kind.SQLALCHEMY,
-    ("sqlalchemy", "Connection"): Kind.SQLALCHEMY,
-    ("sqlalchemy", "AsyncSession"): Kind.SQLALCHEMY_ASYNC,
-    ("sqlalchemy", "async_scoped_session"): Kind.SQLALCHEMY_ASYNC,
-    ("sqlalchemy", "AsyncConnection"): Kind.SQLALCHEMY_ASYNC,
-    ("django", "ConnectionProxy"): Kind.DJANGO,
-    ("django", "BaseDatabaseWrapper"): Kind.DJANGO,
+    ("asyncpg", "Connection"): ConnectionKind.ASYNCPG,
+    ("asyncpg", "PoolConnectionProxy"): ConnectionKind.ASYNCPG,
+    ("sqlalchemy", "Session"): ConnectionKind.SQLALCHEMY,
+    ("sqlalchemy", "scoped_session"): ConnectionKind.SQLALCHEMY,
+    ("sqlalchemy", "Connection"): ConnectionKind.SQLALCHEMY,
+    ("sqlalchemy", "AsyncSession"): ConnectionKind.SQLALCHEMY_ASYNC,
+    ("sqlalchemy", "async_scoped_session"): ConnectionKind.SQLALCHEMY_ASYNC,
+    ("sqlalchemy", "AsyncConnection"): ConnectionKind.SQLALCHEMY_ASYNC,
+    ("django", "ConnectionProxy"): ConnectionKind.DJANGO,
+    ("django", "BaseDatabaseWrapper"): ConnectionKind.DJANGO,
 }
 
 
@@ -84,11 +84,11 @@ async def run_on_async(connection: Any, query: Query[T], schema: str | None) -> 
         raise explained(e) from e
 
 
-def _run(kind: Kind, connection: Any, query: Query[T], schema: str | None) -> T:
-    if kind is Kind.PSYCOPG:
+def _run(kind: ConnectionKind, connection: Any, query: Query[T], schema: str | None) -> T:
+    if kind is ConnectionKind.PSYCOPG:
         return execute(connection, query, schema)
     text = statement(query.name, schema)
-    if kind is Kind.SQLALCHEMY:
+    if kind is ConnectionKind.SQLALCHEMY:
         core = connection if _is_core(connection) else connection.connection()
         _require_postgresql(core.dialect.name)
         result = core.execute(_sqlalchemy_text(text), dict(query.parameters))
@@ -99,11 +99,11 @@ def _run(kind: Kind, connection: Any, query: Query[T], schema: str | None) -> T:
         return query.read(cursor.fetchall() if cursor.description else ())
 
 
-async def _run_async(kind: Kind, connection: Any, query: Query[T], schema: str | None) -> T:
-    if kind is Kind.PSYCOPG_ASYNC:
+async def _run_async(kind: ConnectionKind, connection: Any, query: Query[T], schema: str | None) -> T:
+    if kind is ConnectionKind.PSYCOPG_ASYNC:
         return await execute_async(connection, query, schema)
     text = statement(query.name, schema)
-    if kind is Kind.ASYNCPG:
+    if kind is ConnectionKind.ASYNCPG:
         text, names = numbered(query.name, schema)
         values = [query.parameters[name] for name in names]
         return query.read([tuple(row) for row in await connection.fetch(text, *values)])

@@ -9,7 +9,7 @@ from tasklib.config import Config
 from tasklib.doctor.findings import Finding, Severity, ok, warning
 from tasklib.formatting import count, duration, shell_argument
 from tasklib.store import doctor, fleet
-from tasklib.store.doctor import Waiting
+from tasklib.store.doctor import WaitingLane
 from tasklib.store.fleet import WorkerInfo
 
 
@@ -18,7 +18,7 @@ def look(config: Config) -> Call[list[Finding]]:
     leader: str | None = yield fleet.leader()
     workers = [w for w in known if w.status != "dead"]
     if not workers:
-        lanes: list[Waiting] = yield doctor.lanes(1)
+        lanes: list[WaitingLane] = yield doctor.lanes(1)
         return [_nobody(known, any(lanes))]
     found = [*_versions(workers), *_leader(leader, config), *_silent(known, config)]
     load, slots = sum(w.current_load for w in workers), sum(w.capacity for w in workers)

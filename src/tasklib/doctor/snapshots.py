@@ -9,7 +9,7 @@ from tasklib.config import Config
 from tasklib.doctor.findings import Finding, Severity, note, ok, warning
 from tasklib.formatting import count, duration
 from tasklib.store import doctor
-from tasklib.store.doctor import Prepared, Session, Slot
+from tasklib.store.doctor import BlockingSession, Prepared, ReplicationSlot
 
 WARN_SECONDS, CRITICAL_SECONDS = 300.0, 3600.0
 WARN_SLOT_AGE = 10_000_000
@@ -17,8 +17,8 @@ _WHY = "Rows that it might still see can't be vacuumed, so the tables and indexe
 
 
 def look(config: Config) -> Call[list[Finding]]:
-    sessions: list[Session] = yield doctor.sessions()
-    slots: list[Slot] = yield doctor.slots()
+    sessions: list[BlockingSession] = yield doctor.sessions()
+    slots: list[ReplicationSlot] = yield doctor.slots()
     prepared: list[Prepared] = yield doctor.prepared()
     found = [*_sessions(sessions), *_slots(slots), *_prepared(prepared)]
     if any(f.severity.rank >= Severity.WARNING.rank for f in found):
@@ -28,7 +28,7 @@ def look(config: Config) -> Call[list[Finding]]:
     return [ok("old_snapshot", seen, oldest_seconds=oldest), *found]
 
 
-def _sessions(sessions: list[Session]) -> Iterator[Finding]:
+def _sessions(sessions: list[BlockingSession]) -> Iterator[Finding]:
     for session in sessions:
         if session.seconds is not None and session.seconds >= WARN_SECONDS:
             yield Finding(
@@ -51,7 +51,7 @@ def _sessions(sessions: list[Session]) -> Iterator[Finding]:
         )
 
 
-def _slots(slots: list[Slot]) -> Iterator[Finding]:
+def _slots(slots: list[ReplicationSlot]) -> Iterator[Finding]:
     for slot in slots:
         kept = f"{(slot.kept_bytes or 0) / 2**20:,.0f} MiB of the log"
         rows = f" and rows since {slot.age:,} transactions ago" if slot.age is not None else ""

@@ -7,7 +7,7 @@ from tasklib.config import Config
 from tasklib.doctor.findings import Finding, note, ok, warning
 from tasklib.formatting import count, duration, shell_option
 from tasklib.store import doctor, fleet, pauses
-from tasklib.store.doctor import Waiting
+from tasklib.store.doctor import WaitingLane
 from tasklib.store.fleet import WorkerInfo
 from tasklib.store.pauses import Paused
 
@@ -22,7 +22,7 @@ def unserved(config: Config) -> Call[list[Finding]]:
     """Due tasks that no live worker may take."""
     known: list[WorkerInfo] = yield fleet.workers()
     takers = [w for w in known if w.status == "active" and w.drain_requested_at is None]
-    lanes: list[Waiting] = yield doctor.lanes(_READ_LANES)
+    lanes: list[WaitingLane] = yield doctor.lanes(_READ_LANES)
     held: list[Paused] = yield pauses.pauses()
     if not takers:
         return []  # there is no worker at all, which another check says
@@ -57,7 +57,7 @@ def paused(config: Config) -> Call[list[Finding]]:
     held: list[Paused] = yield pauses.pauses()
     if not held:
         return [ok("paused", "Nothing is paused.")]
-    lanes: list[Waiting] = yield doctor.lanes(_READ_LANES)
+    lanes: list[WaitingLane] = yield doctor.lanes(_READ_LANES)
     found = []
     for pause in held:
         behind = [lane for lane in lanes if lane.waited_seconds >= 0 and pause.holds(lane.queue, lane.name)]
@@ -75,7 +75,7 @@ def paused(config: Config) -> Call[list[Finding]]:
 
 def lanes(config: Config) -> Call[list[Finding]]:
     """How many lanes hold tasks."""
-    there: list[Waiting] = yield doctor.lanes(_READ_LANES)
+    there: list[WaitingLane] = yield doctor.lanes(_READ_LANES)
     number = len(there)
     if number <= MOST_LANES:
         return [ok("lanes", f"{count(number, 'lane')} with waiting tasks.", lanes=number)]
@@ -93,7 +93,7 @@ def lanes(config: Config) -> Call[list[Finding]]:
     ]
 
 
-def _takes(worker: WorkerInfo, lane: Waiting) -> bool:
+def _takes(worker: WorkerInfo, lane: WaitingLane) -> bool:
     return (
         (worker.queues is None or lane.queue in worker.queues)
         and worker.knows(lane.name)
@@ -101,7 +101,7 @@ def _takes(worker: WorkerInfo, lane: Waiting) -> bool:
     )
 
 
-def _said(lane: Waiting) -> str:
+def _said(lane: WaitingLane) -> str:
     needs = f", needs {'+'.join(lane.required_capabilities)}" if lane.required_capabilities else ""
     return f"{lane.name!r} (queue {lane.queue!r}{needs})"
 

@@ -36,7 +36,7 @@ from tasklib.executors.child_protocol import (
     Message,
     Progress,
     Ready,
-    Run,
+    RunAttempt,
     Setup,
     Started,
     Took,
@@ -71,7 +71,7 @@ def main() -> None:
                 connection.sendall(packed(failure))
                 return
             connection.sendall(packed(Ready(os.getpid())))
-            Child(connection, setup).serve()
+            ChildRunner(connection, setup).serve()
 
 
 def die_with(lifeline: int) -> None:
@@ -100,7 +100,7 @@ def become_like_the_worker(setup: Setup) -> None:
         os.environ["PYTHONPATH"] = setup.pythonpath
 
 
-class Child:
+class ChildRunner:
     """Runs the tasks that the worker orders."""
 
     def __init__(self, connection: socket.socket, setup: Setup) -> None:
@@ -111,7 +111,7 @@ class Child:
             "postgresql://", max_payload_bytes=setup.max_payload_bytes, max_error_bytes=setup.max_error_bytes
         )
         self._pid = os.getpid()
-        self._orders: queue.SimpleQueue[Run | None] = queue.SimpleQueue()
+        self._orders: queue.SimpleQueue[RunAttempt | None] = queue.SimpleQueue()
         self._sending = threading.Lock()
         self._context: TaskContext | None = None
         self._busy = False
@@ -132,7 +132,7 @@ class Child:
             outcome = contextvars.copy_context().run(self._attempt, order)
             self._finish(outcome)
 
-    def _attempt(self, order: Run) -> Done | Failed | Unloadable:
+    def _attempt(self, order: RunAttempt) -> Done | Failed | Unloadable:
         try:
             function = registry.get(order.name) or load(order.name, order.module, self._setup)
         except BaseException as e:
@@ -170,7 +170,7 @@ class Child:
     def _listen(self) -> None:
         while (message := receive(self._connection)) is not None:
             match message:
-                case Run():
+                case RunAttempt():
                     self._busy = True
                     self._orders.put(message)
                 case Cancel():

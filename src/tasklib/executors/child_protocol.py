@@ -17,7 +17,7 @@ from typing import Any, TypeAlias, get_args
 from uuid import UUID
 
 from tasklib.config import Config
-from tasklib.executors.outcomes import Done, Failed, Kind
+from tasklib.executors.outcomes import Done, Failed, FailureKind
 from tasklib.tasks.context import TaskContext
 
 _LENGTH = struct.Struct("!I")
@@ -63,7 +63,7 @@ class Setup:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class RunAttempt:
     """To an idle child: make this attempt."""
 
     name: str
@@ -129,7 +129,18 @@ class Unloadable:
 
 
 Message: TypeAlias = (
-    Setup | Run | Cancel | Ready | NotForked | Unforkable | Started | Progress | Took | Unloadable | Done | Failed
+    Setup
+    | RunAttempt
+    | Cancel
+    | Ready
+    | NotForked
+    | Unforkable
+    | Started
+    | Progress
+    | Took
+    | Unloadable
+    | Done
+    | Failed
 )
 
 _KINDS: dict[str, Callable[..., Message]] = {kind.__name__: kind for kind in get_args(Message)}
@@ -250,5 +261,5 @@ def _exactly(connection: socket.socket, count: int) -> bytes | None:
 def _unpacked(body: bytes | bytearray) -> Message:
     kind, values = json.loads(body.decode("ascii"))
     if kind == Failed.__name__:
-        values["kind"] = Kind(values["kind"])
+        values["kind"] = FailureKind(values["kind"])
     return _KINDS[kind](**values)

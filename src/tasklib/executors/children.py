@@ -17,7 +17,7 @@ from tasklib.executors.child_protocol import (
     NotForked,
     Progress,
     Ready,
-    Run,
+    RunAttempt,
     Setup,
     Started,
     Took,
@@ -89,7 +89,7 @@ class Child:
 
     async def run(
         self,
-        order: Run,
+        order: RunAttempt,
         report: Callable[[str], None] | None,
         begun: Callable[[], None],
         took: Callable[[float], None],

@@ -13,11 +13,11 @@ from tasklib.config import Config
 from tasklib.errors import ResultNotStorable, TaskExecutionError, TaskTimeout, WorkerLost
 from tasklib.executors.tracebacks import class_name, error_text
 from tasklib.tasks.function import TaskFunction
-from tasklib.tasks.payload import Unstorable, dump, limited, storable_text
+from tasklib.tasks.payload import UnstorableValue, dump, limited, storable_text
 from tasklib.tasks.retry import Reject, Retry
 
 
-class Kind(StrEnum):
+class FailureKind(StrEnum):
     """Why an attempt failed; also the `outcome` in a task's history."""
 
     ERROR = "error"
@@ -39,7 +39,7 @@ class Failed:
     """The function raised, ran out of time, or took its process down."""
 
     error: str
-    kind: Kind = Kind.ERROR
+    kind: FailureKind = FailureKind.ERROR
     retriable: bool = True
     delay_seconds: float | None = None
     """How long the task asked to wait; None leaves it to the policy."""
@@ -93,11 +93,11 @@ def result_text(value: Any, config: Config, write: Callable[[Any], str] = dump) 
         return _NONE
     try:
         return limited(f'{{"value":{write(value)}}}', config.max_payload_bytes, "the result")
-    except Unstorable as e:
+    except UnstorableValue as e:
         raise ResultNotStorable(_refusal(value, e)) from None
 
 
-def _refusal(value: Any, why: Unstorable) -> str:
+def _refusal(value: Any, why: UnstorableValue) -> str:
     if hasattr(value, "__await__"):
         if isinstance(value, CoroutineType):
             value.close()  # it never runs, and Python would complain
@@ -131,15 +131,15 @@ def _judged(error: BaseException, text: str, raised: str, function: TaskFunction
     match error:
         case Retry() if function.at_most_once:
             text = f"{text}\n{function.name} runs at most once, so it is not tried again."
-            return Failed(text, Kind.REJECTED, retriable=False, raised=raised)
+            return Failed(text, FailureKind.REJECTED, retriable=False, raised=raised)
         case Retry():
-            return Failed(text, Kind.RETRY, delay_seconds=_delay(error.seconds), raised=raised)
+            return Failed(text, FailureKind.RETRY, delay_seconds=_delay(error.seconds), raised=raised)
         case Reject():
-            return Failed(text, Kind.REJECTED, retriable=False, raised=raised)
+            return Failed(text, FailureKind.REJECTED, retriable=False, raised=raised)
         case TaskTimeout():
-            return Failed(text, Kind.TIMEOUT, raised=raised)
+            return Failed(text, FailureKind.TIMEOUT, raised=raised)
         case WorkerLost():
-            return Failed(text, Kind.CRASH, raised=raised)
+            return Failed(text, FailureKind.CRASH, raised=raised)
     return Failed(text, retriable=not isinstance(error, function.non_retriable), raised=raised)
 
 

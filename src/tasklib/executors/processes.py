@@ -18,10 +18,10 @@ from typing import Any
 
 from tasklib.config import Config
 from tasklib.events import ChildrenSpawned, Events
-from tasklib.executors.child_protocol import Run, Setup, Unloadable, described, main_import
+from tasklib.executors.child_protocol import RunAttempt, Setup, Unloadable, described, main_import
 from tasklib.executors.children import CantFork, CantImport, Child, Death, NotStarted
 from tasklib.executors.launching import Template, why_not_from_a_template
-from tasklib.executors.outcomes import Done, Failed, Kind, Lost, Released
+from tasklib.executors.outcomes import Done, Failed, FailureKind, Lost, Released
 from tasklib.tasks.context import TaskContext
 from tasklib.tasks.function import TaskFunction
 
@@ -40,7 +40,7 @@ _PART_OF_GRACE = 0.8
 class _Waiter:
     """A task that waits for a child."""
 
-    order: Run
+    order: RunAttempt
     child: asyncio.Future[Child | Failed | Released]
 
 
@@ -48,7 +48,7 @@ class _Waiter:
 class _Call:
     """What to have a child do, and whom to tell."""
 
-    order: Run
+    order: RunAttempt
     report: Callable[[str], None] | None
     may_call: Callable[[], Awaitable[bool]] | None
     begun: Callable[[], None]
@@ -96,7 +96,7 @@ class ProcessExecutor:
         Released means that no child could call it. Cancelling ends the child; then CancelledError is raised as usual.
         """
         module = function.function.__module__
-        order = Run(function.name, module, kwargs, described(context), timeout_seconds, trace)
+        order = RunAttempt(function.name, module, kwargs, described(context), timeout_seconds, trace)
         limit = self._longest_wait(timeout_seconds)
 
         call = _Call(order, context._report, may_call, begun, took, limit)
@@ -154,7 +154,7 @@ class ProcessExecutor:
             if self._closed:
                 raise asyncio.CancelledError("the executor was closed")
             if ended.begun:
-                return Failed(ended.error, Kind.CRASH)
+                return Failed(ended.error, FailureKind.CRASH)
             if was_ended:
                 raise TimeoutError
             if not child.tasks:
@@ -177,7 +177,7 @@ class ProcessExecutor:
         self._free(child)
         return refusal
 
-    async def _take(self, order: Run) -> Child | Failed | Released:
+    async def _take(self, order: RunAttempt) -> Child | Failed | Released:
         """An idle child, or the first one that becomes free; an outcome if there will be none."""
         if self._closed:
             raise RuntimeError("this ProcessExecutor is closed.")
@@ -309,7 +309,7 @@ class ProcessExecutor:
             waiter.child.set_result(outcome)
 
 
-def _setup(config: Config, modules: list[str], order: Run) -> Setup:
+def _setup(config: Config, modules: list[str], order: RunAttempt) -> Setup:
     main = sys.modules["__main__"]
     name = getattr(getattr(main, "__spec__", None), "name", None)
     return Setup(

@@ -22,7 +22,7 @@ import warnings
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from tasklib.executors.child import Child, become_like_the_worker, die_with, import_for
+from tasklib.executors.child import ChildRunner, become_like_the_worker, die_with, import_for
 from tasklib.executors.child_protocol import (
     EXIT_CODE,
     EXIT_CODE_OF,
@@ -46,7 +46,7 @@ _SERVICE_SIGNALS: dict[signal.Signals, Any] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Forked:
+class ChildStart:
     """What a child has from its worker."""
 
     connection: socket.socket
@@ -69,7 +69,7 @@ def main() -> None:
         become_a_child(forked)
 
 
-def serve(requests: socket.socket) -> Forked | None:
+def serve(requests: socket.socket) -> ChildStart | None:
     """Answer until the worker is gone. Returns in every child as well, with what is the child's."""
     while True:
         request, descriptors, _, _ = socket.recv_fds(requests, 64, 2, socket.MSG_CMSG_CLOEXEC)
@@ -88,7 +88,7 @@ def serve(requests: socket.socket) -> Forked | None:
         os.close(lifeline)
 
 
-def fork(connection: socket.socket, lifeline: int) -> Forked | None:
+def fork(connection: socket.socket, lifeline: int) -> ChildStart | None:
     """Fork a child and tell the worker how that went. Returns something in the child alone."""
     setup = receive(connection)
     if not isinstance(setup, Setup):
@@ -107,7 +107,7 @@ def fork(connection: socket.socket, lifeline: int) -> Forked | None:
         _tell(connection, NotForked(str(e)))
         return None
     if pid == 0:
-        return Forked(connection, lifeline, setup)
+        return ChildStart(connection, lifeline, setup)
     _tell(connection, Ready(pid))
     return None
 
@@ -130,7 +130,7 @@ def why_not_to_fork() -> str | None:
     return None
 
 
-def become_a_child(forked: Forked) -> None:
+def become_a_child(forked: ChildStart) -> None:
     """Be a process of its own, with nothing of the template's but what it has imported."""
     os.setsid()
     die_with(forked.lifeline)
@@ -148,10 +148,10 @@ def become_a_child(forked: Forked) -> None:
     leave(_served(forked))
 
 
-def _served(forked: Forked) -> int:
+def _served(forked: ChildStart) -> int:
     """Run tasks; the exit code."""
     try:
-        Child(forked.connection, forked.setup).serve()
+        ChildRunner(forked.connection, forked.setup).serve()
     except SystemExit as e:
         return e.code if isinstance(e.code, int) else 1
     return 0

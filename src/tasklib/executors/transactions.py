@@ -17,7 +17,7 @@ from tasklib.db.query import Query
 from tasklib.db.timeouts import allowed
 from tasklib.errors import DatabaseUnavailable, TaskLibError
 from tasklib.executors.functions import call, call_async
-from tasklib.executors.outcomes import Committed, Done, Failed, Kind, Lost, Released, failed
+from tasklib.executors.outcomes import Committed, Done, Failed, FailureKind, Lost, Released, failed
 from tasklib.store.settle import CompletedWithin, Completion, Leased, complete_within, progress
 from tasklib.tasks.arguments import CONNECTION
 from tasklib.tasks.context import TaskContext
@@ -134,7 +134,7 @@ def _too_strict() -> Failed:
         "TaskLibError: the task raised the isolation of its transaction above READ COMMITTED. Its lease and its "
         "progress are written to its row while it runs, so its completion would fail sooner or later. Nothing was "
         "committed. Lock what must not change (SELECT ... FOR UPDATE), or use a connection of your own.",
-        Kind.REJECTED,
+        FailureKind.REJECTED,
         retriable=False,
     )
 
@@ -142,7 +142,7 @@ def _too_strict() -> Failed:
 def _judged(outcome: Done | Failed, connection: psycopg.Connection | psycopg.AsyncConnection) -> Done | Failed:
     """A function whose connection was lost under it has not failed: that is a crash, and uses no retry."""
     if isinstance(outcome, Failed) and connection.closed:
-        return replace(outcome, kind=Kind.CRASH, retriable=True)
+        return replace(outcome, kind=FailureKind.CRASH, retriable=True)
     return outcome
 
 
@@ -154,7 +154,7 @@ def _broken(
     if is_lost and not is_called:
         return Released(f"there is no connection for its transaction: {error}")
     outcome = failed(error, function, config)
-    return replace(outcome, kind=Kind.CRASH, retriable=True) if is_lost else outcome
+    return replace(outcome, kind=FailureKind.CRASH, retriable=True) if is_lost else outcome
 
 
 def _without_done(outcome: Committed | Done | Failed | Lost) -> Committed | Failed | Lost:

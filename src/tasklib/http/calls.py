@@ -21,7 +21,7 @@ from tasklib.events import CancelRequested, TaskReplayed, TaskSubmitted, client_
 from tasklib.http import responses
 from tasklib.http.operations import HttpOperatorCalls
 from tasklib.http.requests import API, Request, get, query_of
-from tasklib.http.submitting import NewTask, new_tasks, span_of
+from tasklib.http.submitting import TaskToSend, new_tasks, span_of
 from tasklib.http.transport import checked
 from tasklib.states import TaskState
 from tasklib.store.filters import TaskFilter, texts
@@ -55,7 +55,7 @@ class HttpCalls(HttpOperatorCalls):
         task_id = checks.as_id(task_id)
         checked(super().wait_for(task_id, timeout))
         deadline = None if timeout is None else time.monotonic() + timeout
-        outages = checks.Outages(timeout)
+        outages = checks.OutageTolerance(timeout)
         outcome: Outcome | None = None
         while True:
             began = time.monotonic()
@@ -103,7 +103,7 @@ class HttpCalls(HttpOperatorCalls):
             raise InvalidOption("connection= needs a database: over HTTP there is no transaction to join.")
         return [submitted.id for submitted in (yield from self._send(new_tasks(items, None)))]
 
-    def _send(self, tasks: Sequence[NewTask]) -> Call[list[Submitted]]:
+    def _send(self, tasks: Sequence[TaskToSend]) -> Call[list[Submitted]]:
         span = span_of(tasks)
         with span or nullcontext():
             trace = span.carried if span is not None else None
@@ -112,14 +112,14 @@ class HttpCalls(HttpOperatorCalls):
             _tell(tasks, stored, self.identity.actor, trace)
         return stored
 
-    def _send_one(self, task: NewTask, trace: Mapping[str, str] | None) -> Call[list[Submitted]]:
+    def _send_one(self, task: TaskToSend, trace: Mapping[str, str] | None) -> Call[list[Submitted]]:
         query = query_of(queue_position=False)
         found = yield from self._ask(
             Request("POST", f"{API}/tasks", query, task.as_json(), repeatable=True, trace=trace)
         )
         return [Submitted(UUID(found["task_id"]), found["is_new"])]
 
-    def _send_all(self, tasks: Sequence[NewTask], trace: Mapping[str, str] | None) -> Call[list[Submitted]]:
+    def _send_all(self, tasks: Sequence[TaskToSend], trace: Mapping[str, str] | None) -> Call[list[Submitted]]:
         body = f'{{"tasks":[{",".join(task.as_json() for task in tasks)}]}}'
         found = yield from self._ask(Request("POST", f"{API}/tasks/batch", (), body, repeatable=True, trace=trace))
         return [Submitted(UUID(item["task_id"]), item["is_new"]) for item in found["tasks"]]
@@ -141,7 +141,7 @@ def _tags(tags: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [("tag", f"{key}={json.dumps(value)}") for key, value in tags.items()]
 
 
-def _tell(tasks: Sequence[NewTask], stored: Sequence[Submitted], by: str, trace: Mapping[str, str] | None) -> None:
+def _tell(tasks: Sequence[TaskToSend], stored: Sequence[Submitted], by: str, trace: Mapping[str, str] | None) -> None:
     for task, (id_, is_new) in zip(tasks, stored, strict=True):
         trace_id = tracing.trace_id_for(id_, task.options.trace_context or trace)
         client_events.emit_routine(TaskSubmitted(str(id_), task.name, task.queue, by, is_new, trace_id))

@@ -19,7 +19,7 @@ from tasklib.client.effects import Effect, Pause
 from tasklib.environment import require_https
 from tasklib.errors import ConfigError, InvalidOption
 from tasklib.http.calls import HttpCalls
-from tasklib.http.requests import Answer, Lost, Request
+from tasklib.http.requests import Answer, NoAnswer, Request
 
 try:
     import httpx
@@ -137,7 +137,7 @@ class HttpClient(Client):
                 return time.sleep(seconds)
         raise no_route()
 
-    def _send(self, request: Request) -> Answer | Lost:
+    def _send(self, request: Request) -> Answer | NoAnswer:
         if self._http is None:
             self._http = httpx.Client(**self.address.options())
         try:
@@ -189,7 +189,7 @@ class AsyncHttpClient(AsyncClient):
                 return await asyncio.sleep(seconds)
         raise no_route()
 
-    async def _send(self, request: Request) -> Answer | Lost:
+    async def _send(self, request: Request) -> Answer | NoAnswer:
         if self._http is None:
             self._http = httpx.AsyncClient(**self.address.options())
         try:
@@ -218,5 +218,5 @@ def _answer(response: httpx.Response) -> Answer:
     return Answer(response.status_code, response.content, response.headers)
 
 
-def _lost(error: httpx.HTTPError) -> Lost:
-    return Lost(str(error) or type(error).__name__, was_sent=not isinstance(error, _NOT_SENT))
+def _lost(error: httpx.HTTPError) -> NoAnswer:
+    return NoAnswer(str(error) or type(error).__name__, was_sent=not isinstance(error, _NOT_SENT))

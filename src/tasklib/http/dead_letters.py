@@ -15,7 +15,7 @@ from tasklib.errors import TaskNotFound
 from tasklib.http import responses
 from tasklib.http.requests import API, Request, body_of, get, query_of
 from tasklib.http.transport import Asking
-from tasklib.store.dead_letters import DeadLetterGroup, Place
+from tasklib.store.dead_letters import DeadLetterGroup, DeadLetterPlace
 from tasklib.store.filters import DeadLetterFilter, texts
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ MOST_IDS = 500
 class HttpDeadLetterCalls(Asking):
     """The calls for the dead letter queue."""
 
-    def _dead_letters(self, chosen: DeadLetterFilter, after: Place | None, limit: int) -> Call[list[Task]]:
+    def _dead_letters(self, chosen: DeadLetterFilter, after: DeadLetterPlace | None, limit: int) -> Call[list[Task]]:
         start = None if after is None else cursor("dead_letters", after.completed_at.isoformat(), after.id)
         return (yield from self._tasks("/dead-letters", _query(chosen), start, limit))
 
@@ -80,7 +80,7 @@ class HttpDeadLetterCalls(Asking):
                     yield Pause(pause)
         return list(taken)
 
-    def _place(self, after: UUID | str | Task | Place) -> Call[Place]:
+    def _place(self, after: UUID | str | Task | DeadLetterPlace) -> Call[DeadLetterPlace]:
         if not isinstance(after, UUID | str):
             return (yield from super()._place(after))
         task_id = checks.as_id(after)

@@ -18,7 +18,7 @@ from tasklib.http.dead_letters import HttpDeadLetterCalls
 from tasklib.http.requests import API, Request, body_of, get, query_of
 from tasklib.http.transport import checked
 from tasklib.store.audit import AuditRecord
-from tasklib.store.control import Cancelled
+from tasklib.store.control import CancelCounts
 from tasklib.store.filters import TaskFilter, texts
 from tasklib.store.fleet import WorkerInfo
 from tasklib.store.pauses import Paused
@@ -69,12 +69,12 @@ class HttpOperatorCalls(HttpDeadLetterCalls):
         body = json.dumps(changes)
         return _settings((yield from self._ask(Request("PATCH", f"{API}/settings", (), body, repeatable=True))))
 
-    def _cancel_all(self, chosen: TaskFilter, dry_run: bool) -> Call[Cancelled]:
+    def _cancel_all(self, chosen: TaskFilter, dry_run: bool) -> Call[CancelCounts]:
         if chosen.state == ():
-            return Cancelled()
+            return CancelCounts()
         body = body_of(**{**chosen.given(), "ids": texts(chosen.ids)}, everything=chosen.is_everything, dry_run=dry_run)
         found = yield from self._ask(Request("POST", f"{API}/tasks/cancel", (), body))
-        return Cancelled(found["cancelled"], found["asked"])
+        return CancelCounts(found["cancelled"], found["asked"])
 
     def create_token(
         self,

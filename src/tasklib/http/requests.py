@@ -53,7 +53,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class NoAnswer:
     """There is no answer. `was_sent` is False if the server can't have got the request."""
 
     reason: str

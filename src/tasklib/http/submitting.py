@@ -15,14 +15,14 @@ from tasklib.http.requests import text_of
 from tasklib.tasks.function import Submission
 from tasklib.tasks.ids import new_ids
 from tasklib.tasks.options import Options
-from tasklib.tasks.payload import Unstorable, dump
+from tasklib.tasks.payload import UnstorableValue, dump
 
 if TYPE_CHECKING:
     from tasklib.tracing.spans import Producer
 
 
 @dataclass(frozen=True, slots=True)
-class NewTask:
+class TaskToSend:
     """A task that is ready to be sent. Its id is made here, so that it can be sent twice and is stored once."""
 
     id: UUID
@@ -44,15 +44,15 @@ class NewTask:
         return f'{values[:-1]},"parameters":{self.kwargs}{more}}}'
 
 
-def new_tasks(items: Alike | Sequence[Submission], ids: Sequence[UUID] | None) -> list[NewTask]:
+def new_tasks(items: Alike | Sequence[Submission], ids: Sequence[UUID] | None) -> list[TaskToSend]:
     """Check submissions as far as their functions are known here, and give them ids."""
-    made: list[NewTask] = []
+    made: list[TaskToSend] = []
     all_ids = new_ids(len(items)) if ids is None else ids
     try:
         for id_, (target, arguments, options) in zip(all_ids, parts_of(items), strict=True):
             name, defaults = (target, None) if isinstance(target, str) else (target.name, target.defaults)
             text = writer_of(target)(arguments)
-            made.append(NewTask(id_, name, text, options if defaults is None else options.over(defaults)))
+            made.append(TaskToSend(id_, name, text, options if defaults is None else options.over(defaults)))
     except TaskLibError as e:
         if len(items) > 1:
             e.add_note(f"This was item {len(made)} of {len(items)}; none of them was submitted.")
@@ -60,7 +60,7 @@ def new_tasks(items: Alike | Sequence[Submission], ids: Sequence[UUID] | None) -
     return made
 
 
-def span_of(tasks: Sequence[NewTask]) -> Producer | None:
+def span_of(tasks: Sequence[TaskToSend]) -> Producer | None:
     """The span of the call that submits these tasks, in a program that traces."""
     if not tracing.is_used():
         return None
@@ -71,7 +71,7 @@ def span_of(tasks: Sequence[NewTask]) -> Producer | None:
 def _json(option: str, value: Any) -> str:
     try:
         return dump(dict(value))
-    except Unstorable as e:
+    except UnstorableValue as e:
         raise InvalidOption(f"{option}.{e.path} {e.reason}." if e.path else f"{option} {e.reason}.") from e
 
 

@@ -12,7 +12,7 @@ from tasklib.client.effects import Call, Pause
 from tasklib.config import Config
 from tasklib.errors import ServerUnavailable, TaskLibError, TaskNotFound
 from tasklib.http import problems, responses
-from tasklib.http.requests import Answer, Lost, Query, Request, get
+from tasklib.http.requests import Answer, NoAnswer, Query, Request, get
 
 if TYPE_CHECKING:
     from tasklib.models import Task
@@ -35,7 +35,7 @@ class Asking(Calls):
     def _ask(self, request: Request) -> Call[Any]:
         """Send a request until it is answered, and return the JSON of the answer."""
         for pause in pauses(self._retries):
-            answer: Answer | Lost = yield request
+            answer: Answer | NoAnswer = yield request
             if isinstance(answer, Answer) and answer.status < 300 and (found := answer.json) is not None:
                 return found
             error, again = self._judged(request, answer)
@@ -45,16 +45,16 @@ class Asking(Calls):
             yield Pause(max(pause, asked_for))
         raise AssertionError("unreachable")
 
-    def _judged(self, request: Request, answer: Answer | Lost) -> tuple[TaskLibError, bool]:
+    def _judged(self, request: Request, answer: Answer | NoAnswer) -> tuple[TaskLibError, bool]:
         """What went wrong, and whether to try again."""
         match answer:
             case Answer():
                 may_repeat = request.repeatable or problems.was_not_begun(answer)
                 return problems.error_of(request, answer), may_repeat and problems.is_busy(answer)
-            case Lost(reason, was_sent=False):
+            case NoAnswer(reason, was_sent=False):
                 message = f"the server at {self._place_name} can't be reached: {reason}. Check that it runs."
                 return ServerUnavailable(message), True
-            case Lost(reason):
+            case NoAnswer(reason):
                 message = f"the server at {self._place_name} was asked, and its answer was lost: {reason}."
                 if not request.repeatable:
                     message += " What was asked for may have happened."
@@ -103,7 +103,7 @@ def pauses(retries: int) -> Iterator[float | None]:
     yield None
 
 
-def _asked_for(answer: Answer | Lost) -> float:
+def _asked_for(answer: Answer | NoAnswer) -> float:
     """How long the server asks to be left alone."""
     text = answer.headers.get("retry-after", "") if isinstance(answer, Answer) else ""
     return float(text) if text.isdecimal() else 0.0

@@ -14,7 +14,7 @@ from prometheus_client.core import (
 )
 
 from tasklib.stats import BOUNDS, Key, Stat, together
-from tasklib.store.levels import NAMES, FleetFigures, Level, StateCount
+from tasklib.store.levels import NAMES, FleetFigures, QueueLevel, StateCount
 from tasklib.store.stats import Point
 
 STATUSES = ("completed", "failed", "dead_letter", "cancelled", "released", "replayed")
@@ -35,7 +35,7 @@ class Reading:
     """All that one scrape of the server has read."""
 
     totals: list[Stat]
-    levels: list[Level]
+    levels: list[QueueLevel]
     states: list[StateCount]
     fleet: FleetFigures
     recent: list[Point] = field(default_factory=list)
@@ -135,7 +135,7 @@ def _cumulative(buckets: Sequence[int]) -> list[tuple[str, float]]:
     return [(bound, float(sum(counts[: place + 1]))) for place, bound in enumerate(bounds)]
 
 
-def _of_levels(levels: Sequence[Level]) -> Iterator[Metric]:
+def _of_levels(levels: Sequence[QueueLevel]) -> Iterator[Metric]:
     depth = GaugeMetricFamily("queue_depth", "Tasks that are due and wait.", labels=["queue", "priority"])
     estimated = GaugeMetricFamily(
         "queue_depth_estimated", "1 where the depth is the leader's last count, or at least that much.",
@@ -163,7 +163,7 @@ def _of_levels(levels: Sequence[Level]) -> Iterator[Metric]:
     yield from (depth, estimated, age)
 
 
-def _busiest(levels: Sequence[Level], most: int) -> list[Level]:
+def _busiest(levels: Sequence[QueueLevel], most: int) -> list[QueueLevel]:
     """As they are, but for queues beyond the busiest ones, which become one."""
     depths: dict[str, int] = {}
     for level in levels:
@@ -176,11 +176,11 @@ def _busiest(levels: Sequence[Level], most: int) -> list[Level]:
             oldest = max(level.oldest_age_seconds for level in rest)
             is_estimated = any(level.is_estimated for level in rest)
             depth = sum(level.depth for level in rest)
-            found.append(Level(OTHER, name, depth, is_estimated, is_estimated, oldest, None, None, None, True))
+            found.append(QueueLevel(OTHER, name, depth, is_estimated, is_estimated, oldest, None, None, None, True))
     return found
 
 
-def _backlog(levels: Sequence[Level], recent: Sequence[Point], most: int) -> Metric:
+def _backlog(levels: Sequence[QueueLevel], recent: Sequence[Point], most: int) -> Metric:
     family = GaugeMetricFamily(
         "queue_backlog_seconds",
         "What waits times how long a task took in the last hour (1 s where none ran): seconds of one slot.",

@@ -25,7 +25,7 @@ from tasklib.server.access import (
 )
 from tasklib.server.caps import within_limits
 from tasklib.server.problems import Problem
-from tasklib.server.rates import Rate
+from tasklib.server.rates import RateLimit
 from tasklib.server.services import Services
 from tasklib.server.sessions import COOKIE, Sessions
 from tasklib.server.settings import ServerSettings
@@ -48,7 +48,7 @@ class Auth:
         self._settings = settings
         self._by_beginning: dict[str, list[BaseRoute]] | None = None
         rate = settings.rate_limit_per_second
-        self._rate = None if rate is None else Rate(rate, rate)
+        self._rate = None if rate is None else RateLimit(rate, rate)
         self._has_warned = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -8,7 +8,7 @@ from starlette.requests import Request
 
 from tasklib.server.access import principal_of
 from tasklib.server.problems import Problem
-from tasklib.server.rates import Rate
+from tasklib.server.rates import RateLimit
 from tasklib.server.services import Services
 from tasklib.server.settings import ServerSettings
 from tasklib.store import audit
@@ -47,8 +47,8 @@ class Logins:
         await services.run(audit.record(by="nobody", action=Action.REFUSE_LOGIN, details=details))
 
 
-def _per_minute(count: int) -> Rate:
-    return Rate(count / 60, count)
+def _per_minute(count: int) -> RateLimit:
+    return RateLimit(count / 60, count)
 
 
 def _check(seconds: float | None) -> None:

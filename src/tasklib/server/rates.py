@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable
 _MOST_KEYS = 10_000
 
 
-class Rate:
+class RateLimit:
     """At most `burst` at once, and `per_second` in the long run, for each key by itself."""
 
     def __init__(self, per_second: float, burst: float, clock: Callable[[], float] = time.monotonic) -> None:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from tasklib.models import Task
-    from tasklib.store.dashboard import Failure
+    from tasklib.store.dashboard import RecentFailure
     from tasklib.store.dead_letters import DeadLetterGroup
     from tasklib.store.search import FoundTask
 
-Row = TypeVar("Row", "DeadLetterGroup", "FoundTask", "Failure")
+Row = TypeVar("Row", "DeadLetterGroup", "FoundTask", "RecentFailure")
 
 MASK = "••••••"
 """What stands for a hidden value. Sent back in an edited text, it stands for the value it hid."""

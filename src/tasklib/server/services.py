@@ -25,7 +25,7 @@ from tasklib.server.remote.workers import RemoteWorkers
 from tasklib.server.settings import ServerSettings
 from tasklib.server.token_cache import TokenCache
 from tasklib.server.token_watch import TokenWatch
-from tasklib.server.watch import Watch
+from tasklib.server.watch import TaskWatch
 from tasklib.store import schema, tokens
 
 T = TypeVar("T")
@@ -48,13 +48,13 @@ class Services:
     """None: this server takes no part in the election."""
     caps: Caps = field(init=False)
     redaction: Redaction = field(init=False)
-    watch: Watch = field(init=False)
+    watch: TaskWatch = field(init=False)
     token_watch: TokenWatch = field(init=False)
 
     def __post_init__(self) -> None:
         self.caps = Caps(self.settings)
         self.redaction = Redaction(self.settings.redact)
-        self.watch = Watch(self.run, lambda: self.notifier.is_stopped)
+        self.watch = TaskWatch(self.run, lambda: self.notifier.is_stopped)
         self.token_watch = TokenWatch(self.client, self.tokens.is_open, self._token_ended)
 
     @classmethod

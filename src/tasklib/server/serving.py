@@ -24,7 +24,7 @@ from tasklib.server.settings import ServerSettings
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-class Server(uvicorn.Server):
+class ApiServer(uvicorn.Server):
     """uvicorn, but whoever waits for news is told that the server ends before it waits for them."""
 
     on_started: Callable[[str], None] = staticmethod(lambda url: None)
@@ -59,9 +59,9 @@ class Server(uvicorn.Server):
                 loop.remove_signal_handler(number)
 
 
-def make_server(config: Config, settings: ServerSettings) -> Server:
+def make_server(config: Config, settings: ServerSettings) -> ApiServer:
     """A server that is ready to run: `make_server(...).run()`."""
-    return Server(
+    return ApiServer(
         uvicorn.Config(
             create_app(config, settings),
             host=settings.host,

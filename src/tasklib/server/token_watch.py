@@ -27,7 +27,7 @@ LOOK_SECONDS = 0.5
 T = TypeVar("T")
 
 
-class Waiting:
+class WaitingRequest:
     """A request that waits; over when its token has ended."""
 
     def __init__(self, prefix: str | None) -> None:
@@ -63,7 +63,7 @@ class TokenWatch:
         self._client = client
         self._is_open = is_open
         self._on_end = on_end
-        self._waiting: set[Waiting] = set()
+        self._waiting: set[WaitingRequest] = set()
         self._looking: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -76,9 +76,9 @@ class TokenWatch:
                 await self._looking
 
     @contextmanager
-    def waiting(self, principal: Principal) -> Iterator[Waiting]:
+    def waiting(self, principal: Principal) -> Iterator[WaitingRequest]:
         """A request of this principal, while it waits."""
-        waiting = Waiting(principal.prefix)
+        waiting = WaitingRequest(principal.prefix)
         self._waiting.add(waiting)
         try:
             yield waiting

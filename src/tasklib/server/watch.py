@@ -9,24 +9,24 @@ from uuid import UUID
 
 from tasklib.db.query import Query
 from tasklib.store import lookup
-from tasklib.store.lookup import Standing
+from tasklib.store.lookup import WatchedState
 
-GONE = Standing("gone", "gone")
+GONE = WatchedState("gone", "gone")
 """What is said of a task that was deleted."""
 
 _SHORTEST_PAUSE, _FIRST_PAUSE, _PAUSE_GROWTH, _LONGEST_PAUSE = 0.005, 0.02, 1.5, 0.25
 
-_Run = Callable[[Query[dict[UUID, Standing]]], Awaitable[dict[UUID, Standing]]]
+_Run = Callable[[Query[dict[UUID, WatchedState]]], Awaitable[dict[UUID, WatchedState]]]
 
 
 @dataclass(eq=False, slots=True)
 class _Waiting:
     task_id: UUID
     seen: str | None
-    answer: asyncio.Future[Standing | None]
+    answer: asyncio.Future[WatchedState | None]
 
 
-class Watch:
+class TaskWatch:
     """A task that ends notifies nobody, so somebody has to look: soon after a newcomer, then less and less often."""
 
     def __init__(self, run: _Run, is_stopped: Callable[[], bool]) -> None:
@@ -36,7 +36,7 @@ class Watch:
         self._looking: asyncio.Task[None] | None = None
         self._prompt = asyncio.Event()
 
-    async def change(self, task_id: UUID, seen: str | None, seconds: float) -> Standing | None:
+    async def change(self, task_id: UUID, seen: str | None, seconds: float) -> WatchedState | None:
         """Wait until a task's version is another than the one seen; None if it isn't within so many seconds.
 
         Without a version seen it says at once how the task stands.

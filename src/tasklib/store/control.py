@@ -17,7 +17,7 @@ CANCEL = "cancel"
 """The message on the channel that says: look for cancel requests."""
 
 
-class Look(NamedTuple):
+class CancelPreview(NamedTuple):
     """How many tasks a cancel would take, by the database's clock now."""
 
     moment: datetime
@@ -26,7 +26,7 @@ class Look(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Cancelled:
+class CancelCounts:
     """What a cancel did: tasks that waited are cancelled, the workers of those that run are asked to stop them."""
 
     cancelled: int = 0
@@ -42,11 +42,13 @@ def cancel(task_id: UUID, *, by: str, owner: str | None = None) -> Query[str | N
     return audited("cancel", parameters, _state, by=by, action=Action.CANCEL_TASK, target=str(task_id))
 
 
-def cancel_look(chosen: TaskFilter) -> Query[Look]:
-    return Query("cancel_look", chosen.parameters(), lambda rows: Look(*rows[0]), prepare=False, repeatable=True)
+def cancel_look(chosen: TaskFilter) -> Query[CancelPreview]:
+    return Query(
+        "cancel_look", chosen.parameters(), lambda rows: CancelPreview(*rows[0]), prepare=False, repeatable=True
+    )
 
 
-def cancel_batch(chosen: TaskFilter, limit: int, *, by: str, sought: str | None = None) -> Query[Cancelled]:
+def cancel_batch(chosen: TaskFilter, limit: int, *, by: str, sought: str | None = None) -> Query[CancelCounts]:
     """Cancel up to `limit` that wait and ask up to `limit` that run, but for those that somebody has locked.
 
     `sought` says in the audit how the ids were found, instead of naming them.
@@ -86,6 +88,6 @@ def _state(rows: Rows) -> str | None:
     return rows[0][0] if rows else None
 
 
-def _counts(rows: Rows) -> Cancelled:
+def _counts(rows: Rows) -> CancelCounts:
     running = sum(row[0] == "running" for row in rows)
-    return Cancelled(len(rows) - running, running)
+    return CancelCounts(len(rows) - running, running)

@@ -18,7 +18,7 @@ COUNT_UP_TO = 2000
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class RecentFailure:
     """A task that failed lately."""
 
     id: UUID
@@ -30,7 +30,7 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class RunningAttempt:
     """An attempt that goes on."""
 
     id: UUID
@@ -74,15 +74,17 @@ class NameBacklog:
     oldest_age_seconds: float
 
 
-def recent_failures(limit: int) -> Query[list[Failure]]:
+def recent_failures(limit: int) -> Query[list[RecentFailure]]:
     """The latest first: dead letters, and those of the latest tasks that wait for a retry."""
     parameters = {"limit": limit, "sample": _SAMPLE}
-    return Query("recent_failures", parameters, lambda rows: [Failure(*row) for row in rows], repeatable=True)
+    return Query("recent_failures", parameters, lambda rows: [RecentFailure(*row) for row in rows], repeatable=True)
 
 
-def running() -> Query[list[Running]]:
+def running() -> Query[list[RunningAttempt]]:
     """What runs now, of a very large fleet a part."""
-    return Query("running", {"limit": _MOST_RUNNING}, lambda rows: [Running(*row) for row in rows], repeatable=True)
+    return Query(
+        "running", {"limit": _MOST_RUNNING}, lambda rows: [RunningAttempt(*row) for row in rows], repeatable=True
+    )
 
 
 def ended(attempts: Sequence[tuple[UUID, int]]) -> Query[list[Ended]]:

@@ -23,7 +23,7 @@ _MOST_IDS = 100
 """How many ids a record of the audit names; `count` says how many there were."""
 
 
-class Place(NamedTuple):
+class DeadLetterPlace(NamedTuple):
     """Where a page or a batch ended."""
 
     completed_at: datetime
@@ -48,10 +48,10 @@ class Batch(NamedTuple):
     """What one statement took, and where it ended."""
 
     ids: list[UUID]
-    last: Place | None
+    last: DeadLetterPlace | None
 
 
-def page(chosen: DeadLetterFilter, after: Place | None, limit: int) -> Query[list[Task]]:
+def page(chosen: DeadLetterFilter, after: DeadLetterPlace | None, limit: int) -> Query[list[Task]]:
     """The latest first."""
     parameters = {**_parameters(chosen, after, limit), "most": None}
     return Query("dead_letters", parameters, tasks_of, prepare=False, repeatable=True)
@@ -68,8 +68,8 @@ def latest_groups(chosen: DeadLetterFilter, limit: int, look: int) -> Query[tupl
 
 
 def alike(
-    chosen: DeadLetterFilter, after: Place | None, limit: int, look: int
-) -> Query[tuple[list[FoundTask], Place | None]]:
+    chosen: DeadLetterFilter, after: DeadLetterPlace | None, limit: int, look: int
+) -> Query[tuple[list[FoundTask], DeadLetterPlace | None]]:
     """One page of the chosen ones among the next `look` dead letters; and where looking ended before it was full."""
     parameters = {**_parameters(chosen, after, limit), "look": look}
     return Query("dead_letters_alike", parameters, _alike, prepare=False, repeatable=True)
@@ -80,13 +80,13 @@ def look(chosen: DeadLetterFilter, limit: int | None) -> Query[Batch]:
     return Query("dead_letter_look", {**chosen.parameters(), "limit": limit}, _batch, prepare=False, repeatable=True)
 
 
-def replay(chosen: DeadLetterFilter, after: Place | None, limit: int, *, by: str) -> Query[Batch]:
+def replay(chosen: DeadLetterFilter, after: DeadLetterPlace | None, limit: int, *, by: str) -> Query[Batch]:
     """Start the next ones afresh."""
     parameters = {**_parameters(chosen, after, limit), "message": ""}
     return _recorded("replay_dead_letters", parameters, chosen, by, Action.REPLAY_DEAD_LETTERS)
 
 
-def purge(chosen: DeadLetterFilter, after: Place | None, limit: int, *, by: str) -> Query[Batch]:
+def purge(chosen: DeadLetterFilter, after: DeadLetterPlace | None, limit: int, *, by: str) -> Query[Batch]:
     """Delete the next ones."""
     parameters = _parameters(chosen, after, limit)
     return _recorded("purge_dead_letters", parameters, chosen, by, Action.PURGE_DEAD_LETTERS)
@@ -102,12 +102,13 @@ def _by_cause(chosen: DeadLetterFilter, limit: int, look: int | None, read: Call
     return Query("dead_letter_groups", parameters, read, prepare=False, repeatable=True)
 
 
-def _alike(rows: Rows) -> tuple[list[FoundTask], Place | None]:
+def _alike(rows: Rows) -> tuple[list[FoundTask], DeadLetterPlace | None]:
     moment, task_id = rows[0][:2]
-    return [FoundTask(*row[2:]) for row in rows if row[2] is not None], Place(moment, task_id) if task_id else None
+    ended = DeadLetterPlace(moment, task_id) if task_id else None
+    return [FoundTask(*row[2:]) for row in rows if row[2] is not None], ended
 
 
-def _parameters(chosen: DeadLetterFilter, after: Place | None, limit: int) -> dict[str, Any]:
+def _parameters(chosen: DeadLetterFilter, after: DeadLetterPlace | None, limit: int) -> dict[str, Any]:
     return {
         **chosen.parameters(),
         "after_time": after.completed_at if after else None,
@@ -126,7 +127,7 @@ def _recorded(
 
 
 def _batch(rows: Rows) -> Batch:
-    places = sorted(Place(row[1], row[0]) for row in rows)
+    places = sorted(DeadLetterPlace(row[1], row[0]) for row in rows)
     return Batch([UUID(p.id) for p in places], places[-1] if places else None)
 
 

@@ -11,7 +11,7 @@ from tasklib.store import claim
 from tasklib.store.claim import Served
 
 
-class Session(NamedTuple):
+class BlockingSession(NamedTuple):
     """A session that keeps dead rows from being vacuumed."""
 
     pid: int
@@ -24,7 +24,7 @@ class Session(NamedTuple):
     """This user may not see it: nothing is known but that it exists."""
 
 
-class Slot(NamedTuple):
+class ReplicationSlot(NamedTuple):
     """A replication slot."""
 
     name: str
@@ -71,7 +71,7 @@ class IndexFigures(NamedTuple):
     """As of the last vacuum; negative if there was none."""
 
 
-class Waiting(NamedTuple):
+class WaitingLane(NamedTuple):
     """A lane that holds tasks, by its head."""
 
     queue: str
@@ -94,12 +94,12 @@ def settings(*names: str) -> Query[dict[str, str]]:
     return _read("doctor_settings", {"names": list(names)}, dict)
 
 
-def sessions() -> Query[list[Session]]:
-    return _read("doctor_sessions", {}, lambda rows: [Session._make(row) for row in rows])
+def sessions() -> Query[list[BlockingSession]]:
+    return _read("doctor_sessions", {}, lambda rows: [BlockingSession._make(row) for row in rows])
 
 
-def slots() -> Query[list[Slot]]:
-    return _read("doctor_slots", {}, lambda rows: [Slot._make(row) for row in rows])
+def slots() -> Query[list[ReplicationSlot]]:
+    return _read("doctor_slots", {}, lambda rows: [ReplicationSlot._make(row) for row in rows])
 
 
 def prepared() -> Query[list[Prepared]]:
@@ -114,12 +114,12 @@ def indexes(tables: Sequence[str]) -> Query[list[IndexFigures]]:
     return _read("doctor_indexes", {"tables": list(tables)}, lambda rows: [IndexFigures._make(row) for row in rows])
 
 
-def lanes(most: int) -> Query[list[Waiting]]:
+def lanes(most: int) -> Query[list[WaitingLane]]:
     """Up to so many lanes that hold tasks."""
-    return _read("doctor_lanes", {"most": most}, lambda rows: [Waiting._make(row) for row in rows])
+    return _read("doctor_lanes", {"most": most}, lambda rows: [WaitingLane._make(row) for row in rows])
 
 
-def backlog(lanes: Sequence[Waiting], most: int) -> Query[int]:
+def backlog(lanes: Sequence[WaitingLane], most: int) -> Query[int]:
     """How many tasks of these lanes are due, counted up to `most`."""
     parameters = {
         "queues": [lane.queue for lane in lanes],

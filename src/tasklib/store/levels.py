@@ -26,7 +26,7 @@ NAMES = ("high", "medium", "low")
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class QueueLevel:
     """What waits in a queue at a level, by the tasks' own priority; what is not due yet doesn't wait."""
 
     queue: str
@@ -84,7 +84,7 @@ class FleetFigures:
         return sum(w[1] for w in some), sum(w[2] for w in some)
 
 
-def levels() -> Query[list[Level]]:
+def levels() -> Query[list[QueueLevel]]:
     """What waits now, by queue and level; a level at which nothing waits is left out."""
     parameters = {
         "most": MOST_COUNTED,
@@ -92,7 +92,7 @@ def levels() -> Query[list[Level]]:
         "most_lanes": _MOST_LANES,
         "fresh": _FRESH_SECONDS,
     }
-    return Query("levels", parameters, lambda rows: [Level(*row) for row in rows], repeatable=True)
+    return Query("levels", parameters, lambda rows: [QueueLevel(*row) for row in rows], repeatable=True)
 
 
 def depth_series(minutes: int, step_seconds: int, *, queue: str | None = None) -> Query[list[Depth]]:

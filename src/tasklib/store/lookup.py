@@ -57,14 +57,14 @@ def within(query: Query[list[Task]], most: int) -> Query[list[Listed]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class WatchedState:
     """How a task stands, for somebody who wants to be told of each change."""
 
     state: str
     version: str
 
 
-def watched(ids: Iterable[UUID]) -> Query[dict[UUID, Standing]]:
+def watched(ids: Iterable[UUID]) -> Query[dict[UUID, WatchedState]]:
     """How these tasks stand; those that are gone are not in it. It doesn't ask whose they are."""
     return Query("watched", {"ids": [str(i) for i in ids]}, _standings, repeatable=True)
 
@@ -97,8 +97,8 @@ def _listed(rows: Rows) -> list[Listed]:
     return [Listed(task, row[-1]) for task, row in zip(tasks_of(rows), rows, strict=True)]
 
 
-def _standings(rows: Rows) -> dict[UUID, Standing]:
-    return {UUID(id_): Standing(state, version) for id_, state, version in rows}
+def _standings(rows: Rows) -> dict[UUID, WatchedState]:
+    return {UUID(id_): WatchedState(state, version) for id_, state, version in rows}
 
 
 def _first_task(rows: Rows) -> Task | None:

@@ -117,7 +117,7 @@ class FoundTask:
     """The last line."""
 
 
-class Look(NamedTuple):
+class Matches(NamedTuple):
     """What one statement found, the newest first."""
 
     tasks: list[FoundTask]
@@ -135,7 +135,7 @@ class Part(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class StateCount:
+class CappedCount:
     """How many tasks have a state."""
 
     count: int
@@ -143,17 +143,17 @@ class StateCount:
     """True: there are at least so many; counting ended there."""
 
 
-def newest(search: Search, part: Part) -> Query[Look]:
+def newest(search: Search, part: Part) -> Query[Matches]:
     """Among the newest, or those next to a task: `look` of them at most."""
     return _query("search_newer" if part.newer_than else "search_newest", search, part)
 
 
-def set_aside(search: Search, part: Part) -> Query[Look]:
+def set_aside(search: Search, part: Part) -> Query[Matches]:
     """Among tasks of these states, all of them in SET_ASIDE."""
     return _query("search_aside_newer" if part.newer_than else "search_aside", search, part)
 
 
-def with_ids(search: Search, part: Part) -> Query[Look]:
+def with_ids(search: Search, part: Part) -> Query[Matches]:
     """Among the tasks with the `exact` ids."""
     return _query("search_ids", search, part)
 
@@ -164,7 +164,7 @@ def waiting(search: Search, part: Part) -> Query[tuple[list[FoundTask], bool]]:
     return Query("search_waiting", parameters, lambda rows: (_tasks(rows), rows[0][0]), prepare=False, repeatable=True)
 
 
-def count_states(most: int) -> Query[dict[str, StateCount]]:
+def count_states(most: int) -> Query[dict[str, CappedCount]]:
     """The states but for completed, each counted up to `most`."""
     return Query("count_states", {"most": most}, _counts, prepare=False, repeatable=True)
 
@@ -184,7 +184,7 @@ def replay(ids: Sequence[UUID], sought: str, *, by: str, owner: str | None = Non
     )
 
 
-def _query(statement: str, search: Search, part: Part) -> Query[Look]:
+def _query(statement: str, search: Search, part: Part) -> Query[Matches]:
     return Query(statement, _parameters(search, part), _look, prepare=False, repeatable=True)
 
 
@@ -218,8 +218,8 @@ def _json(tags: Sequence[Tag]) -> str | None:
     return json.dumps(rows) if rows else None
 
 
-def _look(rows: Rows) -> Look:
-    return Look(_tasks(rows), rows[0][0] if rows else None)
+def _look(rows: Rows) -> Matches:
+    return Matches(_tasks(rows), rows[0][0] if rows else None)
 
 
 def _tasks(rows: Rows) -> list[FoundTask]:
@@ -227,5 +227,5 @@ def _tasks(rows: Rows) -> list[FoundTask]:
     return [FoundTask(*row[1:]) for row in rows if row[1] is not None]
 
 
-def _counts(rows: Rows) -> dict[str, StateCount]:
-    return {state: StateCount(count, capped) for state, count, capped in rows}
+def _counts(rows: Rows) -> dict[str, CappedCount]:
+    return {state: CappedCount(count, capped) for state, count, capped in rows}

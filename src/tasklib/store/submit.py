@@ -19,7 +19,7 @@ COPY_CHUNK = 1000
 
 
 @dataclass(frozen=True, eq=False)
-class Terms:
+class SubmitTerms:
     """What a task is submitted with besides its arguments: all defaults applied, everything checked, JSON as text.
 
     Many tasks share theirs, so what the statements need of them is made once.
@@ -112,7 +112,7 @@ class NewTask(NamedTuple):
 
     id: UUID
     kwargs: str
-    terms: Terms
+    terms: SubmitTerms
 
 
 Kept = dict[tuple[str, str], UUID]

@@ -22,7 +22,7 @@ from typing_extensions import TypedDict  # pydantic asks for this one before Pyt
 from tasklib.errors import InvalidTaskFunction, TaskExecutionError
 from tasklib.tasks import secrets
 from tasklib.tasks.options import OPTION_NAMES, RESERVED_NAMES
-from tasklib.tasks.payload import Unstorable, checked, reason_of
+from tasklib.tasks.payload import UnstorableValue, checked, reason_of
 from tasklib.tasks.round_trip import Difference, Fidelity, as_stored, difference, fidelity, is_json, with_whole_floats
 
 CONNECTION = "connection"
@@ -60,7 +60,7 @@ class Arguments:
         try:
             written = self._writer.to_json(values) if self._is_plain else self._written(values)
             text = checked(written, lambda: self._writer.to_python(values, warnings=False))
-        except Unstorable as e:
+        except UnstorableValue as e:
             raise self._unstorable(e.path, e.reason) from e
         except (PydanticSerializationError, ValueError, TypeError, RecursionError) as e:
             raise self._unserialisable(values, e) from e

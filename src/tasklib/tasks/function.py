@@ -15,7 +15,7 @@ from tasklib.tasks import registry
 from tasklib.tasks.arguments import Arguments, asks_for_connection
 from tasklib.tasks.options import MAX_NAME_BYTES, NOTHING_SAID, Options, is_name, options_of
 from tasklib.tasks.origins import written
-from tasklib.tasks.results import Results
+from tasklib.tasks.results import ResultWriter
 from tasklib.tasks.retry import RetryPolicy
 
 P = ParamSpec("P")
@@ -98,7 +98,7 @@ class TaskFunction(Generic[P, R]):
             defaults = Options(max_retries=0).over(defaults)
         self.defaults = defaults
         self.arguments = Arguments(function, self.name, with_connection=self.takes_connection)
-        self.results = Results(function)
+        self.results = ResultWriter(function)
         functools.update_wrapper(self, function)
 
     @property

@@ -10,7 +10,7 @@ from typing import Any
 
 from tasklib.config import PRIORITY_MAX, PRIORITY_MIN, Config, Level
 from tasklib.errors import InvalidOption
-from tasklib.tasks.payload import Unstorable, dump, limited
+from tasklib.tasks.payload import UnstorableValue, dump, limited
 
 MAX_INT = 2**31 - 1
 # The largest wait PostgreSQL's make_interval and timestamptz hold without surprises: a thousand years.
@@ -96,12 +96,12 @@ def json_option(name: str, value: Mapping[str, Any], config: Config) -> str:
     """A mapping option as JSON text."""
     try:
         text = dump(dict(value))
-    except Unstorable as e:
+    except UnstorableValue as e:
         place = f"{name}.{e.path}" if e.path else name
         raise InvalidOption(f"{place} {e.reason}.") from e
     try:
         return limited(text, config.max_payload_bytes, name)
-    except Unstorable as e:
+    except UnstorableValue as e:
         raise InvalidOption(f"{e.reason}.") from e
 
 

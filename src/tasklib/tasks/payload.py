@@ -19,7 +19,7 @@ MAX_DIGITS = 4300
 """Digits of a whole number: as many as Python converts from text unless told otherwise."""
 
 
-class Unstorable(ValueError):
+class UnstorableValue(ValueError):
     """A value that can't be stored as jsonb. `path` says where, e.g. "rows.3.price"."""
 
     def __init__(self, reason: str, path: str = "") -> None:
@@ -33,7 +33,7 @@ def dump(value: Any) -> str:
     try:
         text = to_json(value, inf_nan_mode="constants", bytes_mode="base64")
     except (PydanticSerializationError, ValueError, TypeError, RecursionError) as e:
-        raise Unstorable(reason_of(e)) from e
+        raise UnstorableValue(reason_of(e)) from e
     if is_json(value):  # then there is no secret, no large float and no key that isn't text
         return checked(text, lambda: value)
     written = in_full(text, lambda: _ANYTHING.to_python(value))
@@ -67,7 +67,7 @@ def in_full(json_text: bytes, values: Callable[[], Any]) -> str:
     """`checked` for what no task function reads: secrets are refused, and large floats stay floats."""
     text = checked(json_text, values)
     if secrets.holds_one(text, values):
-        raise Unstorable(
+        raise UnstorableValue(
             "holds a secret, which is stored only as an argument that the task function declares as one: "
             "elsewhere it would be shown. Pass a reference to it, or its get_secret_value()"
         )
@@ -78,7 +78,7 @@ def limited(text: str, limit: int, what: str) -> str:
     """The text, if it is no longer than `limit` bytes. `what` is the subject of the sentence, such as "the result"."""
     if len(text) > limit or (not text.isascii() and len(text.encode()) > limit):
         verb = "take" if what.endswith("s") else "takes"
-        raise Unstorable(
+        raise UnstorableValue(
             f"{what} {verb} {len(text.encode()):,} bytes as JSON; the limit is {limit:,} (max_payload_bytes). "
             "Store large data elsewhere and pass a reference to it"
         )
@@ -112,7 +112,7 @@ _ANYTHING = SchemaSerializer(core_schema.any_schema())
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> None:
     if len({key for key, _ in pairs}) < len(pairs):
-        raise Unstorable("has two keys that are the same text in JSON, of which one would be lost")
+        raise UnstorableValue("has two keys that are the same text in JSON, of which one would be lost")
 
 
 class _TooLong:
@@ -138,12 +138,12 @@ def _problem_of_number(leaf: Any) -> str | None:
 def _refuse(value: Any, problem: Callable[[Any], str | None]) -> None:
     for path, leaf in _leaves(value):
         if reason := problem(leaf):
-            raise Unstorable(reason, ".".join(path))
+            raise UnstorableValue(reason, ".".join(path))
 
 
 def _leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
     if len(path) > MAX_DEPTH:
-        raise Unstorable(f"is nested more than {MAX_DEPTH} levels deep", path[0])
+        raise UnstorableValue(f"is nested more than {MAX_DEPTH} levels deep", path[0])
     if isinstance(value, Mapping):
         for key, item in value.items():
             yield path, key

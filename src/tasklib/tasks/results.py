@@ -16,13 +16,13 @@ from pydantic import (
 from pydantic_core import PydanticSerializationError, SchemaSerializer
 
 from tasklib.tasks.arguments import WRITTEN
-from tasklib.tasks.payload import Unstorable, dump, in_full, reason_of
+from tasklib.tasks.payload import UnstorableValue, dump, in_full, reason_of
 from tasklib.tasks.round_trip import Fidelity, as_stored, difference, fidelity
 
 _UNDECLARED = (Any, object)
 
 
-class Results:
+class ResultWriter:
     """Writes the return values of one function as JSON.
 
     Without a declared type, with one that Pydantic doesn't know, and where it says `Any`, a value is stored in the form
@@ -37,7 +37,7 @@ class Results:
         self._writer = None if self._adapter is None else SchemaSerializer(self._adapter.core_schema, WRITTEN)
 
     def to_json(self, value: Any) -> str:
-        """The value as checked JSON text; Unstorable says why it can't be stored."""
+        """The value as checked JSON text; UnstorableValue says why it can't be stored."""
         if value is None:
             return "null"
         if self._adapter is None or self._writer is None:
@@ -54,15 +54,15 @@ class Results:
         try:
             written = writer.to_json(value, round_trip=True, warnings=False)
         except (PydanticSerializationError, ValueError, TypeError, RecursionError) as e:
-            raise Unstorable(reason_of(e)) from e
+            raise UnstorableValue(reason_of(e)) from e
         text = in_full(written, lambda: writer.to_python(value, warnings=False))
         try:
             back = adapter.validator.validate_json(as_stored(text), by_name=True)
         except ValidationError as e:
             detail = e.errors(include_url=False, include_input=False)[0]
-            raise Unstorable(f"it is not what the function declares: {detail['msg']}", _place(detail)) from None
+            raise UnstorableValue(f"it is not what the function declares: {detail['msg']}", _place(detail)) from None
         if found := difference(value, back, exact=False):
-            raise Unstorable(found.reason, found.path)
+            raise UnstorableValue(found.reason, found.path)
         return text
 
 

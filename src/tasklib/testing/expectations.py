@@ -12,7 +12,7 @@ from tasklib.config import Config
 from tasklib.errors import InvalidOption, TaskExecutionError
 from tasklib.tasks.function import TaskFunction
 from tasklib.tasks.options import priority_of, require_aware
-from tasklib.tasks.payload import Unstorable, dump
+from tasklib.tasks.payload import UnstorableValue, dump
 
 if TYPE_CHECKING:
     from tasklib.models import Task
@@ -126,7 +126,7 @@ def _equal(wanted: Any, typed: Any, stored: Any) -> bool:
         return True
     try:
         return bool(json.loads(dump(wanted)) == stored)
-    except Unstorable:
+    except UnstorableValue:
         return False
 
 

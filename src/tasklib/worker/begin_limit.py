@@ -28,7 +28,7 @@ _LOWER_EVERY_SECONDS = 5.0
 _DOUBT_SECONDS = 60.0
 
 
-class _Record(Protocol):
+class _LimitRecord(Protocol):
     @property
     def knows_order(self) -> bool: ...
     async def may_begin(self, worker_id: str, count: int | None) -> None: ...
@@ -37,7 +37,7 @@ class _Record(Protocol):
 class BeginLimit:
     """The limit, as it is on record."""
 
-    def __init__(self, slots: Slots, record: _Record, worker_id: Callable[[], str]) -> None:
+    def __init__(self, slots: Slots, record: _LimitRecord, worker_id: Callable[[], str]) -> None:
         self._slots = slots
         self._record = record
         self._worker_id = worker_id

@@ -19,7 +19,7 @@ from tasklib.errors import TaskTimeout
 from tasklib.events import Events, LeaseLost, SlotStuck, TaskNotBegun, TaskStarted
 from tasklib.executors.exits import is_from_a_signal_handler
 from tasklib.executors.functions import call, call_async
-from tasklib.executors.outcomes import Cancelled, Failed, Kind, Lost, Outcome, Released, failed
+from tasklib.executors.outcomes import Cancelled, Failed, FailureKind, Lost, Outcome, Released, failed
 from tasklib.executors.processes import ProcessExecutor
 from tasklib.executors.threads import ThreadExecutor
 from tasklib.executors.transactions import call_in_transaction, call_in_transaction_async, transaction_config
@@ -366,7 +366,7 @@ class Runner:
         match attempt.interruption:
             case Interruption.TIMEOUT:
                 error = TaskTimeout(f"the attempt ran longer than its timeout of {attempt.timeout_seconds} s")
-                return Failed(f"{type(error).__name__}: {error}", Kind.TIMEOUT, raised=type(error).__name__)
+                return Failed(f"{type(error).__name__}: {error}", FailureKind.TIMEOUT, raised=type(error).__name__)
             case Interruption.LEASE_LOST:
                 return Lost()
             case Interruption.SHUTDOWN if attempt.function.at_most_once and self._may_have_been_called(attempt):

@@ -17,7 +17,7 @@ from tasklib.db.failures import conflict_pause
 from tasklib.db.reconnecting import backoff
 from tasklib.errors import DatabaseUnavailable, ResultNotStorable
 from tasklib.events import Events, ResultRefused, TaskEnded
-from tasklib.executors.outcomes import Cancelled, Committed, Done, Failed, Kind, Lost, Outcome, Released
+from tasklib.executors.outcomes import Cancelled, Committed, Done, Failed, FailureKind, Lost, Outcome, Released
 from tasklib.executors.tracebacks import class_name
 from tasklib.stats import StatsCollector
 from tasklib.store.settle import Completion, Failure
@@ -298,7 +298,7 @@ class Settler:
                 failures += 1
 
     def _failure(self, attempt: Attempt, outcome: Failed) -> Failure:
-        asked, crashed = outcome.delay_seconds, outcome.kind is Kind.CRASH
+        asked, crashed = outcome.delay_seconds, outcome.kind is FailureKind.CRASH
         before = attempt.claimed.crash_count if crashed else attempt.claimed.retry_count
         return Failure(
             attempt.claimed,
@@ -307,7 +307,7 @@ class Settler:
             self._delay(attempt, before) if asked is None else min(asked, 10 * 365 * 86400.0),
             retriable=outcome.retriable,
             crashed=crashed,
-            more_time=outcome.kind in (Kind.TIMEOUT, Kind.CRASH),
+            more_time=outcome.kind in (FailureKind.TIMEOUT, FailureKind.CRASH),
         )
 
     def _delay(self, attempt: Attempt, before: int) -> float:

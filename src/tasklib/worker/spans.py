@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, assert_never
 
 from tasklib import tracing
-from tasklib.executors.outcomes import Cancelled, Committed, Done, Failed, Kind, Lost, Outcome, Released
+from tasklib.executors.outcomes import Cancelled, Committed, Done, Failed, FailureKind, Lost, Outcome, Released
 from tasklib.worker.attempt import Attempt
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ def end_span(span: Consumer, outcome: Outcome) -> None:
     match outcome:
         case Done() | Committed():
             span.end("completed")
-        case Failed(_, Kind.RETRY):
-            span.end(Kind.RETRY.value)  # what the task asked for is no error
+        case Failed(_, FailureKind.RETRY):
+            span.end(FailureKind.RETRY.value)  # what the task asked for is no error
         case Failed(error, kind):
             span.end(kind.value, error, outcome.raised)
         case Cancelled():

@@ -15,7 +15,7 @@ _THIN = 0.8
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
+class Segment:
     """A piece of a column."""
 
     series: str
@@ -31,7 +31,7 @@ class Column:
 
     x: int
     tip: str
-    bars: tuple[Bar, ...] = ()
+    bars: tuple[Segment, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def bars(
             if value := values.get(name, 0):
                 height = max(_THIN, HEIGHT * value / top)
                 level -= height
-                pieces.append(Bar(name, x + _GAP / 2, round(max(0.0, level), 2), 1 - _GAP, round(height, 2)))
+                pieces.append(Segment(name, x + _GAP / 2, round(max(0.0, level), 2), 1 - _GAP, round(height, 2)))
         columns.append(Column(x, _tip(moment, values, series, say), tuple(pieces)))
     empty = not any(column.bars for column in columns)
     return Chart(title, tuple(columns), (), tuple(series.items()), _y(top, say), _x(steps), empty, note)

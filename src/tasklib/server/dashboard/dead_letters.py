@@ -15,7 +15,7 @@ from tasklib.formatting import count
 from tasklib.server.access import client_of
 from tasklib.server.dashboard.screens import Operator, Reader, Serving, screen_router
 from tasklib.server.dashboard.shell import done, page
-from tasklib.store.dead_letters import Place
+from tasklib.store.dead_letters import DeadLetterPlace
 
 router = screen_router()
 
@@ -46,7 +46,7 @@ async def group(
     after: Annotated[UUID | None, Query()] = None,
 ) -> Response:
     client = client_of(principal, services)
-    place = Place(at, str(after)) if at is not None and after is not None else None
+    place = DeadLetterPlace(at, str(after)) if at is not None and after is not None else None
     found = await client.dead_letters_alike(fingerprint, after=place, limit=PAGE)
     found = replace(found, tasks=services.redaction.errors(found.tasks))
     older = {"at": found.after.completed_at.isoformat(), "after": found.after.id} if found.after else None

@@ -16,7 +16,7 @@ from tasklib.server.dashboard.screens import Operator, Serving, Viewer, screen_r
 from tasklib.server.dashboard.shell import done, page
 from tasklib.store import dashboard, fleet, levels, pauses, stats
 from tasklib.store.dashboard import NameBacklog
-from tasklib.store.levels import Level
+from tasklib.store.levels import QueueLevel
 from tasklib.store.pauses import Paused
 from tasklib.store.stats import Point
 
@@ -114,11 +114,11 @@ async def resume(
 
 
 def _lines(
-    waiting: Iterable[Level | NameBacklog], points: Iterable[Point], paused: Iterable[Paused], kind: str
+    waiting: Iterable[QueueLevel | NameBacklog], points: Iterable[Point], paused: Iterable[Paused], kind: str
 ) -> dict[str, Line]:
     found: dict[str, Line] = {}
     for part in waiting:
-        value = part.queue if isinstance(part, Level) else part.name
+        value = part.queue if isinstance(part, QueueLevel) else part.name
         line = found.setdefault(value, Line(value))
         line.depth[part.level] = line.depth.get(part.level, 0) + part.depth
         line.is_capped |= part.is_capped

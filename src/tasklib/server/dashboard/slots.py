@@ -14,7 +14,7 @@ from uuid import UUID
 from tasklib.formatting import duration
 from tasklib.server.services import Services
 from tasklib.store import dashboard
-from tasklib.store.dashboard import Running
+from tasklib.store.dashboard import RunningAttempt
 
 WINDOW = timedelta(minutes=15)
 _MOST_REMEMBERED = 5000
@@ -24,7 +24,7 @@ _LEAST_WIDTH = 0.35
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class SlotAttempt:
     """An attempt on a worker."""
 
     id: UUID
@@ -38,7 +38,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class DrawnAttempt:
     """A run as it is drawn: percent of the window from its left."""
 
     id: UUID
@@ -53,9 +53,9 @@ class Sightings:
     """Remembers what was seen to run; `await look(services)` looks again and gives all runs of the window."""
 
     def __init__(self) -> None:
-        self._seen: dict[tuple[UUID, int], Run] = {}
+        self._seen: dict[tuple[UUID, int], SlotAttempt] = {}
 
-    async def look(self, services: Services) -> list[Run]:
+    async def look(self, services: Services) -> list[SlotAttempt]:
         running = await services.run(dashboard.running())
         await self._find_ends(services, running)
         failed = await services.run(dashboard.failed_attempts(WINDOW.total_seconds()))
@@ -63,13 +63,13 @@ class Sightings:
         return [
             *self._seen.values(),
             *(
-                Run(f.id, f.name, f.worker, f.started_at, f.ended_at, "failed")
+                SlotAttempt(f.id, f.name, f.worker, f.started_at, f.ended_at, "failed")
                 for f in failed
                 if (f.id, f.started_at) not in known
             ),
         ]
 
-    async def _find_ends(self, services: Services, running: Sequence[Running]) -> None:
+    async def _find_ends(self, services: Services, running: Sequence[RunningAttempt]) -> None:
         going = {(r.id, r.token): r for r in running}
         gone = [key for key, run in self._seen.items() if run.ended_at is None and key not in going]
         ends = {end.id: end for end in await services.run(dashboard.ended(gone))} if gone else {}
@@ -80,7 +80,7 @@ class Sightings:
             state, at = (end.state, end.at) if end else ("failed", now)
             self._seen[key] = replace(self._seen[key], ended_at=at, state=state)
         for key, r in going.items():
-            self._seen.setdefault(key, Run(r.id, r.name, r.worker, r.started_at, None, "running", r.token))
+            self._seen.setdefault(key, SlotAttempt(r.id, r.name, r.worker, r.started_at, None, "running", r.token))
         self._forget(now)
 
     def _forget(self, now: datetime) -> None:
@@ -93,7 +93,7 @@ class Sightings:
             self._seen.pop(key, None)
 
 
-def drawn(runs: Iterable[Run], now: datetime) -> list[Piece]:
+def drawn(runs: Iterable[SlotAttempt], now: datetime) -> list[DrawnAttempt]:
     """The runs of one worker in rows, as few as do without overlap."""
     start = now - WINDOW
     free_from: list[datetime] = []
@@ -110,7 +110,7 @@ def drawn(runs: Iterable[Run], now: datetime) -> list[Piece]:
         text = (
             f"{run.name[:120]}: {run.state.replace('_', ' ')} {took} {duration((end - run.started_at).total_seconds())}"
         )
-        pieces.append(Piece(run.id, row, round(min(x, 100 - _LEAST_WIDTH), 3), round(width, 3), run.state, text))
+        pieces.append(DrawnAttempt(run.id, row, round(min(x, 100 - _LEAST_WIDTH), 3), round(width, 3), run.state, text))
     return pieces
 
 

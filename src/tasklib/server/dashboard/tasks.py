@@ -19,7 +19,7 @@ from tasklib.server.access import client_of
 from tasklib.server.dashboard.screens import Operator, Reader, Serving, screen_router
 from tasklib.server.dashboard.shell import done, page
 from tasklib.states import CLAIMABLE, TaskState
-from tasklib.store.search import FoundTask, StateCount
+from tasklib.store.search import CappedCount, FoundTask
 
 router = screen_router()
 
@@ -38,7 +38,7 @@ class StateTab:
     title: str
     query: str
     is_here: bool
-    count: StateCount | None = None
+    count: CappedCount | None = None
 
 
 @router.get("/tasks")
@@ -139,7 +139,7 @@ def seconds_of(task: FoundTask, now: Any) -> float | None:
     return float(((task.completed_at or now) - task.started_at).total_seconds())
 
 
-def _tabs(q: str, counts: dict[str, StateCount]) -> list[StateTab]:
+def _tabs(q: str, counts: dict[str, CappedCount]) -> list[StateTab]:
     tabs = [StateTab(None, "All", _link(with_term(q, "state", None)), "state:" not in q)]
     for state in TaskState:
         link = with_term(q, "state", state.value)

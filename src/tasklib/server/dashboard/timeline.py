@@ -15,7 +15,7 @@ _MOST_PROGRESS = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TimelineStep:
     """A point in a task's life."""
 
     kind: str
@@ -30,38 +30,40 @@ class Step:
     """The page shows its error in full."""
 
 
-def steps(task: Task) -> list[Step]:
+def steps(task: Task) -> list[TimelineStep]:
     """What happened, the latest first: attempts, replays, and what comes next."""
     history = [e for e in task.history or [] if isinstance(e, dict)]
-    found = [Step("pending", "Created", task.created_at)]
+    found = [TimelineStep("pending", "Created", task.created_at)]
     for number, entry in enumerate(history):
         is_last = number == len(history) - 1
         found.append(_entry(task, entry, shows_error=not (is_last and _is_this_error(task, entry))))
     if task.state == TaskState.RUNNING:
-        found.append(Step("running", f"Attempt {task.attempts} runs", task.started_at, worker=task.worker_id))
+        found.append(TimelineStep("running", f"Attempt {task.attempts} runs", task.started_at, worker=task.worker_id))
     elif task.state == TaskState.COMPLETED:
-        found.append(Step("completed", f"Attempt {task.attempts} completed", task.completed_at, seconds_taken(task)))
+        found.append(
+            TimelineStep("completed", f"Attempt {task.attempts} completed", task.completed_at, seconds_taken(task))
+        )
     elif task.state == TaskState.CANCELLED:
-        found.append(Step("cancelled", "Cancelled", task.completed_at))
+        found.append(TimelineStep("cancelled", "Cancelled", task.completed_at))
     elif task.state == TaskState.DEAD_LETTER:
-        found.append(Step("dead_letter", "Given up", task.completed_at))
+        found.append(TimelineStep("dead_letter", "Given up", task.completed_at))
     elif task.state == TaskState.FAILED:
-        found.append(Step("failed", "Next attempt", task.next_retry_at))
+        found.append(TimelineStep("failed", "Next attempt", task.next_retry_at))
     elif task.state == TaskState.PENDING:
-        found.append(Step("pending", "Due", task.scheduled_at))
+        found.append(TimelineStep("pending", "Due", task.scheduled_at))
     return found[::-1]
 
 
-def _entry(task: Task, entry: dict[str, Any], *, shows_error: bool) -> Step:
+def _entry(task: Task, entry: dict[str, Any], *, shows_error: bool) -> TimelineStep:
     outcome = str(entry.get("outcome") or "ended")[:100]
     ended, began = _moment(entry.get("ended_at")), _moment(entry.get("started_at"))
     if outcome == "replayed":
         was = str(entry.get("was") or "finished").replace("_", " ")
-        return Step("replayed", f"Replayed; it was {was[:100]}", ended)
+        return TimelineStep("replayed", f"Replayed; it was {was[:100]}", ended)
     kind = "cancelled" if outcome == "cancelled" else "failed"
     worker = entry.get("worker")
     line = last_line(str(entry.get("error") or "")) or None
-    return Step(
+    return TimelineStep(
         kind,
         f"Attempt {str(entry.get('attempt', '?'))[:20]}: {outcome.replace('_', ' ')}",
         ended,

@@ -14,7 +14,7 @@ from tasklib.errors import WorkerNotFound
 from tasklib.server.access import client_of
 from tasklib.server.dashboard.screens import Operator, Serving, Viewer, screen_router
 from tasklib.server.dashboard.shell import done, page
-from tasklib.server.dashboard.slots import WINDOW, Piece, Sightings, drawn
+from tasklib.server.dashboard.slots import WINDOW, DrawnAttempt, Sightings, drawn
 from tasklib.store import fleet
 from tasklib.store.fleet import WorkerInfo
 
@@ -29,7 +29,7 @@ class Shown:
     """A worker and what its slots ran."""
 
     info: WorkerInfo
-    pieces: list[Piece]
+    pieces: list[DrawnAttempt]
     rows: int
     is_late: bool
     """Its heartbeat is overdue."""

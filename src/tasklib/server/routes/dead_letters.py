@@ -16,7 +16,7 @@ from tasklib.server.request_models import MAX_TAKEN, ReplayDeadLettersBody
 from tasklib.server.response_models import TaskPage
 from tasklib.server.routing import Cursor, Given, Limit, Operator, Reader, Submitter, page_size
 from tasklib.server.task_response import listed, shown_page
-from tasklib.store.dead_letters import Place
+from tasklib.store.dead_letters import DeadLetterPlace
 
 router = APIRouter(prefix="/api/v1/dead-letters", tags=["dead letters"])
 
@@ -78,6 +78,6 @@ def _following(last: Task) -> str:
     return cursor("dead_letters", last.completed_at.isoformat(), str(last.id))
 
 
-def _place(text: str) -> Place:
+def _place(text: str) -> DeadLetterPlace:
     completed_at, task_id = place_of("dead_letters", text, moment, UUID)
-    return Place(completed_at, str(task_id))
+    return DeadLetterPlace(completed_at, str(task_id))

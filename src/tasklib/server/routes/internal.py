@@ -39,10 +39,10 @@ from tasklib.server.remote.request_models import (
 from tasklib.server.remote.results import NOT_STORABLE, Verdict
 from tasklib.server.remote.workers import leases_of
 from tasklib.server.services import Services, services
-from tasklib.server.token_watch import Waiting, token_ended
+from tasklib.server.token_watch import WaitingRequest, token_ended
 from tasklib.store.claim import Claimed
 from tasklib.store.settle import Lease
-from tasklib.tasks.payload import Unstorable
+from tasklib.tasks.payload import UnstorableValue
 from tasklib.tracing import trace_id_for
 
 router = APIRouter(prefix="/internal/workers", tags=["worker protocol"])
@@ -196,7 +196,7 @@ async def progress(
     member = await given.remote.members.find(principal, worker_id)
     try:
         lost = await given.remote.progress(member, reports)
-    except Unstorable as e:
+    except UnstorableValue as e:
         raise Problem(422, "progress_not_storable", "This progress can't be stored", str(e)) from None
     if lost and isinstance(body, ProgressBody):
         raise Problem(409, "stale_attempt", "The attempt is not this worker's", "It was lost, or has ended.")
@@ -215,7 +215,7 @@ async def deregister(worker_id: WorkerId, principal: WorkerPrincipal, given: Giv
     await given.remote.leave(await given.remote.members.find(principal, worker_id, dead_too=True))
 
 
-def _gone(request: Request, waiting: Waiting) -> Gone:
+def _gone(request: Request, waiting: WaitingRequest) -> Gone:
     """Whether there is nobody to answer any more: the worker has hung up, or its token has ended."""
 
     async def gone() -> bool:
