@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import socket
 import struct
 from collections.abc import Iterator
@@ -112,7 +111,7 @@ async def test_a_lost_socket_is_out_of_the_loop_before_its_number_can_be_another
     loop.set_exception_handler(lambda loop, context: failures.append(context))
     theirs.close()
     with pytest.raises(psycopg.OperationalError):
-        await _Walk(number, lose()).end(math.inf)
+        await _Walk(number, lose()).end()
     assert number in [s.fileno() for s in new], "else this test shows nothing"
     assert failures == []
     loop.remove_writer(number)  # libuv doesn't bear that a socket is closed which it watches
@@ -152,7 +151,7 @@ async def test_what_the_server_said_before_it_hung_up_does_not_hide_that_it_did(
         return said
 
     with ours:
-        assert await _Walk(ours.fileno(), converse()).end(math.inf) == b"FATAL"
+        assert await _Walk(ours.fileno(), converse()).end() == b"FATAL"
 
 
 async def test_a_connection_lost_while_idle_is_replaced_before_anything_is_sent(

@@ -23,12 +23,11 @@ from psycopg.waiting import Ready, Wait
 
 from tasklib.db.arrays import array
 from tasklib.db.query import Query
-from tasklib.db.timeouts import TimedAsyncConnection, within
+from tasklib.db.timeouts import TimedAsyncConnection, overdue
 from tasklib.sql import numbered
 
 T = TypeVar("T")
 _CANCEL_SECONDS = 5.0
-_LOOK_SECONDS = 0.1
 AnyConnection = psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
 
 
@@ -116,7 +115,7 @@ async def wait(connection: psycopg.AsyncConnection[Any], steps: PQGen[T]) -> T:
     """
     assert isinstance(connection, TimedAsyncConnection)
     try:
-        return await _Walk(connection.pgconn.socket, within(connection, steps)).end(connection.statement_timeout)
+        return await _Walk(connection.pgconn.socket, steps).end(connection)
     except asyncio.CancelledError:
         # The server is told to stop before anything else is asked of it.
         with suppress(psycopg.Error):
@@ -134,18 +133,18 @@ class _Walk(Generic[T]):
         self._steps = steps
         self._reads = self._writes = False
         self._end: asyncio.Future[T] = self._loop.create_future()
-        self._timer: asyncio.TimerHandle | None = None
 
-    async def end(self, look_after: float) -> T:
-        """What the steps return. If the socket isn't ready by then, they are told so, again and again."""
-        if look_after < math.inf:
-            self._timer = self._loop.call_later(look_after, self._look)
+    async def end(self, limited: TimedAsyncConnection | None = None) -> T:
+        """The value that the steps return; an error if they take longer than the connection allows."""
+        timer = None
+        if limited is not None and (timeout := limited.statement_timeout) < math.inf:
+            timer = self._loop.call_later(timeout, self._overdue, limited)
         try:
             self._go_on(None)
             return await self._end
         finally:
-            if self._timer is not None:
-                self._timer.cancel()
+            if timer is not None:
+                timer.cancel()
             self._watch(reads=False, writes=False)
 
     def _go_on(self, ready: Ready | None) -> None:
@@ -157,10 +156,17 @@ class _Walk(Generic[T]):
         except StopIteration as end:
             self._end.set_result(end.value)
         except BaseException as e:
-            # Now, not when whoever waits is resumed: libpq has closed a socket that was lost, and its number may be
-            # another one's by then.
+            # Now, not when the waiting coroutine is resumed: libpq has closed a socket that was lost, and its number
+            # may be that of another one by then.
             self._watch(reads=False, writes=False)
             self._end.set_exception(e)
+
+    def _overdue(self, connection: TimedAsyncConnection) -> None:
+        # The answer may have arrived while something else held up the loop: uvloop runs timers before it reads.
+        self._go_on(Ready.R)
+        if not self._end.done():
+            self._watch(reads=False, writes=False)
+            self._end.set_exception(overdue(connection))
 
     def _watch(self, *, reads: bool, writes: bool) -> None:
         # A watch that goes on is begun anew: libuv ends one in which it saw an error, though there may be more to read.
@@ -173,7 +179,3 @@ class _Walk(Generic[T]):
         if writes:
             self._loop.add_writer(self._socket, self._go_on, Ready.W)
         self._reads, self._writes = reads, writes
-
-    def _look(self) -> None:
-        self._timer = self._loop.call_later(_LOOK_SECONDS, self._look)
-        self._go_on(Ready.NONE)

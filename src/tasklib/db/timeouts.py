@@ -37,12 +37,17 @@ def within(
         while True:
             ready = yield wanted
             if not ready and clock() > deadline:
-                _tell_to_stop(connection.pgconn)
-                raise psycopg.OperationalError(f"no answer within {seconds:g} s")
+                raise overdue(connection)
             wanted = conversation.send(ready)
     except StopIteration as end:
         answer: R = end.value
         return answer
+
+
+def overdue(connection: TimedConnection | TimedAsyncConnection) -> psycopg.OperationalError:
+    """Have the server cancel the statement; the error to raise."""
+    _tell_to_stop(connection.pgconn)
+    return psycopg.OperationalError(f"no answer within {connection.statement_timeout:g} s")
 
 
 def _tell_to_stop(pgconn: psycopg.pq.abc.PGconn) -> None:
