@@ -14,7 +14,7 @@ from typing import Any
 from benchmarks.profile.drain import Noop
 from tasklib import Config
 from tasklib.cli.running import _loop_factory
-from tasklib.executors.outcomes import done
+from tasklib.executors.functions import done
 from tasklib.store.claim import Claimed
 from tasklib.worker.timing import eager_task
 

@@ -288,28 +288,28 @@ class Events:
     """Passes events to subscribers, in order, where they happen: a worker's on its loop.
 
     Claims, starts, completions and wake-ups are routine: there may be thousands a second, so they are only made if
-    `events.routine` says that somebody wants them.
+    `events.routine` says that they have a subscriber.
     """
 
     def __init__(self) -> None:
         self._subscribers: list[Callable[[Event], None]] = []
         self._routine_subscribers: list[Callable[[Event], None]] = []
+        self.routine = False
+        """Whether routine events have a subscriber."""
 
     def subscribe(self, subscriber: Callable[[Event], None], *, routine: bool = True) -> None:
         """`routine=False`: only what is out of the ordinary."""
         self._subscribers.append(subscriber)
         if routine:
             self._routine_subscribers.append(subscriber)
+            self.routine = True
 
     def unsubscribe(self, subscriber: Callable[[Event], None]) -> None:
         """Tell it no more. One that never subscribed is no matter."""
         for subscribers in (self._subscribers, self._routine_subscribers):
             if subscriber in subscribers:
                 subscribers.remove(subscriber)
-
-    @property
-    def routine(self) -> bool:
-        return bool(self._routine_subscribers)
+        self.routine = bool(self._routine_subscribers)
 
     def emit(self, event: Event) -> None:
         if not self._subscribers and isinstance(event, DutyFailed | DatabaseAwaited):

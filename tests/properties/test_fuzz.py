@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tasklib import Client, Config
-from tasklib.db.arrays import array
+from tasklib.db.fast_path import array
 from tasklib.errors import TaskLibError
 from tasklib.tasks.ids import new_id
 from tasklib.tasks.payload import UnstorableValue, dump, storable_text

@@ -37,7 +37,7 @@ from typing_extensions import TypedDict
 from tasklib import Client, task
 from tasklib.config import Config
 from tasklib.errors import ResultNotStorable, TaskExecutionError
-from tasklib.executors.outcomes import result_text
+from tasklib.executors.functions import result_text
 from tasklib.tasks.function import TaskFunction
 from tasklib.tasks.round_trip import as_stored, difference, with_whole_floats
 

@@ -16,7 +16,7 @@ from psycopg.rows import tuple_row
 from tasklib.config import Config
 from tasklib.db.connect import connect, connect_async
 from tasklib.db.failures import MOST_CONFLICTS, TRANSIENT, conflict_pause, is_connection_loss, lost
-from tasklib.db.fast_path import exchange, wait
+from tasklib.db.fast_path import discard, exchange, is_alive, wait
 from tasklib.db.query import Query
 from tasklib.errors import DatabaseUnavailable
 from tasklib.sql import statement
@@ -250,19 +250,3 @@ class Tries:
 
 def _prepare(connection: psycopg.Connection | psycopg.AsyncConnection, query: Query[T]) -> bool | None:
     return False if connection.prepare_threshold is None else query.prepare
-
-
-def is_alive(connection: psycopg.Connection | psycopg.AsyncConnection) -> bool:
-    """False if the server has hung up while the connection lay idle: then its socket is readable."""
-    try:
-        # Twice: the first may only read what the server said before it hung up.
-        connection.pgconn.consume_input()
-        connection.pgconn.consume_input()
-    except psycopg.Error:
-        return False
-    return connection.pgconn.status == psycopg.pq.ConnStatus.OK
-
-
-def discard(connection: psycopg.Connection | psycopg.AsyncConnection) -> None:
-    """Close the socket now, without waiting for anybody."""
-    connection.pgconn.finish()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
@@ -21,7 +21,6 @@ from psycopg.abc import PQGen
 from psycopg.adapt import Transformer
 from psycopg.waiting import Ready, Wait
 
-from tasklib.db.arrays import array
 from tasklib.db.query import Query
 from tasklib.db.timeouts import TimedAsyncConnection, overdue
 from tasklib.sql import numbered
@@ -106,6 +105,33 @@ def in_text(value: object) -> bytes | None:
             return array(value).encode()
         case _:
             return str(value).encode()
+
+
+def array(values: Iterable[str]) -> str:
+    """An array of texts as PostgreSQL reads it."""
+    quoted = [value.replace("\\", "\\\\").replace('"', '\\"') for value in values]
+    return '{"' + '","'.join(quoted) + '"}' if quoted else "{}"
+
+
+def plain_array(values: Iterable[object]) -> str:
+    """An array of ids or numbers: nothing in them needs quoting."""
+    return "{" + ",".join(map(str, values)) + "}"
+
+
+def is_alive(connection: AnyConnection) -> bool:
+    """False if the server has hung up while the connection lay idle: then its socket is readable."""
+    try:
+        # Twice: the first may only read what the server said before it hung up.
+        connection.pgconn.consume_input()
+        connection.pgconn.consume_input()
+    except psycopg.Error:
+        return False
+    return connection.pgconn.status == psycopg.pq.ConnStatus.OK
+
+
+def discard(connection: AnyConnection) -> None:
+    """Close the socket now, without waiting for the server."""
+    connection.pgconn.finish()
 
 
 async def wait(connection: psycopg.AsyncConnection[Any], steps: PQGen[T]) -> T:

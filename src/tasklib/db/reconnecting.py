@@ -11,9 +11,9 @@ import psycopg
 
 from tasklib.config import Config
 from tasklib.db.connect import connect_async
-from tasklib.db.database import discard, execute_async, is_alive
+from tasklib.db.database import execute_async
 from tasklib.db.failures import MOST_CONFLICTS, TRANSIENT, conflict_pause, explained, is_connection_loss
-from tasklib.db.fast_path import exchange, wait
+from tasklib.db.fast_path import discard, exchange, is_alive, wait
 from tasklib.db.query import Query
 from tasklib.errors import DatabaseUnavailable
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from tasklib.config import Config
 from tasklib.db.connect import connect_async
-from tasklib.db.database import discard
+from tasklib.db.fast_path import discard
 from tasklib.db.reconnecting import backoff
 from tasklib.errors import DatabaseUnavailable
 

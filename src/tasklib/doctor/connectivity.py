@@ -12,7 +12,7 @@ import psycopg
 from tasklib.client.effects import Call, RunCoroutine
 from tasklib.config import Config
 from tasklib.db.connect import connect_async
-from tasklib.db.database import discard
+from tasklib.db.fast_path import discard
 from tasklib.doctor.findings import Finding, critical, note, ok, warning
 from tasklib.errors import DatabaseUnavailable
 from tasklib.formatting import duration

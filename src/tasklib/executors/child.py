@@ -47,8 +47,8 @@ from tasklib.executors.child_protocol import (
     receive,
 )
 from tasklib.executors.descriptors import open_standard_streams
-from tasklib.executors.functions import call, call_async
-from tasklib.executors.outcomes import Done, Failed, failed
+from tasklib.executors.functions import call, call_async, failed
+from tasklib.executors.outcomes import Done, Failed
 from tasklib.executors.tracebacks import error_text
 from tasklib.tasks import registry
 from tasklib.tasks.context import TaskContext

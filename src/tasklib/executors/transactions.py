@@ -16,8 +16,8 @@ from tasklib.db.failures import is_bad_data, is_connection_loss
 from tasklib.db.query import Query
 from tasklib.db.timeouts import allowed
 from tasklib.errors import DatabaseUnavailable, TaskLibError
-from tasklib.executors.functions import call, call_async
-from tasklib.executors.outcomes import Committed, Done, Failed, FailureKind, Lost, Released, failed
+from tasklib.executors.functions import call, call_async, failed
+from tasklib.executors.outcomes import Committed, Done, Failed, FailureKind, Lost, Released
 from tasklib.store.settle import CompletedWithin, Completion, Leased, complete_within, progress
 from tasklib.tasks.arguments import CONNECTION
 from tasklib.tasks.context import TaskContext

@@ -8,8 +8,7 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import NamedTuple
 
-from tasklib.db.arrays import array, plain_array
-from tasklib.db.fast_path import in_text
+from tasklib.db.fast_path import array, in_text, plain_array
 from tasklib.db.query import Query, Rows
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from tasklib.db.arrays import array
+from tasklib.db.fast_path import array
 from tasklib.db.query import Query, nothing
 from tasklib.store import claim
 from tasklib.store.claim import Served

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from tasklib.db.arrays import array, plain_array
+from tasklib.db.fast_path import array, plain_array
 from tasklib.db.query import Query, Rows
 
 

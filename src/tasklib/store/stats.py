@@ -19,7 +19,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from tasklib.db.arrays import array, plain_array
+from tasklib.db.fast_path import array, plain_array
 from tasklib.db.query import Query, Rows, nothing
 from tasklib.stats import BOUNDS, Key, Stat, percentile, together
 from tasklib.store.fleet import Term

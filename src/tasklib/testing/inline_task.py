@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from tasklib.config import Config
-from tasklib.executors.outcomes import failed, result_text
+from tasklib.executors.functions import failed, result_text
 from tasklib.models import Task
 from tasklib.states import TaskState
 from tasklib.store.submit import NewTask

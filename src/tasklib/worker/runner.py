@@ -18,8 +18,8 @@ from tasklib.db.database import AsyncDatabase, Database
 from tasklib.errors import TaskTimeout
 from tasklib.events import Events, LeaseLost, SlotStuck, TaskNotBegun, TaskStarted
 from tasklib.executors.exits import is_from_a_signal_handler
-from tasklib.executors.functions import call, call_async
-from tasklib.executors.outcomes import Cancelled, Failed, FailureKind, Lost, Outcome, Released, failed
+from tasklib.executors.functions import call, call_async, failed
+from tasklib.executors.outcomes import Cancelled, Failed, FailureKind, Lost, Outcome, Released
 from tasklib.executors.processes import ProcessExecutor
 from tasklib.executors.threads import ThreadExecutor
 from tasklib.executors.transactions import call_in_transaction, call_in_transaction_async, transaction_config

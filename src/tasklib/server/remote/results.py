@@ -11,7 +11,7 @@ import psycopg
 from tasklib.config import Config
 from tasklib.db.failures import is_bad_data
 from tasklib.errors import DatabaseUnavailable, ResultNotStorable
-from tasklib.executors.outcomes import result_text
+from tasklib.executors.functions import result_text
 from tasklib.server.remote.links import Links
 from tasklib.server.remote.request_models import FailureReason, ResultBody, ResultStatus
 from tasklib.store import settle, stats
