@@ -6,7 +6,9 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.resources import files
+from pathlib import Path
+
+from tasklib.sql import fragments, statements
 
 GUARDED = (
     *("complete", "complete_unlocked", "still_held", "fail", "release", "stop", "extend", "progress", "settled"),
@@ -17,6 +19,8 @@ GUARDED = (
     *("expire_keys", "expire_dead_letters", "retain", "owned", "submit_once"),
     *("worker_heartbeat", "worker_drain", "token_usable", "token_revoke"),
 )
+INLINED = ("lock_held",)
+"""Fragments whose guards are taken out of each statement that includes them, one statement at a time."""
 _JOIN = re.compile(r"[\w.]*\bid = ([\w.]*\bid|%\(id\)s.*)")
 """Which row is meant is no guard: without it nothing works at all."""
 
@@ -43,7 +47,15 @@ def guards() -> list[Guard]:
 
 
 def source(name: str) -> str:
-    return files("tasklib.sql").joinpath(f"{name}.sql").read_text(encoding="utf-8")
+    text = path(name).read_text(encoding="utf-8")
+    for part in INLINED:
+        text = text.replace(f"{{include {part}}}", path(part).read_text(encoding="utf-8").rstrip())
+    return text
+
+
+def path(name: str) -> Path:
+    """The file of a statement or fragment."""
+    return Path(str({**fragments(), **statements()}[name]))
 
 
 def without(guard: Guard, text: str) -> str:

@@ -16,7 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from proof.mutants.guards import Guard, guards, source, without
+from proof.mutants.guards import Guard, guards, path, source, without
 from tasklib.testing import databases
 
 ROOT = Path(__file__).parents[2]
@@ -110,7 +110,7 @@ def caught_by(guard: Guard, server: str | None = None) -> str:
     with tempfile.TemporaryDirectory(prefix="tasklib-mutant-") as directory:
         copy = Path(directory) / "src"
         shutil.copytree(ROOT / "src", copy)
-        (copy / "tasklib" / "sql" / f"{guard.file}.sql").write_text(without(guard, source(guard.file)))
+        (copy / path(guard.file).relative_to(ROOT / "src")).write_text(without(guard, source(guard.file)))
         for group in (*FIRST.get(guard.file, ()), *TESTS):
             red_anyway: list[str] = []
             while test := _red(copy, server, [*group.split(), *red_anyway]):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from importlib.resources import files
 
 import psycopg
 import pytest
@@ -12,7 +11,7 @@ import pytest
 from tasklib import Config
 from tasklib.config import Retention
 from tasklib.db.database import Database
-from tasklib.sql import statement
+from tasklib.sql import statement, statements
 from tasklib.store import audit, fleet, pauses, upkeep
 from tasklib.store.audit import CHANGES_NOTHING, Action
 from tasklib.store.fleet import Term
@@ -48,7 +47,6 @@ BY_NO_OPERATOR = {
 """The statements that change something and write no audit, with the reason why."""
 
 _CHANGES = re.compile(r"\b(INSERT INTO|UPDATE|DELETE FROM|COPY) \{schema\.\}")
-_INCLUDED = re.compile(r"\{include (\w+)\}")
 
 
 @pytest.fixture
@@ -58,16 +56,9 @@ def database(config: Config) -> Iterator[Database]:
     database.close()
 
 
-def all_statements() -> set[str]:
-    """The names of the files that are statements, not parts of others."""
-    sources = {f.name.removesuffix(".sql"): f.read_text() for f in files("tasklib.sql").iterdir() if ".sql" in f.name}
-    parts = {part for source in sources.values() for part in _INCLUDED.findall(source) if "EXPLAIN" not in source}
-    return sources.keys() - parts
-
-
 def test_every_statement_that_changes_something_is_audited_or_has_a_reason_not_to_be() -> None:
     # The mark stands where the schema's name will be.
-    texts = {name: statement(name, "S").replace('"S".', "{schema.}") for name in all_statements()}
+    texts = {name: statement(name, "S").replace('"S".', "{schema.}") for name in statements()}
     changing = {name for name, text in texts.items() if _CHANGES.search(text)}
     audited = {name for name, text in texts.items() if "INSERT INTO {schema.}audit" in text}
     assert changing - audited == BY_NO_OPERATOR

@@ -22,7 +22,7 @@ from tasklib.db.callers import run_on, run_on_async
 from tasklib.db.database import AsyncDatabase, Database, Tries, execute, execute_async
 from tasklib.db.query import Query
 from tasklib.sql import statement
-from tasklib.store.submit import copied
+from tasklib.store.submit import COPY, copied
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -339,4 +339,4 @@ class AsyncClient:
 
 def copy_statement(config: Config) -> bytes:
     """The COPY of submit_copy.sql. It has no parameters, so no percent sign is doubled."""
-    return statement("submit_copy", config.schema).replace("%%", "%").encode()
+    return statement(COPY, config.schema).replace("%%", "%").encode()

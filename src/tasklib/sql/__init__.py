@@ -1,17 +1,23 @@
-"""Named SQL statements: `statement("claim", schema)` is claim.sql with its names filled in.
+"""Named SQL statements: `statement("claim", schema)` is claim/claim.sql with its names filled in.
+
+Each subject has a folder, named like the module of `store` that runs its statements. A statement is found by its bare
+name, so names are unique. Parts of statements are in `fragments/` of their subject, or in that beside the subjects if
+several subjects use them; a fragment can't be run, and a statement can't be included.
 
 A statement is written with psycopg's `%(name)s` parameters and marks of our own: `{schema.}` stands before each
 of our own objects, `{task_columns}` for all columns of a task, `{task_columns_within}` for the same without values
 that are larger than `%(most)s` bytes, `{due}` for the time a claimable task becomes due,
-`{still_running}` for a check of tasks found by their ids, and `{include NAME}` for another file, so that one fragment
-serves several statements.
+`{still_running}` for a check of tasks found by their ids, `{include NAME}` for a fragment, and `{statement NAME}` for
+a whole other statement, to explain it.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 
 from tasklib.columns import LARGE_COLUMNS, TASK_COLUMNS
 
@@ -47,16 +53,44 @@ def _columns_within() -> str:
 
 
 @cache
-def _source(name: str) -> str:
-    text = files(__package__).joinpath(f"{name}.sql").read_text(encoding="utf-8")
-    return re.sub(r"\{include (\w+)\}", lambda match: _source(match[1]).rstrip(), text)
+def statements() -> dict[str, Traversable]:
+    """The file of each statement."""
+    return {name: file for name, file, is_fragment in _files() if not is_fragment}
+
+
+@cache
+def fragments() -> dict[str, Traversable]:
+    """The file of each fragment."""
+    return {name: file for name, file, is_fragment in _files() if is_fragment}
+
+
+def _files() -> Iterator[tuple[str, Traversable, bool]]:
+    folders = [files(__package__)]
+    while folders:
+        folder = folders.pop()
+        for entry in folder.iterdir():
+            if entry.is_dir():
+                folders.append(entry)
+            elif entry.name.endswith(".sql"):
+                yield entry.name.removesuffix(".sql"), entry, folder.name == "fragments"
+
+
+_MARK = re.compile(r"\{(include|statement) (\w+)\}")
+
+
+def _expanded(file: Traversable) -> str:
+    def part(mark: re.Match[str]) -> str:
+        kind, name = mark.groups()
+        return _expanded((fragments() if kind == "include" else statements())[name]).rstrip()
+
+    return _MARK.sub(part, file.read_text(encoding="utf-8"))
 
 
 @cache
 def statement(name: str, schema: str | None) -> str:
     """The text of one statement for tables in this schema (None: the search_path)."""
     return (
-        _source(name)
+        _expanded(statements()[name])
         .replace("{task_columns}", ", ".join(TASK_COLUMNS))
         .replace("{task_columns_within}", _columns_within())
         .replace("{due}", DUE)

@@ -16,6 +16,8 @@ from tasklib.errors import IdempotencyKeyTaken, InvalidOption
 
 COPY_CHUNK = 1000
 """Rows that are written at a time: the server takes them in while the next ones are made."""
+COPY = "submit_copy"
+"""The statement that takes the rows of `copied`. It has no parameters and no answer, so it is no `Query`."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,13 +1,9 @@
--- Record attempts that stopped because they were cancelled, but for rows that another transaction has locked.
+-- Record attempts that stopped because they were cancelled.
 WITH stopped AS (
     SELECT task.id, given.error
     FROM unnest(%(ids)s::uuid[], %(tokens)s::bigint[], %(errors)s::text[]) AS given (id, token, error)
     JOIN {schema.}tasks AS task ON task.id = given.id
-    WHERE {still_running}
-      AND task.lease_token = given.token
-      AND task.worker_id = %(worker)s
-    ORDER BY task.id
-    FOR NO KEY UPDATE OF task SKIP LOCKED
+    WHERE {include lock_held}
 )
 UPDATE {schema.}tasks AS task
 SET state = 'cancelled',

@@ -1,16 +1,11 @@
--- Give tasks back as they were before the claim, without using a retry, but for rows that another transaction has
--- locked. The token stays: it only ever grows. What runs at most once and has begun
--- can't be given back.
+-- Give tasks back as they were before the claim, without using a retry. The token stays: it only ever grows. A task that
+-- runs at most once and has begun can't be given back.
 WITH given AS (
     SELECT task.id
     FROM unnest(%(ids)s::uuid[], %(tokens)s::bigint[]) AS given (id, token)
     JOIN {schema.}tasks AS task ON task.id = given.id
-    WHERE {still_running}
-      AND task.lease_token = given.token
-      AND task.worker_id = %(worker)s
-      AND NOT ({include begun} AND task.at_most_once IS TRUE)
-    ORDER BY task.id
-    FOR NO KEY UPDATE OF task SKIP LOCKED
+    WHERE NOT ({include begun} AND task.at_most_once IS TRUE)
+      AND {include lock_held}
 )
 UPDATE {schema.}tasks AS task
 SET state = CASE WHEN cancel_requested_at IS NOT NULL THEN 'cancelled'

@@ -3,11 +3,7 @@ WITH done AS (
     SELECT task.id, given.result
     FROM unnest(%(ids)s::uuid[], %(tokens)s::bigint[], %(results)s::text[]) AS given (id, token, result)
     JOIN {schema.}tasks AS task ON task.id = given.id
-    WHERE {still_running}
-      AND task.lease_token = given.token
-      AND task.worker_id = %(worker)s
-    ORDER BY task.id
-    FOR NO KEY UPDATE OF task SKIP LOCKED
+    WHERE {include lock_held}
 ),
 written AS (
     UPDATE {schema.}tasks AS task

@@ -1,1 +1,0 @@
-EXPLAIN (FORMAT JSON) {include claim}

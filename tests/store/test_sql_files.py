@@ -1,0 +1,80 @@
+"""The SQL files: a folder for each subject, fragments marked as such, nothing unused, nothing twice."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import tasklib
+from tasklib.sql import fragments, statement, statements
+
+PACKAGE = Path(tasklib.__file__).parent
+SQL = PACKAGE / "sql"
+FILES = sorted(SQL.rglob("*.sql"))
+INCLUDED = {file: set(re.findall(r"\{include (\w+)\}", file.read_text())) for file in FILES}
+
+
+def subject(file: Path) -> str:
+    """The folder of a statement or fragment; empty if several subjects share it."""
+    folders = file.relative_to(SQL).parts[:-1]
+    return folders[0] if folders[0] != "fragments" else ""
+
+
+def code_of(subject: str) -> list[Path]:
+    """The modules that may run the statements of a subject."""
+    module = PACKAGE / "store" / f"{subject}.py"
+    return [module] if module.exists() else sorted((PACKAGE / "testing").glob("*.py")) if subject == "testing" else []
+
+
+def names_in(module: Path) -> set[str]:
+    tree = ast.walk(ast.parse(module.read_text()))
+    return {node.value for node in tree if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+
+
+def users_of(fragment: str) -> set[str]:
+    """The subjects whose statements have this fragment in them, directly or in another fragment."""
+    users = [file for file in FILES if fragment in INCLUDED[file]]
+    return {s for f in users for s in (users_of(f.stem) if f.stem in fragments() else {subject(f)})}
+
+
+def test_every_name_is_used_once() -> None:
+    assert [name for name, count in Counter(file.stem for file in FILES).items() if count > 1] == []
+    assert {*statements(), *fragments()} == {file.stem for file in FILES}
+
+
+def test_a_file_is_in_the_folder_of_a_subject_or_in_fragments() -> None:
+    odd = [f for f in FILES if not re.fullmatch(r"\w+/\w+\.sql|\w+/fragments/\w+\.sql", str(f.relative_to(SQL)))]
+    assert odd == []
+
+
+def test_every_fragment_is_included_somewhere_and_nothing_else_is() -> None:
+    assert set().union(*INCLUDED.values()) == fragments().keys()
+
+
+def test_a_fragment_is_in_the_subject_that_uses_it_or_shared_by_several() -> None:
+    where = {name: subject(Path(str(file))) for name, file in fragments().items()}
+    assert where == {name: (users.pop() if len(users := users_of(name)) == 1 else "") for name in where}
+
+
+def test_every_statement_is_run_by_the_module_of_its_subject() -> None:
+    unused = {
+        name
+        for name, file in statements().items()
+        if not any(name in names_in(module) for module in code_of(subject(Path(str(file)))))
+    }
+    assert unused == set()
+
+
+def test_a_fragment_is_no_statement_and_a_statement_no_fragment() -> None:
+    for name in fragments():
+        with pytest.raises(KeyError):
+            statement(name, None)
+
+
+def test_no_mark_is_left_in_a_statement() -> None:
+    for name in statements():
+        assert not re.search(r"\{[a-z][a-z_.]*( \w+)?\}", statement(name, None)), name
