@@ -12,13 +12,27 @@ from tasklib.sql import fragments, statements
 
 GUARDED = (
     *("complete", "complete_unlocked", "still_held", "fail", "release", "stop", "extend", "progress", "settled"),
-    *("begin", "held"),
+    *("begin", "begun", "held", "may_have_begun"),
     *("cancel", "cancellable", "cancel_batch", "replay", "replay_dead_letters", "purge_dead_letters"),
     *("rescue", "fail_overdue", "bury_workers", "leader", "lead", "resign"),
     *("take", "claim_next", "claim_on", "lanes"),
     *("expire_keys", "expire_dead_letters", "retain", "owned", "submit_once"),
     *("worker_heartbeat", "worker_drain", "token_usable", "token_revoke"),
 )
+EXPRESSIONS = (
+    ("begun", "COALESCE(task.begun_token = task.lease_token, false)", "true"),
+    ("held", "ORDER BY started_at, {due}, id", "ORDER BY started_at DESC, {due} DESC, id DESC"),
+    ("may_have_begun", "{include begun}", "false"),
+    ("may_have_begun", "task.crash_count > 0", "false"),
+    ("may_have_begun", "held.place <= COALESCE(held.may_begin, held.place)", "true"),
+    ("rescue", "OR {include begun} AND (at_most_once IS TRUE", "OR true AND (at_most_once IS TRUE"),
+    ("rescue", "(at_most_once IS TRUE OR crash_count + 1", "(crash_count + 1"),
+    ("rescue", "task.crash_count + attempt.begun::int", "task.crash_count + 1"),
+    ("fail_overdue", "OR {include begun} AND (at_most_once IS TRUE", "OR true AND (at_most_once IS TRUE"),
+    ("fail_overdue", "(at_most_once IS TRUE OR retry_count", "(retry_count"),
+    ("fail", "OR ({include begun} AND task.at_most_once IS TRUE)", ""),
+)
+"""Guards that are no condition of a WHERE, because they decide what becomes of a row: file, text, the text instead."""
 INLINED = ("lock_held",)
 """Fragments whose guards are taken out of each statement that includes them, one statement at a time."""
 _JOIN = re.compile(r"[\w.]*\bid = ([\w.]*\bid|%\(id\)s.*)")
@@ -34,11 +48,13 @@ class Guard:
     line: int
     occurrence: int
     """1 for the first time that the file says so."""
+    instead: str = "true"
 
     @property
     def name(self) -> str:
         again = f" ({self.occurrence})" if self.occurrence > 1 else ""
-        return f"{self.file}: {' '.join(self.condition.split())}{again}"
+        instead = f" -> {self.instead or 'nothing'}" if self.instead != "true" else ""
+        return f"{self.file}: {' '.join(self.condition.split())}{again}{instead}"
 
 
 def guards() -> list[Guard]:
@@ -61,16 +77,20 @@ def path(name: str) -> Path:
 def without(guard: Guard, text: str) -> str:
     """The statement as if nobody had thought of this condition."""
     lines = text.splitlines(keepends=True)
-    lines[guard.line] = lines[guard.line].replace(guard.condition, "true", 1)
+    lines[guard.line] = lines[guard.line].replace(guard.condition, guard.instead, 1)
     return "".join(lines)
 
 
 def _in(name: str, text: str) -> Iterator[Guard]:
+    for file, condition, instead in EXPRESSIONS:
+        if file == name:
+            [number] = [n for n, line in enumerate(text.splitlines()) if condition in line.partition("--")[0]]
+            yield Guard(name, condition, number, 1, instead)
     seen: Counter[str] = Counter()
     for number, line in enumerate(text.splitlines()):
         code = line.partition("--")[0]
         match = re.match(r"\s*(?:WHERE|AND|WHERE NOT|ON CONFLICT .* WHERE)\s+(.*)", code)
-        if not match:
+        if not match or match[1].endswith("DO NOTHING"):  # which index is meant is no guard
             continue
         for condition in _conjuncts(match[1].rstrip()):
             if condition and not _JOIN.fullmatch(condition) and _balanced(condition) and " AS " not in condition:

@@ -39,8 +39,9 @@ _CANCELS = ("tests/store/test_cancel_races.py tests/client/test_operations.py te
 _DUTIES = ("tests/maintenance/test_leader.py tests/maintenance/test_duties.py tests/worker/test_fleet_duties.py",)
 FIRST = {
     **dict.fromkeys(("take", "lanes", "claim_on"), _CLAIMS),
-    **dict.fromkeys(("complete", "fail", "release", "stop", "extend", "progress", "settled"), _ENDS),
-    **dict.fromkeys(("begin", "held"), _LOST),
+    **dict.fromkeys(("complete", "complete_unlocked", "fail", "release", "stop", "extend", "progress"), _ENDS),
+    **dict.fromkeys(("settled", "still_held"), _ENDS),
+    **dict.fromkeys(("begin", "begun", "held", "may_have_begun"), _LOST),
     **dict.fromkeys(("cancel", "cancellable", "cancel_batch", "owned"), _CANCELS),
     **dict.fromkeys(("rescue", "fail_overdue", "bury_workers", "leader", "lead", "resign", "retain"), _DUTIES),
     **dict.fromkeys(("expire_keys", "expire_dead_letters"), _DUTIES),
@@ -55,8 +56,7 @@ FIRST = {
 _HELD_RUNS = "a task with a worker runs: the table's own check, tasks_running_has_lease, says so"
 EQUIVALENT: dict[str, str] = {
     **{f"{name}: {{still_running}}": _HELD_RUNS for name in ("complete", "fail", "release", "stop", "extend")},
-    "progress: {still_running}": _HELD_RUNS,
-    "begin: {still_running}": _HELD_RUNS,
+    **{f"{name}: {{still_running}}": _HELD_RUNS for name in ("complete_unlocked", "still_held", "progress", "begin")},
     "held: state = 'running'": _HELD_RUNS,
     "rescue: state = 'running'": _HELD_RUNS,
     "rescue: {still_running}": _HELD_RUNS,

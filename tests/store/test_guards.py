@@ -86,21 +86,25 @@ def test_a_lease_that_is_over_is_not_extended(
 
 
 @pytest.mark.parametrize(
-    ("change", "unexpired", "is_held"),
+    ("change", "asked_for", "is_held"),
     [
-        ("lease_token = lease_token", False, True),
-        ("lease_token = lease_token + 1", False, False),
-        ("worker_id = 'somebody else'", False, False),
-        ("state = 'pending', worker_id = NULL, locked_until = NULL", False, False),
-        ("locked_until = now() - interval '1 s'", False, True),
-        ("locked_until = now() - interval '1 s'", True, False),
+        ("lease_token = lease_token", {}, True),
+        ("lease_token = lease_token + 1", {}, False),
+        ("worker_id = 'somebody else'", {}, False),
+        ("state = 'pending', worker_id = NULL, locked_until = NULL", {}, False),
+        ("locked_until = now() - interval '1 s'", {}, True),
+        ("locked_until = now() - interval '1 s'", {"unexpired": True}, False),
+        ("begun_token = lease_token, at_most_once = true", {}, True),
+        ("begun_token = lease_token, at_most_once = true", {"releasing": True}, False),
+        ("begun_token = lease_token - 1, at_most_once = true", {"releasing": True}, True),
+        ("begun_token = lease_token", {"releasing": True}, True),
     ],
 )
 def test_still_held_says_which_attempts_are_ours(
-    change: str, unexpired: bool, is_held: bool, config: Config, db: psycopg.Connection, task: UUID
+    change: str, asked_for: dict[str, bool], is_held: bool, config: Config, db: psycopg.Connection, task: UUID
 ) -> None:
     db.execute(f"UPDATE tasks SET {change}".encode())
-    asked = settle.still_held([Lease(str(task), TOKEN)], HOLDER, unexpired=unexpired)
+    asked = settle.still_held([Lease(str(task), TOKEN)], HOLDER, **asked_for)
     assert Database(config).run(asked) == ({str(task)} if is_held else set())
 
 
