@@ -1,4 +1,7 @@
-"""The errors of TaskLib, under the name that many libraries have for them; they are defined in `tasklib.errors`."""
+"""The errors of TaskLib under the name by which many programs import a library's errors.
+
+They are defined in `tasklib.errors`.
+"""
 
 from tasklib.errors import *  # noqa: F403
 from tasklib.errors import __all__ as __all__

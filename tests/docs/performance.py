@@ -232,7 +232,7 @@ def performance(
 
 def _make_commands(directory: Path) -> None:
     """What an installation puts on the PATH, for this interpreter and this source."""
-    plugin = "" if any(e.name == "tasklib" for e in entry_points(group="pytest11")) else " -p tasklib.testing.plugin"
+    plugin = "" if any(e.name == "tasklib" for e in entry_points(group="pytest11")) else " -p _tasklib_pytest"
     for name, arguments in {"python": "", "tasklib": " -m tasklib", "pytest": f" -m pytest{plugin}"}.items():
         script = directory / name
         source = shlex.quote(f"{ROOT / 'src'}")

@@ -191,12 +191,6 @@ def test_missing_server_is_one_clear_error(user: pytest.Pytester, monkeypatch: p
     result.stdout.no_fnmatch_line("*Traceback*")
 
 
-@pytest.mark.long
-def test_name_inside_the_package_loads_the_same_plugin(user: pytest.Pytester) -> None:
-    write(user, "    def test_inline(tasklib_inline):\n        assert run(1)")
-    user.runpytest_subprocess("-p", "tasklib.testing.plugin").assert_outcomes(passed=1)
-
-
 def test_plugin_costs_a_run_that_doesn_t_use_it_no_import(user: pytest.Pytester) -> None:
     user.makepyfile(
         """
