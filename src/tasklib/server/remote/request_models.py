@@ -266,8 +266,15 @@ class ProgressesBody(Body):
     reports: Annotated[list[ProgressBody], Field(min_length=1)]
 
 
+class RefusedProgress(LeaseAnswer):
+    """A report that can't be stored. Its attempt goes on."""
+
+    detail: str
+
+
 class ProgressAnswer(BaseModel):
-    """Which were stored."""
+    """Which were not stored; all others were."""
 
     acknowledged: bool
     lost: list[LeaseAnswer] = Field(description="Those that are not the worker's own any more.")
+    refused: list[RefusedProgress] = Field(description="Those whose `progress` can't be stored.")

@@ -22,7 +22,7 @@ from tasklib.server.remote.request_models import (
 from tasklib.server.remote.results import Results, Verdict
 from tasklib.store import claim, control, fleet, settle
 from tasklib.store.settle import Lease
-from tasklib.tasks.payload import dump
+from tasklib.tasks.payload import UnstorableValue, dump
 
 _CLAIM_LINKS, _SETTLE_LINKS = 2, 2
 _LOOK_EVERY_SECONDS = 10.0
@@ -65,13 +65,21 @@ class RemoteWorkers:
         ours = await self._settling.run(settle.begin(sorted(wanted.items()), member.id))
         return [lease for lease in wanted if lease.id in ours], [lease for lease in wanted if lease.id not in ours]
 
-    async def progress(self, member: Member, reports: Sequence[ProgressBody]) -> list[Lease]:
-        """Store them; those that are not the worker's own any more."""
-        texts = {lease: dump(report.progress) for lease, report in zip(leases_of(reports), reports, strict=True)}
+    async def progress(
+        self, member: Member, reports: Sequence[ProgressBody]
+    ) -> tuple[list[Lease], list[tuple[Lease, str]]]:
+        """Store them; those that are not the worker's own any more, and those that can't be stored, with the reason."""
+        texts: dict[Lease, str] = {}
+        refused: list[tuple[Lease, str]] = []
+        for lease, report in zip(leases_of(reports), reports, strict=True):
+            try:
+                texts[lease] = dump(report.progress)
+            except UnstorableValue as e:
+                refused.append((lease, str(e)))
         ours = await self._settling.run(settle.progress(sorted(texts.items()), member.id))
         missing = [lease for lease in texts if lease.id not in ours]
         locked = await self._settling.run(settle.still_held(missing, member.id)) if missing else set()
-        return [lease for lease in missing if lease.id not in locked]
+        return [lease for lease in missing if lease.id not in locked], refused
 
     async def heartbeat(self, member: Member, body: HeartbeatBody, gone: Gone) -> Heard:
         """What the worker should know: at once, or when there is something of it in time."""

@@ -28,6 +28,7 @@ from tasklib.server.remote.request_models import (
     ProgressAnswer,
     ProgressBody,
     ProgressesBody,
+    RefusedProgress,
     RegisterAnswer,
     RegisterBody,
     ResultAnswer,
@@ -42,7 +43,6 @@ from tasklib.server.services import Services, services
 from tasklib.server.token_watch import WaitingRequest, token_ended
 from tasklib.store.claim import Claimed
 from tasklib.store.settle import Lease
-from tasklib.tasks.payload import UnstorableValue
 from tasklib.tracing import trace_id_for
 
 router = APIRouter(prefix="/internal/workers", tags=["worker protocol"])
@@ -194,13 +194,16 @@ async def progress(
     reports = body.reports if isinstance(body, ProgressesBody) else [body]
     _check_batch(reports, given)
     member = await given.remote.members.find(principal, worker_id)
-    try:
-        lost = await given.remote.progress(member, reports)
-    except UnstorableValue as e:
-        raise Problem(422, "progress_not_storable", "This progress can't be stored", str(e)) from None
+    lost, refused = await given.remote.progress(member, reports)
+    if refused and isinstance(body, ProgressBody):
+        raise Problem(422, "progress_not_storable", "This progress can't be stored", refused[0][1])
     if lost and isinstance(body, ProgressBody):
         raise Problem(409, "stale_attempt", "The attempt is not this worker's", "It was lost, or has ended.")
-    return ProgressAnswer(acknowledged=True, lost=_lease_answers(lost))
+    return ProgressAnswer(
+        acknowledged=True,
+        lost=_lease_answers(lost),
+        refused=[RefusedProgress(task_id=at.id, lease_token=at.token, detail=why) for at, why in refused],
+    )
 
 
 @router.delete(
