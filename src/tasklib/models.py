@@ -16,7 +16,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import registry
 from sqlmodel import Field, SQLModel
 
-from tasklib.states import TaskState
+from tasklib.states import TaskState, attempts_begun
 from tasklib.tracing import trace_id_for
 
 
@@ -79,13 +79,8 @@ class Task(_Base, table=True):  # type: ignore[no-redef]  # the plugin takes the
     @property
     def attempts(self) -> int:
         """How many attempts have begun, as far as is known: those that failed, those that were lost, and the last."""
-        begun = self.retry_count + self.crash_count
-        if self.state in (TaskState.RUNNING, TaskState.COMPLETED):
-            return begun + 1
-        if self.state == TaskState.DEAD_LETTER and self.history:
-            last = self.history[-1].get("attempt")
-            return last if isinstance(last, int) else begun
-        return begun
+        last = self.history[-1].get("attempt") if self.history else None
+        return attempts_begun(self.state, self.retry_count, self.crash_count, last)
 
     @property
     def trace_id(self) -> str:

@@ -100,3 +100,16 @@ def is_dead_letter(task: HasState) -> bool:
 def is_terminal(task: HasState) -> bool:
     """Completed, cancelled or dead letter: nothing more happens to it unless it is replayed."""
     return TaskState(task.state).is_terminal
+
+
+def attempts_begun(state: str, retry_count: int, crash_count: int, last_recorded: object) -> int:
+    """How many attempts of a task have begun; `last_recorded` is the number of the last one in its history.
+
+    The last attempt of a dead letter is counted in neither column if it failed, and in one of them if it crashed.
+    """
+    begun = retry_count + crash_count
+    if state in (TaskState.RUNNING, TaskState.COMPLETED):
+        return begun + 1
+    if state == TaskState.DEAD_LETTER and isinstance(last_recorded, int):
+        return last_recorded
+    return begun

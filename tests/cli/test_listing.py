@@ -200,3 +200,14 @@ def test_reader_that_closes_the_pipe_early_is_no_error(project: Path, url: str) 
     done = subprocess.run(piped, shell=True, cwd=project, env=env, capture_output=True, text=True, timeout=60)
     assert json.loads(done.stdout)["name"] == "x"
     assert done.stderr == ""
+
+
+NULLS = "result = 'null', history = 'null', progress = 'null', trace_context = 'null'"
+
+
+def test_rows_with_nulls_of_json_are_listed_and_shown(run: Run, ids: dict[str, str], db: psycopg.Connection) -> None:
+    db.execute(f"UPDATE tasks SET {NULLS}".encode())
+    assert len(run("list", "--json").stdout.splitlines()) == len(ids)
+    for state, task_id in ids.items():
+        assert state in run("show", task_id).stdout
+        assert json.loads(run("show", task_id, "--json").stdout)["history"] is None

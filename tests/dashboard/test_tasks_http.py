@@ -277,3 +277,51 @@ def test_the_timeline_says_an_error_once(client: Client, db: psycopg.Connection)
     told = steps(found)
     assert [s.title for s in told] == ["Next attempt", "Attempt 2: error", "Attempt 1: error", "Created"]
     assert [(s.error, s.is_error_shown) for s in told[1:3]] == [(None, True), ("E: first", False)]
+
+
+# ---- attempts ----
+
+
+@pytest.mark.parametrize(
+    ("state", "columns", "shown"),
+    [
+        ("pending", {}, "0/4"),
+        ("running", {"retry_count": 1}, "2/4"),
+        ("running", {"retry_count": 1, "crash_count": 2}, "4/4"),
+        ("failed", {"retry_count": 2, "crash_count": 1}, "3/4"),
+        ("completed", {"crash_count": 1}, "2/4"),
+        ("dead_letter", {"retry_count": 3, "history": [attempt(4, "boom")]}, "4/4"),
+        ("dead_letter", {"crash_count": 3, "history": [attempt(3, "lost")]}, "3/4"),
+    ],
+)
+def test_the_list_counts_attempts_that_crashed_too(
+    web: Running, client: Client, db: psycopg.Connection, state: str, columns: dict[str, Any], shown: str
+) -> None:
+    task_id = row(db, state, max_retries=3, **columns)
+    assert shown.replace("/", " /") in text_of(web.http.get("/tasks"))
+    task = client.get_task(task_id)
+    assert task is not None
+    assert shown.startswith(f"{task.attempts}/")
+    if state == "dead_letter":
+        group = client.dead_letter_groups()[0].fingerprint
+        page = web.http.get(f"/dead-letters/{group}").text
+        assert f'data-label="Attempts">{task.attempts}</td>' in page
+
+
+# ---- rows that were inserted by hand ----
+
+NULLS = "result = 'null', history = 'null', progress = 'null', trace_context = 'null'"
+
+
+@pytest.mark.parametrize("state", ["pending", "running", "completed", "failed", "dead_letter"])
+def test_a_row_with_nulls_of_json_is_shown_on_every_screen(
+    web: Running, client: Client, db: psycopg.Connection, state: str
+) -> None:
+    task_id = row(db, state, error="boom" if state in ("failed", "dead_letter") else None)
+    db.execute(f"UPDATE tasks SET {NULLS}".encode())
+    for path in ("/", "/tasks", f"/tasks/{task_id}", "/dead-letters"):
+        page = web.http.get(path)
+        assert page.status_code == 200, page.text
+    if state == "dead_letter":
+        group = client.dead_letter_groups()[0].fingerprint
+        assert web.http.get(f"/dead-letters/{group}").status_code == 200

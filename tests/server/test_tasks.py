@@ -440,3 +440,22 @@ def test_a_viewer_changes_nothing_and_a_stranger_sees_nothing(api: Api) -> None:
     refused(api.viewer.post(TASKS, json={"task_type": "a"}), 403, "role_missing")
     refused(api.viewer.delete(f"{TASKS}/{task_id}"), 403, "role_missing")
     refused(api.running.http.get(f"{TASKS}/{task_id}"), 401, "token_missing")
+
+
+# ---- rows that were inserted by hand ----
+
+
+@pytest.mark.parametrize("state", ["pending", "running", "completed", "cancelled", "dead_letter"])
+def test_a_row_with_nulls_of_json_is_answered(api: Api, state: str) -> None:
+    task_id = api.submit(by=api.ann, task_type="api_nulls")
+    if state == "running":
+        api.begin(task_id)
+    elif state != "pending":
+        api.end(task_id, state)
+    api.db.execute("UPDATE tasks SET result = 'null', history = 'null', progress = 'null', trace_context = 'null'")
+    answer = api.ann.get(f"{TASKS}/{task_id}")
+    assert answer.status_code == 200, answer.text
+    assert (answer.json()["status"], answer.json()["progress"]) == (state, None)
+    [listed] = api.ann.get(TASKS).json()["tasks"]
+    assert listed["task_id"] == str(task_id)
+    assert api.ann.get(f"{TASKS}/{task_id}/result").status_code == 200

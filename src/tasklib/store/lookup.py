@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
@@ -53,7 +53,7 @@ def get_within(task_id: UUID, most: int, *, owner: str | None = None) -> Query[L
 
 def within(query: Query[list[Task]], most: int) -> Query[list[Listed]]:
     """A list of tasks, without values of more than so many bytes."""
-    return replace(query, parameters={**query.parameters, "most": most}, read=_listed)  # type: ignore[return-value, arg-type]
+    return Query(query.name, {**query.parameters, "most": most}, _listed, query.prepare, query.repeatable)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from tasklib.db.query import Query, Rows
-from tasklib.states import TaskState
+from tasklib.states import TaskState, attempts_begun
 from tasklib.store.audit import Action, audited
 
 SET_ASIDE = frozenset({TaskState.FAILED, TaskState.CANCELLED, TaskState.DEAD_LETTER, TaskState.RUNNING})
@@ -115,6 +115,14 @@ class FoundTask:
     cancel_requested_at: datetime | None
     error: str | None
     """The last line."""
+    crash_count: int
+    last_attempt: Any
+    """The number of a dead letter's last attempt, as its history says; None in other states."""
+
+    @property
+    def attempts(self) -> int:
+        """As of a Task."""
+        return attempts_begun(self.state, self.retry_count, self.crash_count, self.last_attempt)
 
 
 class Matches(NamedTuple):
