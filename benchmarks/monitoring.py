@@ -29,7 +29,7 @@ from tasklib import Config
 from tasklib.db.database import Database
 from tasklib.embedded import EmbeddedPostgres
 from tasklib.migrations import migrate
-from tasklib.store import fleet, upkeep
+from tasklib.store import fleet, maintenance
 from tests.server.conftest import Running, running
 
 RESULTS = Path(__file__).parent / "results" / "monitoring.jsonl"
@@ -57,7 +57,7 @@ def lead(url: str) -> float:
     term = db.run(fleet.lead("benchmark", 86400))
     assert term is not None
     began = time.perf_counter()
-    db.run(upkeep.take_snapshot(term, 100_000))
+    db.run(maintenance.take_snapshot(term, 100_000))
     taken = 1000 * (time.perf_counter() - began)
     db.close()
     return taken

@@ -16,7 +16,7 @@ from tasklib import Client, Config
 from tasklib.config import Retention
 from tasklib.db.connect import connect
 from tasklib.db.database import execute
-from tasklib.store import claim, control, fleet, settle, upkeep
+from tasklib.store import claim, control, fleet, maintenance, settle
 from tasklib.store.claim import Served
 from tasklib.store.filters import TaskFilter
 from tasklib.store.fleet import Term
@@ -103,8 +103,8 @@ def _claimer(config: Config, chance: random.Random, term: Term, crowd: Crowd) ->
 
 def _rescuer(config: Config, chance: random.Random, term: Term, crowd: Crowd) -> Callable[[psycopg.Connection], None]:
     def act(connection: psycopg.Connection) -> None:
-        crowd.operations["rescued"] += len(execute(connection, upkeep.rescue(term, 3, 100), None))
-        execute(connection, upkeep.fail_overdue(term, 0.0, 0.0, 100), None)
+        crowd.operations["rescued"] += len(execute(connection, maintenance.rescue(term, 3, 100), None))
+        execute(connection, maintenance.fail_overdue(term, 0.0, 0.0, 100), None)
 
     return act
 
@@ -124,9 +124,9 @@ def _canceller(config: Config, chance: random.Random, term: Term, crowd: Crowd) 
 def _deleter(config: Config, chance: random.Random, term: Term, crowd: Crowd) -> Callable[[psycopg.Connection], None]:
     def act(connection: psycopg.Connection) -> None:
         for state in ("completed", "cancelled"):
-            page = execute(connection, upkeep.retain(term, Retention(state, days=0), [], None, 500), None)
+            page = execute(connection, maintenance.retain(term, Retention(state, days=0), [], None, 500), None)
             crowd.operations["deleted"] += page.deleted
-        crowd.operations["deleted"] += len(execute(connection, upkeep.expire_dead_letters(term, 0.0, 500), None))
+        crowd.operations["deleted"] += len(execute(connection, maintenance.expire_dead_letters(term, 0.0, 500), None))
 
     return act
 

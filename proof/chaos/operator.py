@@ -17,7 +17,7 @@ from proof.history.actors import ActorLog
 from tasklib import Client
 from tasklib.db.database import Database
 from tasklib.errors import DatabaseUnavailable, TaskLibError
-from tasklib.store import settle, upkeep
+from tasklib.store import maintenance, settle
 from tasklib.store.fleet import Term
 from tasklib.store.settle import Completion, Failure, Lease
 
@@ -122,8 +122,8 @@ class Operator:
         for holder, term in found:
             old = Term(holder, term)
             call = self._log.invoke("old term", term=term)
-            rescued = self._database.run(upkeep.rescue(old, SETTINGS["crash_limit"], 100))
-            overdue = self._database.run(upkeep.fail_overdue(old, 0.0, 0.0, 100))
+            rescued = self._database.run(maintenance.rescue(old, SETTINGS["crash_limit"], 100))
+            overdue = self._database.run(maintenance.fail_overdue(old, 0.0, 0.0, 100))
             self._log.answer("old term", call, "ok", term=term, accepted=len(rescued) + len(overdue))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from tasklib.db.query import Query
-from tasklib.store import claim, control, settle, upkeep
+from tasklib.store import claim, control, maintenance, settle
 from tasklib.store.claim import Served
 from tasklib.store.fleet import Term
 from tasklib.store.settle import Completion, Failure, Lease
@@ -72,13 +72,15 @@ OPERATIONS = {
         Operation("stop", lambda task: settle.stop([(_lease(task), "stopped")], HOLDER)),
         Operation("cancel", lambda task: control.cancel(task, by="somebody")),
         Operation("replay", lambda task: control.replay(task, by="somebody")),
-        Operation("rescue", lambda task: upkeep.rescue(LEADER, CRASH_LIMIT, 10)),
+        Operation("rescue", lambda task: maintenance.rescue(LEADER, CRASH_LIMIT, 10)),
         Operation("stale complete", lambda task: _complete(task, TOKEN - 1, HOLDER), is_legitimate=False),
         Operation(
             "stale begin", lambda task: settle.begin([(_lease(task, TOKEN - 1), True)], HOLDER), is_legitimate=False
         ),
         Operation("foreign complete", lambda task: _complete(task, TOKEN, STRANGER), is_legitimate=False),
-        Operation("late rescue", lambda task: upkeep.rescue(Term("leader", 6), CRASH_LIMIT, 10), is_legitimate=False),
+        Operation(
+            "late rescue", lambda task: maintenance.rescue(Term("leader", 6), CRASH_LIMIT, 10), is_legitimate=False
+        ),
     )
 }
 EXPIRE = "UPDATE tasks SET locked_until = now() - interval '1 s' WHERE id = %s AND state = 'running'"

@@ -21,7 +21,7 @@ from tasklib.maintenance.calendar import duties_of
 from tasklib.maintenance.failures import Failures
 from tasklib.maintenance.leader import Leadership
 from tasklib.stats import StatsCollector
-from tasklib.store import fleet, stats, upkeep
+from tasklib.store import fleet, maintenance, stats
 from tasklib.store.fleet import Term
 from tests.eventually import soon
 from tests.worker.watching import working
@@ -46,12 +46,12 @@ INSERT INTO stats_deltas (outcome, count) VALUES ('completed', 1);
 def duties(term: Term) -> dict[str, Query[object]]:
     return {
         "dead workers": fleet.bury_workers(term, forget_after=86400),  # type: ignore[dict-item]
-        "orphans": upkeep.rescue(term, 3, 100),  # type: ignore[dict-item]
-        "overdue": upkeep.fail_overdue(term, 30, 5, 100),  # type: ignore[dict-item]
-        "idempotency": upkeep.expire_keys(term, 100),  # type: ignore[dict-item]
-        "dead letters": upkeep.expire_dead_letters(term, 30 * 86400, 100),  # type: ignore[dict-item]
-        "retention": upkeep.retain(term, Retention("completed", days=30), [], None, 100),  # type: ignore[dict-item]
-        "snapshot": upkeep.take_snapshot(term, 1000),  # type: ignore[dict-item]
+        "orphans": maintenance.rescue(term, 3, 100),  # type: ignore[dict-item]
+        "overdue": maintenance.fail_overdue(term, 30, 5, 100),  # type: ignore[dict-item]
+        "idempotency": maintenance.expire_keys(term, 100),  # type: ignore[dict-item]
+        "dead letters": maintenance.expire_dead_letters(term, 30 * 86400, 100),  # type: ignore[dict-item]
+        "retention": maintenance.retain(term, Retention("completed", days=30), [], None, 100),  # type: ignore[dict-item]
+        "snapshot": maintenance.take_snapshot(term, 1000),  # type: ignore[dict-item]
         "stats": stats.fold(term, 1000),  # type: ignore[dict-item]
     }
 

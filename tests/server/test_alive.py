@@ -19,7 +19,7 @@ from tasklib import Client, Config, task
 from tasklib.cli import top_figures
 from tasklib.db.database import Database
 from tasklib.doctor.run import examine
-from tasklib.store import fleet, upkeep
+from tasklib.store import fleet, maintenance
 from tests.eventually import eventually
 from tests.metrics.test_families import at, samples
 from tests.server.conftest import Running
@@ -102,7 +102,7 @@ def test_snapshot_of_the_leader_counts_the_silent_one_as_dead(config: Config, db
     database = Database(config)
     term = database.run(fleet.lead("one", 30))
     assert term is not None
-    database.run(upkeep.take_snapshot(term, 1000))
+    database.run(maintenance.take_snapshot(term, 1000))
     database.close()
     counted = "SELECT (figures -> 'workers' -> 'dead' ->> 'count')::int FROM snapshots"
     assert db.execute(counted).fetchone() == (1,)

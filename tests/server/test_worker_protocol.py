@@ -15,7 +15,7 @@ import pytest
 from tasklib import Client, Config
 from tasklib.db.database import Database
 from tasklib.server.remote import workers
-from tasklib.store import fleet, upkeep
+from tasklib.store import fleet, maintenance
 from tests.server.conftest import PATIENCE, Running, bearer, running
 
 NAME = "protocol.work"
@@ -330,7 +330,7 @@ def test_task_of_a_killed_worker_runs_elsewhere_and_its_late_result_is_refused(
     term = database.run(fleet.lead("leader", 60))
     assert term is not None
     assert database.run(fleet.bury_workers(term, forget_after=86400)) == [killed.id]
-    database.run(upkeep.rescue(term, 3, 10))
+    database.run(maintenance.rescue(term, 3, 10))
     database.close()
     assert killed.say("result", completed(task, "late")).status_code == 409
     [again] = other.poll()

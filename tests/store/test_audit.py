@@ -12,7 +12,7 @@ from tasklib import Config
 from tasklib.config import Retention
 from tasklib.db.database import Database
 from tasklib.sql import statement, statements
-from tasklib.store import audit, fleet, pauses, upkeep
+from tasklib.store import audit, fleet, maintenance, pauses
 from tasklib.store.audit import CHANGES_NOTHING, Action
 from tasklib.store.fleet import Term
 
@@ -100,8 +100,8 @@ def test_retention_deletes_tasks_and_no_audit(database: Database, db: psycopg.Co
     database.run(pauses.pause("queue", "mail", by="ann"))
     term = database.run(fleet.lead("w", 60))
     assert isinstance(term, Term)
-    database.run(upkeep.expire_dead_letters(term, 0, 100))
-    database.run(upkeep.retain(term, Retention("completed", days=0), [], None, 100))
+    database.run(maintenance.expire_dead_letters(term, 0, 100))
+    database.run(maintenance.retain(term, Retention("completed", days=0), [], None, 100))
     assert db.execute("SELECT count(*) FROM tasks").fetchone() == (0,)
     assert len(database.run(audit.page(limit=10))) == 1
 

@@ -12,7 +12,7 @@ from tasklib import Config
 from tasklib.db.database import Database
 from tasklib.db.query import Query
 from tasklib.sql import statement
-from tasklib.store import fleet, levels, stats, upkeep
+from tasklib.store import fleet, levels, maintenance, stats
 from tests.store.test_claim import scans_of_tasks
 
 
@@ -34,7 +34,7 @@ def waiting(db: psycopg.Connection, count: int, *, queue: str = "mail", priority
 def take_snapshot(database: Database, most: int = 100_000) -> None:
     term = database.run(fleet.lead("leader", 600))
     assert term is not None
-    database.run(upkeep.take_snapshot(term, most))
+    database.run(maintenance.take_snapshot(term, most))
 
 
 def found(database: Database) -> dict[tuple[str, str], tuple[int, bool, bool]]:

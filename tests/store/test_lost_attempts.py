@@ -10,7 +10,7 @@ import pytest
 
 from tasklib import Config
 from tasklib.db.database import Database
-from tasklib.store import claim, fleet, settle, upkeep
+from tasklib.store import claim, fleet, maintenance, settle
 from tasklib.store.claim import Claimed, Served
 from tasklib.store.settle import Failure, Lease
 
@@ -42,7 +42,7 @@ def rescue(database: Database, db: psycopg.Connection, batch: int = 500, worker:
     term = database.run(fleet.lead("leader", 60))
     assert term is not None
     ended: dict[str, str] = {}
-    while found := database.run(upkeep.rescue(term, LIMIT, batch)):
+    while found := database.run(maintenance.rescue(term, LIMIT, batch)):
         ended |= {id_: state for id_, _, state in found}
     return [ended[id_] for id_ in sorted(ended)]
 
@@ -51,7 +51,7 @@ def overdue(database: Database, db: psycopg.Connection) -> list[str]:
     db.execute("UPDATE tasks SET started_at = started_at - interval '1 hour', timeout_seconds = 10")
     term = database.run(fleet.lead("leader", 60))
     assert term is not None
-    return sorted(state for _, _, state in database.run(upkeep.fail_overdue(term, 30, 5, 100)))
+    return sorted(state for _, _, state in database.run(maintenance.fail_overdue(term, 30, 5, 100)))
 
 
 def begin(database: Database, task: Claimed, *, at_most_once: bool = False, worker: str = "w") -> bool:

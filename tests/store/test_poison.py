@@ -10,7 +10,7 @@ import pytest
 
 from tasklib import Config
 from tasklib.db.database import Database
-from tasklib.store import claim, control, fleet, settle, upkeep
+from tasklib.store import claim, control, fleet, maintenance, settle
 from tasklib.store.claim import Served
 from tasklib.store.settle import Failure, Lease
 
@@ -46,7 +46,7 @@ def crash_worker(database: Database, db: psycopg.Connection) -> None:
     db.execute("UPDATE tasks SET locked_until = now() - interval '1 s'")
     term = database.run(fleet.lead("leader", 60))
     assert term is not None
-    database.run(upkeep.rescue(term, LIMIT, 10))
+    database.run(maintenance.rescue(term, LIMIT, 10))
 
 
 def row(db: psycopg.Connection) -> tuple[Any, ...]:
@@ -153,7 +153,7 @@ def test_poison_of_different_workers_and_histories_has_one_fingerprint(
         db.execute("UPDATE tasks SET locked_until = now() - interval '1 s' WHERE state = 'running'")
         term = database.run(fleet.lead("leader", 60))
         assert term is not None
-        database.run(upkeep.rescue(term, LIMIT, 10))
+        database.run(maintenance.rescue(term, LIMIT, 10))
     assert db.execute("SELECT count(DISTINCT split_part(error, E'\\n', 1)) FROM tasks").fetchone() == (2,)
     found = db.execute("SELECT tasklib_fingerprint(name, error), count(*) FROM tasks GROUP BY 1").fetchall()
     assert [count for _, count in found] == [2]

@@ -12,7 +12,7 @@ import pytest
 from tasklib import Config
 from tasklib.db.database import Database
 from tasklib.stats import BOUNDS, Key, Stat
-from tasklib.store import control, dead_letters, fleet, stats, upkeep
+from tasklib.store import control, dead_letters, fleet, maintenance, stats
 from tasklib.store.filters import DeadLetterFilter, TaskFilter
 from tasklib.store.fleet import Term
 
@@ -146,12 +146,12 @@ def test_what_no_worker_does_is_counted_by_the_statement_that_does_it(
     crashed = {"crash_count": "2", "lease_token": "1"}
     _insert(db, "running", worker_id="'gone'", locked_until="now() - interval '1 s'", **crashed)
     _insert(db, "running", worker_id="'gone'", locked_until="now() - interval '1 s'", begun_token="1", **crashed)
-    database.run(upkeep.rescue(term, 3, 10))
+    database.run(maintenance.rescue(term, 3, 10))
     _insert(
         db, "running", worker_id="'w'", locked_until="now() + interval '1 h'", timeout_seconds="1",
         started_at="now() - interval '1 h'", max_retries="0", lease_token="1", begun_token="1",
     )  # fmt: skip
-    database.run(upkeep.fail_overdue(term, 30, 1, 10))
+    database.run(maintenance.fail_overdue(term, 30, 1, 10))
     database.run(dead_letters.replay(DeadLetterFilter(), None, 10, by="ann"))
     db.execute("INSERT INTO workers (id, last_heartbeat) VALUES ('silent', now() - interval '1 h')")
     database.run(fleet.bury_workers(term, forget_after=86400))

@@ -11,7 +11,7 @@ import pytest
 from tasklib import Config, TaskState
 from tasklib.db.database import Database
 from tasklib.states import MOVES, TERMINAL, is_legal
-from tasklib.store import claim, control, fleet, settle, upkeep
+from tasklib.store import claim, control, fleet, maintenance, settle
 from tasklib.store.claim import Served
 from tasklib.store.settle import Completion, Failure, Lease
 
@@ -72,7 +72,7 @@ class Row:
         self._db.execute("UPDATE tasks SET locked_until = now() - interval '1 s' WHERE state = 'running'")
         term = self.database.run(fleet.lead("leader", 60))
         assert term is not None
-        self.database.run(upkeep.rescue(term, 3, 10))
+        self.database.run(maintenance.rescue(term, 3, 10))
 
     def replay(self) -> None:
         self.database.run(control.replay(self.id, by="test"))

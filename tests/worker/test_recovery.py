@@ -14,7 +14,7 @@ import pytest
 
 from tasklib import AsyncClient, Client, Config, current_task, task
 from tasklib.events import DatabaseBack, LeaseLost, ResultRefused, TaskStarted
-from tasklib.store import claim, settle, upkeep
+from tasklib.store import claim, maintenance, settle
 from tasklib.store.claim import Served
 from tasklib.store.fleet import lead
 from tasklib.tasks import registry
@@ -106,7 +106,7 @@ async def test_late_result_of_a_lost_lease_changes_nothing(config: Config, db: p
     db.execute("UPDATE tasks SET locked_until = now() - interval '1 s'")
     term = await database.run(lead("leader", 60))
     assert term is not None
-    assert [state for _, _, state in await database.run(upkeep.rescue(term, 3, 10))] == ["failed"]
+    assert [state for _, _, state in await database.run(maintenance.rescue(term, 3, 10))] == ["failed"]
     [second] = await database.run(claim.claim(served, 1, "two", **terms))
     assert (first.token, second.token) == (1, 2)
     old = settle.Lease(first.id, first.token)
@@ -220,7 +220,7 @@ async def test_crash_limit_sends_a_poisonous_task_to_the_dead_letters(config: Co
         )
         await database.run(settle.begin([(claimed, False)], "w"))
         db.execute("UPDATE tasks SET locked_until = now() - interval '1 s'")
-        states += [state for _, _, state in await database.run(upkeep.rescue(term, config.crash_limit, 10))]
+        states += [state for _, _, state in await database.run(maintenance.rescue(term, config.crash_limit, 10))]
     assert states == ["failed", "failed", "dead_letter"]
     row = await client.get_task(task_id)
     assert row is not None

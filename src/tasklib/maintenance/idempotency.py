@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tasklib.config import Config
 from tasklib.db.reconnecting import ReconnectingConnection
 from tasklib.events import Event
-from tasklib.store import upkeep
+from tasklib.store import maintenance
 from tasklib.store.fleet import Term
 
 BATCH = 1000
@@ -15,6 +15,6 @@ BATCH = 1000
 
 async def expire_keys(db: ReconnectingConnection, config: Config, term: Term) -> Sequence[Event]:
     while True:
-        expired = await db.run(upkeep.expire_keys(term, BATCH))
+        expired = await db.run(maintenance.expire_keys(term, BATCH))
         if len(expired) < BATCH:
             return []

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tasklib.config import Config
 from tasklib.db.reconnecting import ReconnectingConnection
 from tasklib.events import Event, LeasesRescued
-from tasklib.store import upkeep
+from tasklib.store import maintenance
 from tasklib.store.fleet import Term
 
 BATCH = 500
@@ -17,7 +17,7 @@ async def rescue_orphans(db: ReconnectingConnection, config: Config, term: Term)
     """End all lost attempts, in small batches. Needs no task's code."""
     rescued: list[tuple[str, str, str]] = []
     while True:
-        batch = await db.run(upkeep.rescue(term, config.crash_limit, BATCH))
+        batch = await db.run(maintenance.rescue(term, config.crash_limit, BATCH))
         rescued += batch
         if len(batch) < BATCH:
             return [LeasesRescued(tuple(rescued))] if rescued else []

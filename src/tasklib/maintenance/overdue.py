@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tasklib.config import Config
 from tasklib.db.reconnecting import ReconnectingConnection
 from tasklib.events import Event, OverdueFailed
-from tasklib.store import upkeep
+from tasklib.store import maintenance
 from tasklib.store.fleet import Term
 
 BATCH = 500
@@ -15,6 +15,6 @@ BATCH = 500
 
 async def fail_overdue(db: ReconnectingConnection, config: Config, term: Term) -> Sequence[Event]:
     failed = await db.run(
-        upkeep.fail_overdue(term, config.overdue_grace_seconds, config.base_retry_delay_seconds, BATCH)
+        maintenance.fail_overdue(term, config.overdue_grace_seconds, config.base_retry_delay_seconds, BATCH)
     )
     return [OverdueFailed(tuple(failed))] if failed else []

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tasklib.config import Config, Retention
 from tasklib.db.reconnecting import ReconnectingConnection
 from tasklib.events import Event, TasksDeleted
-from tasklib.store import upkeep
+from tasklib.store import maintenance
 from tasklib.store.fleet import Term
 
 BATCH = 1000
@@ -28,7 +28,7 @@ async def _apply(rule: Retention, except_names: Sequence[str], db: ReconnectingC
     """Page through what is old enough by key: rows that stay never hide the rest."""
     deleted, after = 0, None
     while True:
-        page = await db.run(upkeep.retain(term, rule, except_names, after, BATCH))
+        page = await db.run(maintenance.retain(term, rule, except_names, after, BATCH))
         deleted += page.deleted
         after = page.last
         if page.read < BATCH:

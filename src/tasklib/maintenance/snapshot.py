@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tasklib.config import Config
 from tasklib.db.reconnecting import ReconnectingConnection
 from tasklib.events import Event
-from tasklib.store import upkeep
+from tasklib.store import maintenance
 from tasklib.store.fleet import Term
 
 MOST_COUNTED = 100_000
@@ -15,5 +15,5 @@ MOST_COUNTED = 100_000
 
 
 async def take_snapshot(db: ReconnectingConnection, config: Config, term: Term) -> Sequence[Event]:
-    await db.run(upkeep.take_snapshot(term, MOST_COUNTED))
+    await db.run(maintenance.take_snapshot(term, MOST_COUNTED))
     return []

@@ -2,7 +2,7 @@
 
 A worker begins its tasks in the order of its claims, which is the order of (started_at, due, id) in the table. Of those
 that it has begun, never more than `may_begin` (its row in `workers`) are without a stored result. So when it is lost,
-what stands further behind in that order can't have begun, and goes back as it was (sql/upkeep/fragments/held.sql).
+what stands further behind in that order can't have begun, and goes back as it was (sql/maintenance/fragments/held.sql).
 
     raised      on record first, then here          lowered     here first, then on record
 
