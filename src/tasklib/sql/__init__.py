@@ -14,7 +14,6 @@ a whole other statement, to explain it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -52,27 +51,30 @@ def _columns_within() -> str:
     return f"{', '.join(each)}, array_remove(ARRAY[{left_out}]::text[], NULL) AS left_out"
 
 
-@cache
 def statements() -> dict[str, Traversable]:
     """The file of each statement."""
-    return {name: file for name, file, is_fragment in _files() if not is_fragment}
+    return _files()[0]
+
+
+def fragments() -> dict[str, Traversable]:
+    """The file of each fragment."""
+    return _files()[1]
 
 
 @cache
-def fragments() -> dict[str, Traversable]:
-    """The file of each fragment."""
-    return {name: file for name, file, is_fragment in _files() if is_fragment}
-
-
-def _files() -> Iterator[tuple[str, Traversable, bool]]:
+def _files() -> tuple[dict[str, Traversable], dict[str, Traversable]]:
+    statements: dict[str, Traversable] = {}
+    fragments: dict[str, Traversable] = {}
     folders = [files(__package__)]
     while folders:
         folder = folders.pop()
+        found = fragments if folder.name == "fragments" else statements
         for entry in folder.iterdir():
-            if entry.is_dir():
+            if entry.name.endswith(".sql"):
+                found[entry.name.removesuffix(".sql")] = entry
+            elif entry.is_dir():
                 folders.append(entry)
-            elif entry.name.endswith(".sql"):
-                yield entry.name.removesuffix(".sql"), entry, folder.name == "fragments"
+    return statements, fragments
 
 
 _MARK = re.compile(r"\{(include|statement) (\w+)\}")
