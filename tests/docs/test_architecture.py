@@ -1,4 +1,4 @@
-"""ARCHITECTURE.md speaks of the code as it is: its layers, its state chart, its files."""
+"""ARCHITECTURE.md and CONTRIBUTING.md describe the code as it is: its layers, its state chart, its files."""
 
 from __future__ import annotations
 
@@ -34,7 +34,14 @@ def test_the_state_chart_is_that_of_the_code(page: str) -> None:
     assert chart in (ROOT / page).read_text()
 
 
-def test_every_file_it_names_exists() -> None:
-    for name in re.findall(r"`((?:\w+/)+[\w*]*(?:\.\w+)?|\w+\.py)`", PAGE):
+@pytest.mark.parametrize("page", ["ARCHITECTURE.md", "CONTRIBUTING.md"])
+def test_every_file_it_names_exists(page: str) -> None:
+    for name in re.findall(r"`((?:\w+/)+[\w*-]*(?:\.\w+)?|\w+\.py)`", (ROOT / page).read_text()):
         places = [*ROOT.glob(name.rstrip("/")), *ROOT.glob(f"src/tasklib/{name.rstrip('/')}")]
-        assert places, f"ARCHITECTURE.md names {name}"
+        assert places, f"{page} names {name}"
+
+
+def test_the_test_that_contributing_md_runs_as_an_example_exists() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    (path, name), *_ = re.findall(r"pytest (\S+)::(\w+)", text)
+    assert f"def {name}(" in (ROOT / path).read_text()
