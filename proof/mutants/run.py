@@ -136,9 +136,15 @@ def _red(src: Path, server: str | None, tests: list[str]) -> str:
     )
     if done.returncode == 0:
         return ""
-    if found := re.search(r"^(?:FAILED|ERROR) (.+?)(?: - |$)", done.stdout, re.MULTILINE):
-        return found[1]
+    if found := first_red(done.stdout):
+        return found
     raise RuntimeError(f"the tests could not run: {done.stdout[-1000:]}{done.stderr[-1000:]}")
+
+
+def first_red(said: str) -> str:
+    """The first test in pytest's summary. What is in its brackets may hold the dash that stands before the reason."""
+    found = re.search(r"^(?:FAILED|ERROR) ([^\s\[]+(?:\[.*?\])?)(?: - |$)", said, re.MULTILINE)
+    return found[1] if found else ""
 
 
 if __name__ == "__main__":

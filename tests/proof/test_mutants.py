@@ -7,7 +7,7 @@ import json
 import pytest
 
 from proof.mutants.guards import GUARDED, guards, source, without
-from proof.mutants.run import EQUIVALENT, RESULTS, caught_by
+from proof.mutants.run import EQUIVALENT, RESULTS, caught_by, first_red
 
 pytestmark = pytest.mark.long
 
@@ -30,6 +30,20 @@ def test_every_guarded_statement_has_a_guard_and_loses_just_that() -> None:
 def test_without_its_token_guard_a_settlement_turns_a_test_red(server_url: str) -> None:
     [guard] = [guard for guard in guards() if guard.name == "complete: task.lease_token = done.token"]
     assert "::test_" in caught_by(guard, server_url)
+
+
+@pytest.mark.parametrize(
+    ("summary", "test"),
+    [
+        ("FAILED tests/a.py::test_b - AssertionError: no [x]", "tests/a.py::test_b"),
+        ("FAILED tests/a.py::test_b[now() - '1 s'-True] - AssertionError", "tests/a.py::test_b[now() - '1 s'-True]"),
+        ("ERROR tests/a.py::test_b[1]", "tests/a.py::test_b[1]"),
+        ("ERROR tests/a.py - ImportError", "tests/a.py"),
+        ("1 passed", ""),
+    ],
+)
+def test_the_first_red_test_is_read_from_the_summary(summary: str, test: str) -> None:
+    assert first_red(f"....F\n{summary}\n1 failed") == test
 
 
 def test_every_guard_that_is_on_record_was_caught_or_has_a_reason_not_to_be() -> None:
