@@ -36,7 +36,7 @@ BY_NO_OPERATOR = {
     *("worker_register", "worker_heartbeat", "worker_sleeps", "worker_may_begin", "worker_deregister"),
     # The leader and its duties.
     *("lead", "resign", "bury_workers", "rescue", "fail_overdue"),
-    *("expire_keys", "expire_dead_letters", "retain", "take_snapshot"),
+    *("expire_keys", "expire_dead_letters", "retain", "take_snapshot", "schedule_fire"),
     # What happened, counted.
     *("stats_add", "stats_reported", "stats_fold", "stats_coarsen"),
     # Tests, and the use of a token.

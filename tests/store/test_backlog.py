@@ -8,11 +8,11 @@ from typing import Any
 import psycopg
 import pytest
 
-from tasklib import Config
-from tasklib.client.validation import listing
 from tasklib.db.query import Query
 from tasklib.sql import statement
+from tasklib.store import lookup
 from tasklib.store.backlog import Backlog, backlog
+from tasklib.store.filters import TaskFilter
 from tests.store.test_claim import insert, rows_read, scans_of_tasks
 
 
@@ -77,7 +77,6 @@ def test_both_read_a_bounded_number_of_rows_whatever_lies_beside(db: psycopg.Con
     assert rows_read(plan) <= 1000 + 10
     assert found(db, most=1000) == [("default", "low", 1000, True)]
 
-    of_worker = {"state": None, "name": None, "queue": None, "tags": None, "created_after": None}
-    query = listing(Config("host=x"), **of_worker, created_before=None, after=None, limit=50, worker="w3")
+    query = lookup.list_(TaskFilter(worker="w3"), after=None, limit=50)
     assert rows_read(plan_of(db, query)) <= 100 + 10
     assert len(query.read(db.execute(statement("list", None).encode(), query.parameters).fetchall())) == 10
