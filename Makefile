@@ -37,6 +37,7 @@ lint: $(READY)
 
 types: $(READY)
 	$(BIN)/mypy
+	$(BIN)/pyright
 
 imports: $(READY)
 	$(BIN)/lint-imports

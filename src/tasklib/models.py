@@ -36,7 +36,7 @@ class _Base(SQLModel, registry=registry()):
 class Task(_Base, table=True):  # type: ignore[no-redef]  # the plugin takes the field `kwargs` for its own **kwargs
     """One row of `tasks`. Everything about a task is in its one row."""
 
-    __tablename__ = "tasks"
+    __tablename__ = "tasks"  # pyright: ignore[reportAssignmentType]  # as SQLModel documents it
 
     # Without an id the database makes one, ordered by time like all of them.
     id: UUID = Field(default=None, sa_column=Column(Uuid, primary_key=True, server_default=FetchedValue()))

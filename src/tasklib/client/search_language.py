@@ -200,9 +200,10 @@ class _Reader:
         self.add(term, "priorities", [self._range(v) for v in term.values])
 
     def created(self, term: SearchTerm) -> None:
-        if len(term.values) > 1:
+        value, *more = term.values
+        if more:
             raise SearchError("created: takes one time; for a span write created:2025-06-01..2025-06-30.", term.at)
-        begin, end = self._span(term.values[0])
+        begin, end = self._span(value)
         if term.is_negated:
             # Not before is after, and the other way round; neither is two spans.
             if begin is not None and end is not None:

@@ -32,6 +32,7 @@ class Runs(Protocol):
 
     async def run(self, query: Query[T], /) -> T:
         """DatabaseUnavailable means that the connection broke: the statement may or may not have taken effect."""
+        ...
 
 
 def nothing(_: Rows) -> None:

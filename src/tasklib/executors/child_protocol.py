@@ -204,7 +204,7 @@ class Messages(asyncio.Protocol):
         if self._arrived or self.ended:
             self._wake()
 
-    def connection_lost(self, error: Exception | None) -> None:
+    def connection_lost(self, exc: Exception | None) -> None:
         self.ended = True
         self._wake()
 
@@ -241,7 +241,8 @@ def described(context: TaskContext) -> dict[str, Any]:
 
 def rebuilt(parts: dict[str, Any], report: Callable[[str], None]) -> TaskContext:
     """The context in the child, reporting through `report`."""
-    return TaskContext(**(parts | {"id": UUID(parts["id"])}), _report=report)
+    values: dict[str, Any] = parts | {"id": UUID(parts["id"]), "_report": report}
+    return TaskContext(**values)
 
 
 def _exactly(connection: socket.socket, count: int) -> bytes | None:

@@ -27,6 +27,7 @@ def open_standard_streams() -> None:
 def _patient(stream: TextIO | None, descriptor: int) -> TextIO:
     if stream is None:
         return open(descriptor, "w", encoding="utf-8", errors="backslashreplace", closefd=False)
-    if hasattr(stream, "reconfigure"):  # a program may have put something else there
-        stream.reconfigure(errors="backslashreplace")
+    reconfigure = getattr(stream, "reconfigure", None)
+    if reconfigure is not None:  # a program may have put something else there
+        reconfigure(errors="backslashreplace")
     return stream

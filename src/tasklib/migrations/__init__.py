@@ -118,7 +118,7 @@ def roles(schema: str | None = None) -> str:
         "schema": quoted(schema or "public"),
         "schema_name": _literal(schema or "public"),
     }
-    text = files(__package__).joinpath("roles.sql").read_text(encoding="utf-8")
+    text = files("tasklib.migrations").joinpath("roles.sql").read_text(encoding="utf-8")
     # In one go, so that nothing in a name is taken for a mark.
     return re.sub(r"\{(\w+)\}", lambda match: marks[match[1]], text)
 
@@ -154,7 +154,7 @@ def _schema_of(connection: Connection, table: str) -> str:
 
 def _alembic(schema: str | None) -> AlembicConfig:
     config = AlembicConfig()
-    config.set_main_option("script_location", str(files(__package__)).replace("%", "%%"))
+    config.set_main_option("script_location", str(files("tasklib.migrations")).replace("%", "%%"))
     config.attributes["schema"] = schema
     return config
 

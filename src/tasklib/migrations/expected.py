@@ -68,6 +68,6 @@ def _everything() -> tuple[tuple[str, ...], tuple[Index, ...]]:
 
 
 def _scripts() -> list[str]:
-    versions = files(__package__).joinpath("versions")
+    versions = files("tasklib.migrations").joinpath("versions")
     found = sorted((f for f in versions.iterdir() if f.name.endswith(".sql")), key=lambda f: f.name)
     return [_COMMENT.sub("", f.read_text(encoding="utf-8")).replace("{due}", DUE) for f in found]

@@ -16,7 +16,7 @@ REVISIONS_0_1 = ("0001", "0002", "0003", "0004", "0005", "0006")
 @cache
 def known() -> tuple[str, ...]:
     """All revisions, oldest first: they are numbered, and migrations only ever append."""
-    names = (f.name for f in files(__package__).joinpath("versions").iterdir())
+    names = (f.name for f in files("tasklib.migrations").joinpath("versions").iterdir())
     return tuple(sorted(n.partition("_")[0] for n in names if n.endswith(".py") and n[0].isdigit()))
 
 

@@ -110,7 +110,7 @@ def document(app: FastAPI) -> dict[str, Any]:
 
 def _complete(operation: dict[str, Any], roles: frozenset[Role]) -> None:
     """Add whom an operation serves and what it refuses."""
-    statuses = list(_ALWAYS)
+    statuses: list[int] = list(_ALWAYS)
     if roles:
         names = [role.value for role in Role if role in roles]
         operation["security"] = [{_SECURITY: []}]

@@ -17,6 +17,7 @@ import re
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
+from typing import Any, LiteralString
 
 from tasklib.columns import LARGE_COLUMNS, TASK_COLUMNS
 
@@ -65,7 +66,7 @@ def fragments() -> dict[str, Traversable]:
 def _files() -> tuple[dict[str, Traversable], dict[str, Traversable]]:
     statements: dict[str, Traversable] = {}
     fragments: dict[str, Traversable] = {}
-    folders = [files(__package__)]
+    folders = [files("tasklib.sql")]
     while folders:
         folder = folders.pop()
         found = fragments if folder.name == "fragments" else statements
@@ -89,9 +90,9 @@ def _expanded(file: Traversable) -> str:
 
 
 @cache
-def statement(name: str, schema: str | None) -> str:
+def statement(name: str, schema: str | None) -> LiteralString:
     """The text of one statement for tables in this schema (None: the search_path)."""
-    return (
+    text: Any = (
         _expanded(statements()[name])
         .replace("{task_columns}", ", ".join(TASK_COLUMNS))
         .replace("{task_columns_within}", _columns_within())
@@ -100,6 +101,8 @@ def statement(name: str, schema: str | None) -> str:
         # Last, so that nothing in a name is taken for a mark; and a percent sign would be taken for a parameter.
         .replace("{schema.}", f"{quoted(schema)}.".replace("%", "%%") if schema else "")
     )
+    ours: LiteralString = text  # from our own files, and never with a value in it
+    return ours
 
 
 # A doubled percent sign is one that was meant; what follows it is no parameter.

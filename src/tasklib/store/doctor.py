@@ -56,7 +56,8 @@ class TableFigures(NamedTuple):
 
     def option(self, name: str) -> str | None:
         """A storage parameter of the table; None if it has none of its own."""
-        return dict(o.partition("=")[::2] for o in self.options).get(name)
+        values = {key: value for key, _, value in (option.partition("=") for option in self.options)}
+        return values.get(name)
 
 
 class IndexFigures(NamedTuple):

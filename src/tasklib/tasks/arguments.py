@@ -209,11 +209,13 @@ def _adapter(
         name: hints.get(name, Any) if p.default is p.empty else NotRequired[hints.get(name, Any)]
         for name, p in parameters.items()
     }
-    make: Any = TypedDict  # with fields that only exist at run time, a type checker can't follow
+    # With fields that exist only at run time, a type checker can't follow.
+    make: Any = TypedDict
+    annotated: Any = Annotated
     shape = make(f"{task_name}_arguments", fields)
     shape.__pydantic_config__ = ConfigDict(extra="forbid" if others is None else "allow", val_json_bytes="base64")
     try:
-        return TypeAdapter(shape if others is None else Annotated[shape, _Others(others)])
+        return TypeAdapter(shape if others is None else annotated[shape, _Others(others)])
     except (PydanticSchemaGenerationError, PydanticUserError, PydanticUndefinedAnnotation) as e:
         raise InvalidTaskFunction(
             f"a parameter of {task_name} has a type that can't travel as JSON: {str(e).splitlines()[0]}"

@@ -292,7 +292,7 @@ def _checked_policy(policy: object, name: str) -> RetryPolicy | None:
 
 
 def _checked_exceptions(classes: object, name: str) -> tuple[type[BaseException], ...]:
-    given = classes if isinstance(classes, tuple) else (classes,)
+    given: tuple[Any, ...] = classes if isinstance(classes, tuple) else (classes,)
     if not all(isinstance(c, type) and issubclass(c, BaseException) for c in given):
         raise InvalidTaskFunction(f"{name}: non_retriable must be exception classes, not {classes!r}.")
     return given

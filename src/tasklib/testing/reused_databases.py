@@ -143,8 +143,7 @@ class ReusedDatabases:
 
 
 def _rows(connection: psycopg.Connection[Any], table: str) -> Any:
-    query = sql.SQL("SELECT jsonb_agg(to_jsonb(row)) FROM {} AS row").format(sql.SQL(table))
-    found = connection.execute(query).fetchone()
+    found = connection.execute(f"SELECT jsonb_agg(to_jsonb(row)) FROM {table} AS row".encode()).fetchone()
     assert found is not None
     return found[0]
 
