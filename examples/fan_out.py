@@ -10,9 +10,8 @@ It prints:
 from __future__ import annotations
 
 import asyncio
-from uuid import UUID
 
-from tasklib import Worker, submit_many, task, wait_for
+from tasklib import TaskId, Worker, submit_many, task
 
 PAGES = {"one": "the quick brown fox", "two": "jumps over the lazy", "three": "dog and is gone"}
 
@@ -23,7 +22,7 @@ async def count_words(page: str) -> int:
 
 
 @task
-async def count_book(pages: list[str]) -> list[UUID]:
+async def count_book(pages: list[str]) -> list[TaskId[int]]:
     """Don't wait in a task for tasks: it would hold a slot that they may need. Return their ids."""
     return await submit_many(count_words, [{"page": page} for page in pages])
 
@@ -31,8 +30,8 @@ async def count_book(pages: list[str]) -> list[UUID]:
 async def main() -> None:
     book = await count_book.submit(pages=list(PAGES))
     await Worker(burst=True).run()
-    parts = await wait_for(book, timeout=10)
-    counts = [await wait_for(part, timeout=10) for part in parts]
+    parts = await book.result(timeout=10)
+    counts = [await part.result(timeout=10) for part in parts]
     print(f"{len(counts)} pages, {sum(counts)} words")
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 
-from tasklib import Worker, submit_many, task, wait_for
+from tasklib import Worker, submit_many, task
 
 
 @task
@@ -33,7 +33,7 @@ async def main() -> None:
     )
     worker = Worker(concurrency=1)  # one task at a time, so that the order shows
     working = asyncio.create_task(worker.run())
-    await wait_for(reminder, timeout=10)
+    await reminder.wait(timeout=10)
     worker.stop()
     await working
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 
-from tasklib import Worker, task, wait_for_sync
+from tasklib import Worker, task
 from tasklib.errors import TaskFailed
 
 
@@ -28,7 +28,7 @@ def main() -> None:
     Worker(burst=True).run_sync()
     for text, task_id in zip(texts, ids, strict=True):
         try:
-            print(f"{text}: {wait_for_sync(task_id)}")
+            print(f"{text}: {task_id.result()}")
         except TaskFailed as e:
             print(f"{text}: {e.remote_traceback}")
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 
-from tasklib import Worker, cancel_task, current_task, get_task, is_terminal, task
+from tasklib import Worker, current_task, task
 
 
 @task
@@ -28,14 +28,12 @@ async def main() -> None:
     worker = Worker()
     working = asyncio.create_task(worker.run())
 
-    while not (found := await get_task(task_id)).progress:
+    while not (found := await task_id.get()).progress:
         await asyncio.sleep(0.05)
     print(f"{found.state}, {'some' if found.progress['done'] < 100_000 else 'all'} rows done")
 
-    print("asked to stop:", await cancel_task(task_id))
-    while not is_terminal(found := await get_task(task_id)):
-        await asyncio.sleep(0.05)
-    print(found.state)
+    print("asked to stop:", await task_id.cancel())
+    print(await task_id.wait(timeout=10))
 
     worker.stop()
     await working

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 
-from tasklib import Reject, Retry, RetryPolicy, Worker, current_task, get_task, list_tasks, replay_task, task, wait_for
+from tasklib import Reject, Retry, RetryPolicy, Worker, current_task, replay_task, task
 
 addresses = {7: "Main Street 1"}
 
@@ -43,17 +43,16 @@ async def ship(order: int) -> str:
 async def main() -> None:
     worker = Worker()
     working = asyncio.create_task(worker.run())
-    await wait_for(await charge.submit(order=7), timeout=10)
+    await (await charge.submit(order=7)).result(timeout=10)
 
     task_id = await ship.submit(order=9)
-    while not (dead := await list_tasks(state="dead_letter", name="ship", limit=1)) or dead[0].id != task_id:
-        await asyncio.sleep(0.05)
-    print(f"dead_letter: {dead[0].error.splitlines()[-1].partition(': ')[2]}")
+    state = await task_id.wait(timeout=10)
+    print(f"{state}: {(await task_id.get()).error.splitlines()[-1].partition(': ')[2]}")
 
     addresses[9] = "Side Street 2"
     await replay_task(task_id)
-    result = await wait_for(task_id, timeout=10)
-    print(f"{(await get_task(task_id)).state}: {result}")
+    result = await task_id.result(timeout=10)
+    print(f"{(await task_id.get()).state}: {result}")
 
     worker.stop()
     await working

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 
 import psycopg
-from tasklib import Worker, list_tasks_sync, submit_task_sync, task
+from tasklib import Worker, sync, task
 
 
 @task(transactional=True)
@@ -26,11 +26,11 @@ async def ship(connection: psycopg.AsyncConnection, order: int) -> None:
 def place_order(connection: psycopg.Connection, order: int) -> None:
     """The order and its task commit together, when the caller commits."""
     connection.execute("INSERT INTO example_orders VALUES (%s)", [order])
-    submit_task_sync(ship, order=order, connection=connection)
+    ship.on(connection).submit(order=order)
 
 
 def waiting() -> int:
-    return len(list_tasks_sync(name="ship", state="pending"))
+    return len(sync.list_tasks(name="ship", state="pending"))
 
 
 def main() -> None:

@@ -7,6 +7,8 @@ import re
 import subprocess
 import sys
 
+import pytest
+
 import tasklib
 from tasklib import errors, exceptions
 from tasklib.columns import TASK_COLUMNS
@@ -24,11 +26,14 @@ PUBLIC = [
     "InvalidTaskFunction",
     "NotInitialized",
     "Reject",
+    "ResultNotReadable",
     "ResultNotStorable",
     "Retry",
     "RetryPolicy",
     "SchemaError",
     "ServerUnavailable",
+    "SubmitOptions",
+    "SyncTaskId",
     "Task",
     "TaskCancelled",
     "TaskContext",
@@ -36,6 +41,7 @@ PUBLIC = [
     "TaskFailed",
     "TaskFilter",
     "TaskFunction",
+    "TaskId",
     "TaskLibError",
     "TaskNotFound",
     "TaskState",
@@ -47,12 +53,10 @@ PUBLIC = [
     "WorkerLost",
     "WorkerNotFound",
     "cancel_task",
-    "cancel_task_sync",
     "close",
     "current_task",
     "effective_priority",
     "get_task",
-    "get_task_sync",
     "init",
     "is_cancelled",
     "is_completed",
@@ -62,16 +66,12 @@ PUBLIC = [
     "is_running",
     "is_terminal",
     "list_tasks",
-    "list_tasks_sync",
     "replay_task",
-    "replay_task_sync",
     "submit_many",
-    "submit_many_sync",
     "submit_task",
-    "submit_task_sync",
+    "sync",
     "task",
     "wait_for",
-    "wait_for_sync",
 ]
 
 
@@ -87,7 +87,7 @@ def test_nothing_else_is_imported_under_a_public_name() -> None:
     imported = {
         name for name, value in vars(tasklib).items() if not name.startswith("_") and not inspect.ismodule(value)
     }
-    assert imported | {"Task"} == set(tasklib.__all__)  # Task comes when it is asked for
+    assert imported | {"Task", "sync"} == set(tasklib.__all__)  # Task comes when it is asked for
 
 
 def test_the_errors_are_public_here_and_in_exceptions() -> None:
@@ -106,10 +106,24 @@ def test_the_tree_of_errors_is_the_one_in_the_docstring() -> None:
     assert drawn == defined
 
 
+def test_each_call_of_sync_is_an_awaitable_one_of_tasklib() -> None:
+    calls = {name: getattr(tasklib, name) for name in PUBLIC}
+    awaitable = {name for name, call in calls.items() if getattr(call, "__qualname__", "") == f"Calls.{name}"}
+    assert set(tasklib.sync.__all__) == awaitable
+    for name in awaitable:
+        assert inspect.signature(getattr(tasklib.sync, name)) == inspect.signature(getattr(tasklib, name))
+
+
+@pytest.mark.parametrize("name", tasklib.sync.__all__)
+def test_no_call_has_a_twin_called_sync_and_asking_for_it_says_where_it_is(name: str) -> None:
+    with pytest.raises(AttributeError, match=rf"tasklib\.{name}_sync is called tasklib\.sync\.{name}\."):
+        getattr(tasklib, f"{name}_sync")
+
+
 def test_help_shows_what_a_caller_writes_and_gets() -> None:
     shown = inspect.signature(tasklib.get_task)
     assert str(shown) == "(task_id: 'UUID | str') -> 'Task | None'"
-    assert "self" not in inspect.signature(tasklib.submit_task_sync).parameters
+    assert "self" not in inspect.signature(tasklib.sync.submit_task).parameters
     assert str(inspect.signature(tasklib.Client("postgresql://").get_task)) == str(shown)
 
 

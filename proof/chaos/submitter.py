@@ -16,7 +16,7 @@ from proof.chaos.scene import Scene, scene
 from proof.history.actors import ActorLog
 from tasklib import Client
 from tasklib.errors import DatabaseUnavailable
-from tasklib.tasks.function import Submission
+from tasklib.tasks.submitter import Submission
 
 BATCH = 250
 

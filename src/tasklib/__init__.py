@@ -7,29 +7,24 @@ from tasklib import task
 async def send_email(to: str) -> None: ...
 
 tasklib.init("postgresql://app@localhost/app")
-task_id = await tasklib.submit_task(send_email, to="a@example.com")
+task_id = await send_email.submit(to="a@example.com")
+await task_id.result(timeout=10)
 """
 
 import typing
 
+from tasklib import sync
 from tasklib.client.clients import AsyncClient, Client
 from tasklib.client.default import (
     cancel_task,
-    cancel_task_sync,
     close,
     get_task,
-    get_task_sync,
     init,
     list_tasks,
-    list_tasks_sync,
     replay_task,
-    replay_task_sync,
     submit_many,
-    submit_many_sync,
     submit_task,
-    submit_task_sync,
     wait_for,
-    wait_for_sync,
 )
 from tasklib.config import Config
 from tasklib.errors import (
@@ -40,6 +35,7 @@ from tasklib.errors import (
     InvalidOption,
     InvalidTaskFunction,
     NotInitialized,
+    ResultNotReadable,
     ResultNotStorable,
     SchemaError,
     ServerUnavailable,
@@ -69,7 +65,9 @@ from tasklib.states import (
 from tasklib.store.filters import DeadLetterFilter, TaskFilter
 from tasklib.tasks.context import TaskContext, current_task
 from tasklib.tasks.function import TaskFunction, task
+from tasklib.tasks.options import SubmitOptions
 from tasklib.tasks.retry import Reject, Retry, RetryPolicy
+from tasklib.tasks.task_id import SyncTaskId, TaskId
 from tasklib.worker.worker import Worker
 
 if typing.TYPE_CHECKING:
@@ -90,11 +88,14 @@ __all__ = [
     "InvalidTaskFunction",
     "NotInitialized",
     "Reject",
+    "ResultNotReadable",
     "ResultNotStorable",
     "Retry",
     "RetryPolicy",
     "SchemaError",
     "ServerUnavailable",
+    "SubmitOptions",
+    "SyncTaskId",
     "Task",
     "TaskCancelled",
     "TaskContext",
@@ -102,6 +103,7 @@ __all__ = [
     "TaskFailed",
     "TaskFilter",
     "TaskFunction",
+    "TaskId",
     "TaskLibError",
     "TaskNotFound",
     "TaskState",
@@ -113,12 +115,10 @@ __all__ = [
     "WorkerLost",
     "WorkerNotFound",
     "cancel_task",
-    "cancel_task_sync",
     "close",
     "current_task",
     "effective_priority",
     "get_task",
-    "get_task_sync",
     "init",
     "is_cancelled",
     "is_completed",
@@ -128,24 +128,24 @@ __all__ = [
     "is_running",
     "is_terminal",
     "list_tasks",
-    "list_tasks_sync",
     "replay_task",
-    "replay_task_sync",
     "submit_many",
-    "submit_many_sync",
     "submit_task",
-    "submit_task_sync",
+    "sync",
     "task",
     "wait_for",
-    "wait_for_sync",
 ]
 
 
-def __getattr__(name: str) -> typing.Any:
-    """`Task` when it is asked for: SQLModel takes longer to import than all the rest together."""
-    if name == "Task":
-        from tasklib.models import Task
+if not typing.TYPE_CHECKING:  # type checkers would take any name for one that it may know
 
-        globals()["Task"] = Task
-        return Task
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    def __getattr__(name: str) -> typing.Any:
+        """`Task` when it is asked for: SQLModel takes longer to import than all the rest together."""
+        if name == "Task":
+            from tasklib.models import Task
+
+            globals()["Task"] = Task
+            return Task
+        if name.endswith("_sync") and name.removesuffix("_sync") in sync.__all__:
+            raise AttributeError(f"tasklib.{name} is called tasklib.sync.{name.removesuffix('_sync')}.")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

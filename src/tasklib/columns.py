@@ -1,5 +1,7 @@
 """The columns of `tasks`, in the order of the model (`models.py`): reading rows must not import SQLModel."""
 
+from typing import Any
+
 LARGE_COLUMNS = ("args", "kwargs", "result", "error", "tags", "trace_context", "progress", "history")
 """Those that may have any size."""
 
@@ -39,3 +41,10 @@ TASK_COLUMNS: tuple[str, ...] = (
     "schedule",
     "slot",
 )
+
+
+def returned(stored: Any) -> Any:
+    """What a function returned, of the column `result`: it holds {"value": ...}, or NULL before the task completed."""
+    if isinstance(stored, dict) and stored.keys() <= {"value"}:
+        return stored.get("value")
+    return stored  # written by hand

@@ -11,6 +11,7 @@ TaskLibError
 ├── IdempotencyKeyTaken                  the key belongs to a task that this caller may not see
 ├── TaskExecutionError                   the arguments don't fit the task function or can't be stored
 ├── ResultNotStorable                    a return value can't be stored; the attempt fails with it
+├── ResultNotReadable (ValueError)       a stored result doesn't fit the type that the function declares here
 ├── TaskTimeout                          an attempt ran past its timeout
 ├── WorkerLost                           a child process died, or the lease was lost, in mid-attempt
 ├── TaskFailed                           wait_for(): the task ended in the dead letter queue
@@ -37,6 +38,7 @@ __all__ = [
     "InvalidOption",
     "InvalidTaskFunction",
     "NotInitialized",
+    "ResultNotReadable",
     "ResultNotStorable",
     "SchemaError",
     "ServerUnavailable",
@@ -152,6 +154,19 @@ class TaskExecutionError(TaskLibError):
 
 class ResultNotStorable(TaskLibError):
     """The function returned something that can't be stored as JSON; the attempt counts as failed."""
+
+
+class ResultNotReadable(TaskLibError, ValueError):
+    """The task's result doesn't fit the type that its function declares in this program. `value` is the JSON value."""
+
+    def __init__(self, task_id: UUID, name: str, value: object, reason: str) -> None:
+        self.task_id = task_id
+        self.name = name
+        self.value = value
+        super().__init__(
+            f"the result of task {name} ({task_id}) doesn't fit the type that {name} declares here: {reason}. "
+            "Perhaps its worker has another version of the function. `(await task_id.get()).result` is the JSON value."
+        )
 
 
 class TaskTimeout(TaskLibError):

@@ -11,11 +11,25 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ARRAY, BigInteger, Boolean, Column, DateTime, FetchedValue, Integer, Text, Uuid, func, text
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    Boolean,
+    Column,
+    DateTime,
+    FetchedValue,
+    Integer,
+    Text,
+    TypeDecorator,
+    Uuid,
+    func,
+    text,
+)
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import registry
 from sqlmodel import Field, SQLModel
 
+from tasklib.columns import returned
 from tasklib.states import TaskState, attempts_begun
 from tasklib.tracing import trace_id_for
 
@@ -27,6 +41,19 @@ def _time(**options: Any) -> Any:
 def _json_or_null() -> Any:
     """SQLAlchemy would store None as JSON's null, which is something."""
     return Column(JSONB(none_as_null=True))
+
+
+class _Returned(TypeDecorator[Any]):
+    """The column `result`, which holds {"value": ...}: as an attribute it is the value itself."""
+
+    impl = JSONB(none_as_null=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, _: Any) -> Any:
+        return None if value is None else {"value": value}
+
+    def process_result_value(self, value: Any, _: Any) -> Any:
+        return returned(value)
 
 
 class _Base(SQLModel, registry=registry()):
@@ -63,7 +90,7 @@ class Task(_Base, table=True):  # type: ignore[no-redef]  # the plugin takes the
     locked_until: datetime | None = Field(default=None, sa_column=_time())
     worker_id: str | None = Field(default=None, sa_column=Column(Text))
     timeout_seconds: int | None = Field(default=None, sa_column=Column(Integer))
-    result: dict[str, Any] | None = Field(default=None, sa_column=_json_or_null())
+    result: Any | None = Field(default=None, sa_column=Column(_Returned))
     error: str | None = Field(default=None, sa_column=Column(Text))
     progress: Any | None = Field(default=None, sa_column=_json_or_null())
     history: list[dict[str, Any]] | None = Field(default=None, sa_column=_json_or_null())

@@ -64,7 +64,8 @@ def is_legal(before: TaskState, after: TaskState) -> bool:
 class HasState(Protocol):
     """A task, or anything else that says which state it is in."""
 
-    state: str
+    @property
+    def state(self) -> str: ...
 
 
 def is_pending(task: HasState) -> bool:
@@ -78,7 +79,7 @@ def is_running(task: HasState) -> bool:
 
 
 def is_completed(task: HasState) -> bool:
-    """Done; the return value is in `task.result["value"]`."""
+    """Done; the return value is `task.result`."""
     return task.state == TaskState.COMPLETED
 
 

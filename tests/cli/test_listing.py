@@ -166,7 +166,7 @@ def test_show_tells_what_matters_in_each_state(
 
 def test_show_as_json_is_the_row(run: Run, ids: dict[str, str]) -> None:
     shown = json.loads(run("show", ids["completed"], "--json").stdout)
-    assert (shown["id"], shown["result"]) == (ids["completed"], {"value": {"sent": True}})
+    assert (shown["id"], shown["result"]) == (ids["completed"], {"sent": True})
 
 
 @pytest.mark.usefixtures("ids")

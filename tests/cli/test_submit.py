@@ -11,6 +11,7 @@ import pytest
 from pydantic import SecretStr
 
 from tasklib import Client, Config, Worker, task
+from tasklib.client.calls import Calls
 from tests.cli.conftest import Run
 
 MAILING = "from tasklib import task\n@task(max_retries=7)\ndef send_email(to: str, copies: int = 1) -> None: ...\n"
@@ -159,11 +160,11 @@ def test_without_the_module_a_known_name_comes_with_a_note_of_what_was_not_appli
 def test_ctrl_c_while_waiting_says_the_id_of_what_goes_on(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     waited: list[Any] = []
 
-    def interrupted(_: Client, task_id: UUID, __: Any) -> None:
+    def interrupted(_: Calls, task_id: UUID, __: Any) -> None:
         waited.append(task_id)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Client, "wait_for", interrupted)
+    monkeypatch.setattr(Calls, "wait_for_json", interrupted)
     result = run("submit", "slow", "--wait")
     assert (result.exit_code, result.stdout) == (130, "")
     assert result.stderr == (

@@ -14,7 +14,7 @@ from tests.cli.processes import Command, Started
 
 TASKS = """
 import asyncio, pathlib
-from tasklib import RetryPolicy, current_task, submit_task_sync, task
+from tasklib import RetryPolicy, current_task, sync, task
 
 @task
 async def greet(name: str) -> str:
@@ -31,11 +31,11 @@ def fail() -> None:
 
 @task
 def submit_another() -> str:
-    return str(submit_task_sync(greet, name="from a task"))
+    return str(sync.submit_task(greet, name="from a task"))
 
 @task(executor="process")
 def compute(n: int) -> int:
-    submit_task_sync(greet, name="from a child")
+    sync.submit_task(greet, name="from a child")
     return n * n
 
 @task(max_retries=3)

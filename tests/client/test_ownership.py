@@ -26,7 +26,7 @@ ANN, BOB = "token-of-ann", "token-of-bob"
 @pytest.fixture
 def greet() -> TaskFunction[Any, Any]:
     @task
-    def greet(name: str) -> None: ...
+    def greet(name: str) -> Any: ...
 
     return greet
 

@@ -34,8 +34,8 @@ from tasklib.errors import (
 from tasklib.http import AsyncHttpClient, HttpClient
 from tasklib.http.calls import HttpCalls
 from tasklib.http.requests import Answer, NoAnswer, Request
-from tasklib.tasks.function import Submission
 from tasklib.tasks.options import Options
+from tasklib.tasks.submitter import Submission
 from tasklib.worker.http_connection import Server
 from tests.http.test_same_answers import token_of
 from tests.server.api import Api
@@ -330,7 +330,7 @@ async def test_module_level_calls_go_over_http(api: Api, monkeypatch: pytest.Mon
     tasklib.http.init(str(api.running), token=token_of(api, "ann"))
     ids = [await resize.submit(width=1), resize.submit_sync(width=2), await tasklib.submit_task(resize, width=3)]
     assert {t.id for t in await tasklib.list_tasks()} == set(ids)
-    assert {t.submitted_by for t in tasklib.list_tasks_sync()} == {api.token_ids["ann"]}
+    assert {t.submitted_by for t in tasklib.sync.list_tasks()} == {api.token_ids["ann"]}
     assert tasklib.client.default.configured() is None
     tasklib.close()
     with pytest.raises(NotInitialized):

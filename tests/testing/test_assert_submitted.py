@@ -90,7 +90,7 @@ def test_arguments_are_compared_as_python_values(send_email: TaskFunction[..., A
 
 
 def test_arguments_of_a_name_of_another_program_are_compared_as_json() -> None:
-    tasklib.submit_task_sync("billing.charge", registered_elsewhere=True, kwargs={"at": NOON, "n": 1})
+    tasklib.sync.submit_task("billing.charge", registered_elsewhere=True, kwargs={"at": NOON, "n": 1})
     assert_submitted("billing.charge", kwargs={"at": NOON, "n": 1})
     assert_not_submitted("billing.charge", kwargs={"n": 2})
 
@@ -185,7 +185,7 @@ def test_failure_about_times_names_both_moments(send_email: TaskFunction[..., An
 
 
 def test_failure_about_the_count_says_both_counts(send_email: TaskFunction[..., Any]) -> None:
-    tasklib.submit_many_sync(send_email, [{"to": "a"}] * 7)
+    tasklib.sync.submit_many(send_email, [{"to": "a"}] * 7)
     said = failure(assert_submitted, send_email, count=2)
     assert said.startswith("send_email was submitted 7 times, expected twice.\nSubmitted as send_email (7)")
     assert said.endswith("  ... and 2 more")
@@ -196,7 +196,7 @@ def test_failure_about_the_count_says_both_counts(send_email: TaskFunction[..., 
 def test_failure_without_any_such_task_names_the_others(send_email: TaskFunction[..., Any]) -> None:
     said = failure(assert_submitted, send_email)
     assert said == "send_email was not submitted.\nNo task was submitted at all."
-    tasklib.submit_many_sync("send_emial", [{}] * 2, registered_elsewhere=True)
+    tasklib.sync.submit_many("send_emial", [{}] * 2, registered_elsewhere=True)
     assert failure(assert_submitted, send_email) == text(
         """
         send_email was not submitted.

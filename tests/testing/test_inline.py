@@ -41,12 +41,12 @@ def test_every_blocking_door_runs_the_task(ran: Inline) -> None:
         return 2 * n
 
     ids = [
-        tasklib.submit_task_sync(double, n=1),
-        tasklib.submit_task_sync("double", kwargs={"n": 2}),
+        tasklib.sync.submit_task(double, n=1),
+        tasklib.sync.submit_task("double", kwargs={"n": 2}),
         double.submit_sync(3),
         double.options(queue="q").submit_sync(n=4),
-        *tasklib.submit_many_sync(double, [{"n": 5}, {"n": 6}]),
-        *tasklib.submit_many_sync([double.bind(7)]),
+        *tasklib.sync.submit_many(double, [{"n": 5}, {"n": 6}]),
+        *tasklib.sync.submit_many([double.bind(7)]),
     ]
     assert all(isinstance(id_, UUID) for id_ in ids)
     assert [t.result for t in ran.tasks] == [2, 4, 6, 8, 10, 12, 14]
@@ -76,7 +76,7 @@ def test_async_function_runs_through_a_blocking_door(ran: Inline) -> None:
         await asyncio.sleep(0)
         return threading.current_thread() is threading.main_thread()
 
-    assert tasklib.wait_for_sync(where.submit_sync()) is True
+    assert tasklib.sync.wait_for(where.submit_sync()) is True
 
 
 async def test_async_function_runs_in_a_helper_thread_when_a_blocking_door_is_used_on_a_loop(ran: Inline) -> None:
@@ -87,7 +87,7 @@ async def test_async_function_runs_in_a_helper_thread_when_a_blocking_door_is_us
         loops.append(asyncio.get_running_loop())
         return threading.current_thread() is threading.main_thread()
 
-    assert tasklib.wait_for_sync(where.submit_sync()) is False
+    assert tasklib.sync.wait_for(where.submit_sync()) is False
     assert loops != [asyncio.get_running_loop()]
 
 
@@ -133,12 +133,10 @@ def test_result_travels_through_json(ran: Inline) -> None:
     def order() -> Order:
         return Order(number=1, placed=datetime(2030, 1, 1, tzinfo=UTC))
 
-    expected = {"number": 1, "placed": "2030-01-01T00:00:00Z"}
     task_id = order.submit_sync()
-    assert tasklib.wait_for_sync(task_id) == expected
-    stored = tasklib.get_task_sync(task_id)
-    assert stored is not None
-    assert (stored.state, stored.result) == ("completed", {"value": expected})
+    assert task_id.result() == tasklib.sync.wait_for(task_id) == order()
+    stored = task_id.get()
+    assert (stored.state, stored.result) == ("completed", {"number": 1, "placed": "2030-01-01T00:00:00Z"})
 
 
 async def test_results_can_be_asked_for_with_await(ran: Inline) -> None:
@@ -161,7 +159,7 @@ def test_row_has_the_options_and_defaults_a_table_would_have(ran: Inline) -> Non
     task_id = send.options(
         priority="high", delay_seconds=60, required_capabilities=["smtp"], trace_context={"traceparent": "00-x"}
     ).submit_sync()
-    row = tasklib.get_task_sync(task_id)
+    row = tasklib.sync.get_task(task_id)
     assert row is not None
     assert (row.queue, row.priority, row.max_retries, row.timeout_seconds) == ("mail", 100, 7, 300)
     assert (row.tags, row.required_capabilities) == ({"team": "a"}, ["smtp"])

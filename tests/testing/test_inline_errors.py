@@ -83,10 +83,10 @@ def test_recorded_error_is_found_again_by_wait_for_and_get_task(recorded: Inline
     task_id = fail.submit_sync()
     assert isinstance(recorded.tasks[0].error, Broken)
     with pytest.raises(TaskFailed, match="too bad") as failed:
-        tasklib.wait_for_sync(task_id)
+        tasklib.sync.wait_for(task_id)
     assert failed.value.remote_traceback is not None
     assert "tasklib/testing" not in failed.value.remote_traceback
-    row = tasklib.get_task_sync(task_id)
+    row = tasklib.sync.get_task(task_id)
     assert row is not None
     assert (row.state, row.error) == ("dead_letter", failed.value.remote_traceback)
 
@@ -111,7 +111,7 @@ def test_raised_error_leaves_the_rest_of_a_batch_unrun(ran: Inline) -> None:
         return n
 
     with pytest.raises(Broken):
-        tasklib.submit_many_sync(positive, [{"n": 1}, {"n": -2}, {"n": 3}])
+        tasklib.sync.submit_many(positive, [{"n": 1}, {"n": -2}, {"n": 3}])
     assert [t.state.value for t in ran.tasks] == ["completed", "dead_letter", "pending"]
 
 
@@ -140,9 +140,9 @@ def test_bad_arguments_and_unknown_names_are_refused_like_anywhere(recorded: Inl
         return 2 * n
 
     with pytest.raises(TaskExecutionError, match="n: "):
-        tasklib.submit_task_sync(double, n="many")
+        tasklib.sync.submit_task(double, n="many")
     with pytest.raises(TaskNotFound, match="Did you mean 'double'"):
-        tasklib.submit_task_sync("doubel")
+        tasklib.sync.submit_task("doubel")
     assert recorded.tasks == []
 
 

@@ -115,10 +115,10 @@ async def test_inline_mode_and_a_worker_agree(
 ) -> None:
     registered = task(max_retries=0)(function)
     with inline(raise_errors=False):
-        here = tasklib.get_task_sync(registered.submit_sync(**kwargs))
+        here = tasklib.sync.get_task(registered.submit_sync(**kwargs))
     task_id = registered.submit_sync(**kwargs)
     await drain()
-    there = tasklib.get_task_sync(task_id)
+    there = tasklib.sync.get_task(task_id)
     assert here is not None
     assert there is not None
     for column in ("name", "kwargs", "state", "result", "error", "max_retries", "priority", "queue", "lease_token"):

@@ -34,7 +34,7 @@ def test_same_idempotency_key_runs_once_and_gives_the_same_id(ran: Inline) -> No
 
     once = charge.options(idempotency_key="k")
     assert once.submit_sync(1) == once.submit_sync(2)
-    assert tasklib.submit_many_sync([once.bind(3), charge.bind(4)])[0] == ran.tasks[0].id
+    assert tasklib.sync.submit_many([once.bind(3), charge.bind(4)])[0] == ran.tasks[0].id
     assert [t.result for t in ran.tasks] == [1, 4]
 
 
@@ -44,26 +44,26 @@ def test_submit_many_checks_all_before_it_runs_any(ran: Inline) -> None:
         return 2 * n
 
     with pytest.raises(tasklib.errors.TaskExecutionError, match="n: "):
-        tasklib.submit_many_sync(double, [{"n": 1}, {"n": "x"}])
+        tasklib.sync.submit_many(double, [{"n": 1}, {"n": "x"}])
     assert ran.tasks == []
 
 
 def test_name_of_another_program_is_recorded_and_not_run(ran: Inline) -> None:
-    task_id = tasklib.submit_task_sync("billing.charge", registered_elsewhere=True, amount=5)
+    task_id = tasklib.sync.submit_task("billing.charge", registered_elsewhere=True, amount=5)
     assert [(t.name, t.kwargs, t.state) for t in ran.tasks] == [("billing.charge", {"amount": 5}, TaskState.PENDING)]
     with pytest.raises(TaskNotFound, match="recorded it but not run it"):
-        tasklib.wait_for_sync(task_id)
+        tasklib.sync.wait_for(task_id)
 
 
 def test_cancelling_comes_too_late_for_what_has_run_and_in_time_for_what_has_not(ran: Inline) -> None:
     @task
     def nothing() -> None: ...
 
-    assert tasklib.cancel_task_sync(nothing.submit_sync()) is TaskState.COMPLETED
-    waiting = tasklib.submit_task_sync("billing.charge", registered_elsewhere=True)
-    assert tasklib.cancel_task_sync(waiting) is TaskState.CANCELLED
+    assert tasklib.sync.cancel_task(nothing.submit_sync()) is TaskState.COMPLETED
+    waiting = tasklib.sync.submit_task("billing.charge", registered_elsewhere=True)
+    assert tasklib.sync.cancel_task(waiting) is TaskState.CANCELLED
     with pytest.raises(TaskCancelled):
-        tasklib.wait_for_sync(waiting)
+        tasklib.sync.wait_for(waiting)
 
 
 def test_transactional_task_receives_the_connection_of_inline_mode() -> None:
@@ -72,7 +72,7 @@ def test_transactional_task_receives_the_connection_of_inline_mode() -> None:
         return f"{connection}{n}"
 
     with inline(connection="a connection") as ran:
-        tasklib.submit_task_sync(save, n=1)
+        tasklib.sync.submit_task(save, n=1)
     assert ran.tasks[0].result == "a connection1"
 
 
@@ -81,14 +81,14 @@ def test_transactional_task_without_a_connection_is_refused_with_the_way_out(ran
     def save(connection: Any) -> None: ...
 
     with pytest.raises(TaskLibError, match=r"save is transactional.*inline\(connection=\.\.\.\)"):
-        tasklib.submit_task_sync(save)
+        tasklib.sync.submit_task(save)
     assert ran.tasks == []
 
 
 def test_what_needs_a_table_says_so(ran: Inline) -> None:
     with pytest.raises(TaskLibError, match="inline mode has no database, so it can't do 'list'"):
-        tasklib.list_tasks_sync()
-    assert tasklib.get_task_sync("0190a000-0000-7000-8000-000000000000") is None
+        tasklib.sync.list_tasks()
+    assert tasklib.sync.get_task("0190a000-0000-7000-8000-000000000000") is None
 
 
 def test_init_and_close_inside_the_block_change_the_configuration_only(ran: Inline) -> None:

@@ -49,11 +49,11 @@ def test_each_test_has_a_database_of_its_own(user: pytest.Pytester) -> None:
         """
     @pytest.mark.parametrize("n", [1, 2])
     def test_app(tasklib_app, n):
-        assert tasklib.list_tasks_sync() == []
+        assert tasklib.sync.list_tasks() == []
         task_id = run(n)
         [found] = assert_submitted(double, kwargs={"n": n}, count=1)
         assert drain_sync().ids == [task_id]
-        assert tasklib.wait_for_sync(task_id) == 2 * n
+        assert tasklib.sync.wait_for(task_id) == 2 * n
 
     async def test_app_async(tasklib_app, tasklib_database):
         assert tasklib_app == tasklib.Config(tasklib_database)
@@ -87,7 +87,7 @@ def test_inline_mode_comes_by_fixture_and_by_marker(user: pytest.Pytester) -> No
         return run(1)
 
     def test_fixture(tasklib_inline):
-        assert tasklib.wait_for_sync(run(1)) == 2
+        assert tasklib.sync.wait_for(run(1)) == 2
         assert [t.kwargs for t in tasklib_inline.tasks] == [{"n": 1}]
 
     @pytest.mark.usefixtures("tasklib_inline")

@@ -40,7 +40,7 @@ async def test_async_function_runs_and_its_result_is_stored(config: Config, clie
     await burst(config)
     done = await client.get_task(task_id)
     assert done is not None
-    assert (done.state, done.result, done.error) == ("completed", {"value": 42}, None)
+    assert (done.state, done.result, done.error) == ("completed", 42, None)
     assert done.worker_id is None
     assert done.locked_until is None
     assert done.completed_at is not None

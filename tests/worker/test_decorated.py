@@ -51,7 +51,7 @@ async def outcome(config: Config, name: str, **kwargs: Any) -> str:
         await burst(config)
         row = await client.get_task(id_)
     assert row is not None
-    return str(row.result["value"] if row.result else row.error)
+    return str(row.result if row.state == "completed" else row.error)
 
 
 async def test_async_function_under_a_plain_decorator_runs_on_the_loop(config: Config) -> None:

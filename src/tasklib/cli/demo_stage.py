@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -77,9 +77,9 @@ class Stage:
         self._act_began = self.value("SELECT clock_timestamp()")
         self._disappointed_before = len(self.disappointments)
 
-    def submit(self, task: Any, arguments: Sequence[Mapping[str, Any]] | None = None) -> None:
+    def submit(self, *task_and_arguments: Any) -> None:
         """`submit_many`, and count."""
-        self.submitted += len(self.client.submit_many(task, arguments))
+        self.submitted += len(self.client.submit_many(*task_and_arguments))
 
     def rows(self) -> list[Row]:
         with self.db.cursor(row_factory=class_row(Row)) as cursor:

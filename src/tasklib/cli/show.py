@@ -64,7 +64,7 @@ def print_task(console: Console, task: Task, fleet: FleetState) -> None:
         if value or heading == "arguments":
             _print_json(console, heading, value)
     if task.state == TaskState.COMPLETED:
-        _print_json(console, "result", (task.result or {}).get("value"))
+        _print_json(console, "result", task.result)
     if task.history:
         console.print(Text("\nfailed attempts", "bold"))
         console.print(_attempts(task.history, whole_width=console.is_terminal))

@@ -111,7 +111,7 @@ def wait(
     from tasklib.client.clients import Client
 
     with Client(configured(database_url, schema)) as client:
-        _print_result(client.wait_for(full_id(client, task_id), timeout))
+        _print_result(client.perform(client.calls.wait_for_json(full_id(client, task_id), timeout)))
 
 
 def _client(modules: list[str], name: str, database_url: str | None, schema: str | None) -> Client:
@@ -130,7 +130,7 @@ def _waited_for(client: Client, task_id: UUID, timeout: float | None) -> Any:
     from tasklib.cli.report import note
 
     try:
-        return client.wait_for(task_id, timeout)
+        return client.perform(client.calls.wait_for_json(task_id, timeout))
     except KeyboardInterrupt:
         note(
             f"task {task_id} goes on without this command. Wait for it: tasklib wait {task_id}. "

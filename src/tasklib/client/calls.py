@@ -25,12 +25,13 @@ from tasklib.config import Config
 from tasklib.db.failures import MOST_CONFLICTS, Conflict
 from tasklib.db.query import Query
 from tasklib.events import CancelRequested, TaskReplayed, client_events
-from tasklib.states import TaskState
+from tasklib.states import TaskState, is_terminal
 from tasklib.store import control, lookup, submit
 from tasklib.store.filters import EVERY_TASK, TaskFilter
 from tasklib.store.submit import Kept, NewTask
-from tasklib.tasks.function import Submission
 from tasklib.tasks.options import NOTHING_SAID, Options, options_of
+from tasklib.tasks.submitter import Submission
+from tasklib.tasks.task_id import KnownId, TaskId
 
 if TYPE_CHECKING:
     from tasklib.models import Task
@@ -50,8 +51,12 @@ class Submitted(NamedTuple):
 class Calls(OperatorCalls, ExplainingCalls, SearchingCalls, TokenCalls):
     """The calls, for one configuration, on behalf of one identity."""
 
-    def __init__(self, config: Config, identity: Identity | None = None) -> None:
+    def __init__(
+        self, config: Config, identity: Identity | None = None, *, id_type: type[KnownId[Any]] = TaskId
+    ) -> None:
         super().__init__(config, identity)
+        self.id_type = id_type
+        """Of which class the ids of submitted tasks are: it gives them methods that are awaited, or block."""
         self.defaults = submissions.Defaults(config, self.identity)
 
     def on_behalf_of(self, identity: Identity) -> Self:
@@ -142,7 +147,7 @@ class Calls(OperatorCalls, ExplainingCalls, SearchingCalls, TokenCalls):
         """
         if ids is not None:
             validation.check_ids(ids, len(items))
-        tasks = submissions.new_tasks(items, self.defaults, ids)
+        tasks = submissions.new_tasks(items, self.defaults, ids, id_type=self.id_type)
         ids = yield from self._submit(tasks, None)
         return [Submitted(id_, id_ == made) for id_, made in zip(ids, tasks.ids, strict=True)]
 
@@ -171,25 +176,24 @@ class Calls(OperatorCalls, ExplainingCalls, SearchingCalls, TokenCalls):
         return (yield from self._list(chosen, start, limit))
 
     def wait_for(self, task_id: UUID | str, timeout: float | None = None) -> Call[Any]:
-        """Wait until the task is done and return its result.
+        """Wait until the task is done and return its result, in the type that its function declares.
 
-        Raises TaskFailed with the remote traceback, TaskCancelled, or WaitTimeout; the task itself is not affected.
-        While the database can't be reached it goes on trying, until the timeout; without one, for ever, if it was
-        reached before. DatabaseUnavailable means that it couldn't be reached in the end.
+        The result is the JSON value if this program hasn't got the function. Raises TaskFailed with the remote
+        traceback, TaskCancelled, or WaitTimeout; the task itself is not affected. While the database can't be reached
+        it goes on trying, until the timeout; without one, for ever, if it was reached before. DatabaseUnavailable means
+        that it couldn't be reached in the end.
         """
         task_id = validation.as_id(task_id)
-        outages = validation.OutageTolerance(timeout)
-        outcome: lookup.Outcome | None = None
-        for pause in validation.pauses(timeout):
-            with outages.survived(is_last=pause is None):
-                outcome = yield self._outcome(task_id)
-                done, value = validation.result_of(task_id, outcome)
-                if done:
-                    return value
-            if pause is None:
-                break
-            yield Pause(pause)
-        raise validation.still_waiting(task_id, outcome, timeout)
+        return validation.typed_result(task_id, (yield from self._ended(task_id, timeout)))
+
+    def wait_for_json(self, task_id: UUID | str, timeout: float | None = None) -> Call[Any]:
+        """The same, but the result as it is stored: what JSON has for it."""
+        task_id = validation.as_id(task_id)
+        return validation.result_of(task_id, (yield from self._ended(task_id, timeout)))
+
+    def wait_until_done(self, task_id: UUID | str, timeout: float | None = None) -> Call[TaskState]:
+        """Wait until the task is completed, cancelled or a dead letter, and return which. Raises WaitTimeout."""
+        return TaskState((yield from self._ended(validation.as_id(task_id), timeout)).state)
 
     def cancel_task(self, task_id: UUID | str) -> Call[TaskState]:
         """Cancel a task and return its state: `cancelled` if it waited, `running` if its worker was asked to stop it.
@@ -215,11 +219,25 @@ class Calls(OperatorCalls, ExplainingCalls, SearchingCalls, TokenCalls):
         page: list[Task] = yield lookup.list_(replace(chosen, owner=self.identity.owner), after, limit)
         return page
 
+    def _ended(self, task_id: UUID, timeout: float | None) -> Call[lookup.Outcome]:
+        """How the task ended, once it has."""
+        outages = validation.OutageTolerance(timeout)
+        outcome: lookup.Outcome | None = None
+        for pause in validation.pauses(timeout):
+            with outages.survived(is_last=pause is None):
+                outcome = validation.known(task_id, (yield self._outcome(task_id)))
+                if is_terminal(outcome):
+                    return outcome
+            if pause is None:
+                break
+            yield Pause(pause)
+        raise validation.still_waiting(task_id, outcome, timeout)
+
     def _outcome(self, task_id: UUID) -> Query[lookup.Outcome | None]:
         return lookup.outcome(task_id, owner=self.identity.owner)
 
     def _insert(self, items: Alike | Sequence[Submission], connection: Any) -> Call[list[UUID]]:
-        return (yield from self._submit(submissions.new_tasks(items, self.defaults), connection))
+        return (yield from self._submit(submissions.new_tasks(items, self.defaults, id_type=self.id_type), connection))
 
     def _submit(self, tasks: NewTasks, connection: Any) -> Call[list[UUID]]:
         span = submissions.span_of(tasks) if tracing.is_used() else None

@@ -10,19 +10,31 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar, assert_never
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, assert_never, cast
 
 import psycopg
 
 from tasklib.client.calls import Calls
 from tasklib.client.effects import Call, Effect, HttpEffect, InTransaction, OnConnection, Pause, RunCoroutine
 from tasklib.client.identity import Identity
+from tasklib.client.signatures import (
+    Submit,
+    SubmitMany,
+    SubmitTask,
+    SyncSubmit,
+    SyncSubmitMany,
+    SyncSubmitTask,
+    SyncWaitFor,
+    WaitFor,
+)
 from tasklib.config import Config
 from tasklib.db.callers import run_on, run_on_async
 from tasklib.db.database import AsyncDatabase, Database, Tries, execute, execute_async
 from tasklib.db.query import Query
 from tasklib.sql import statement
 from tasklib.store.submit import COPY, copied
+from tasklib.tasks.awaited import Awaited
+from tasklib.tasks.task_id import KnownId, SyncTaskId
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -67,13 +79,54 @@ def _awaitable(
 ) -> Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]]:
     name = call.__name__
 
-    @functools.wraps(call)
-    async def method(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
+    async def perform(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
         made: Call[T] = getattr(self.calls, name)(*args, **kwargs)
         return await self.perform(made)
 
+    return awaited_method(call, perform)
+
+
+def awaited_method(
+    call: Callable[..., Any], perform: Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]]
+) -> Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]]:
+    """A method that says what to write if its caller forgets to await it."""
+    name = perform.__name__ = perform.__qualname__ = call.__name__  # for the warning of one that is never awaited
+    written, instead = f"client.{name}", f"tasklib.Client(...).{name}"
+
+    @functools.wraps(call)
+    def method(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
+        return Awaited(perform(self, *args, **kwargs), written, instead)
+
     method.__signature__ = signature_of(call)  # type: ignore[attr-defined]
     return method
+
+
+def _submitting(call: Callable[..., Call[Any]]) -> Any:
+    """A blocking method whose ids know this client. Its type is said in `signatures.py`."""
+    name = call.__name__
+
+    @functools.wraps(call)
+    def method(self: Client, /, *args: Any, **kwargs: Any) -> Any:
+        return _by(self, self.perform(getattr(self.calls, name)(*args, **kwargs)))
+
+    method.__signature__ = signature_of(call)  # type: ignore[attr-defined]
+    return method
+
+
+def _submitting_async(call: Callable[..., Call[Any]]) -> Any:
+    name = call.__name__
+
+    async def perform(self: AsyncClient, /, *args: Any, **kwargs: Any) -> Any:
+        return _by(self, await self.perform(getattr(self.calls, name)(*args, **kwargs)))
+
+    return awaited_method(call, perform)
+
+
+def _by(client: Any, submitted: Any) -> Any:
+    """The ids that a call returned, each with the client that it asks about its task."""
+    if isinstance(submitted, KnownId):
+        return submitted._by(client)
+    return [task_id._by(client) for task_id in submitted]
 
 
 class Client:
@@ -85,17 +138,17 @@ class Client:
 
     def __init__(self, config: Config | str | None = None) -> None:
         self.config = config if isinstance(config, Config) else Config.from_env(database_url=config)
-        self.calls = Calls(self.config)
+        self.calls = Calls(self.config, id_type=SyncTaskId)
         self._database = Database(self.config)
 
-    submit_task = _blocking(Calls.submit_task)
-    submit = _blocking(Calls.submit)
-    submit_many = _blocking(Calls.submit_many)
+    submit_task: SyncSubmitTask = _submitting(Calls.submit_task)
+    submit: SyncSubmit = _submitting(Calls.submit)
+    submit_many: SyncSubmitMany = _submitting(Calls.submit_many)
     submit_each = _blocking(Calls.submit_each)
     get_task = _blocking(Calls.get_task)
     list_tasks = _blocking(Calls.list_tasks)
     search_tasks = _blocking(Calls.search_tasks)
-    wait_for = _blocking(Calls.wait_for)
+    wait_for: SyncWaitFor = cast("Any", _blocking(Calls.wait_for))
     cancel_task = _blocking(Calls.cancel_task)
     replay_task = _blocking(Calls.replay_task)
     explain_task = _blocking(Calls.explain_task)
@@ -226,14 +279,14 @@ class AsyncClient:
         self.calls = Calls(self.config)
         self._database = AsyncDatabase(self.config)
 
-    submit_task = _awaitable(Calls.submit_task)
-    submit = _awaitable(Calls.submit)
-    submit_many = _awaitable(Calls.submit_many)
+    submit_task: SubmitTask = _submitting_async(Calls.submit_task)
+    submit: Submit = _submitting_async(Calls.submit)
+    submit_many: SubmitMany = _submitting_async(Calls.submit_many)
     submit_each = _awaitable(Calls.submit_each)
     get_task = _awaitable(Calls.get_task)
     list_tasks = _awaitable(Calls.list_tasks)
     search_tasks = _awaitable(Calls.search_tasks)
-    wait_for = _awaitable(Calls.wait_for)
+    wait_for: WaitFor = cast("Any", _awaitable(Calls.wait_for))
     cancel_task = _awaitable(Calls.cancel_task)
     replay_task = _awaitable(Calls.replay_task)
     explain_task = _awaitable(Calls.explain_task)

@@ -1,4 +1,4 @@
-"""The module-level calls: `tasklib.init(...)` once, then `await submit_task(...)` or `submit_task_sync(...)`."""
+"""The module-level calls: `tasklib.init(...)` once, then `await tasklib.submit_task(...)`; `sync.py` has the others."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ import os
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 from weakref import WeakKeyDictionary
 
-from tasklib.client.awaiting import Awaited
 from tasklib.client.calls import Calls
 from tasklib.client.clients import AsyncClient, Client, signature_of
 from tasklib.client.effects import Call
+from tasklib.client.signatures import SubmitMany, SubmitTask, WaitFor
 from tasklib.config import Config, url_in
+from tasklib.db.callers import is_async
 from tasklib.errors import NotInitialized
-from tasklib.tasks.function import connect_default_client
+from tasklib.tasks.awaited import Awaited
+from tasklib.tasks.default_client import connect_default_client
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -131,7 +133,8 @@ def standing_in(stand_in: StandIn) -> Iterator[None]:
         _stand_ins.remove(stand_in)
 
 
-def _blocking(call: Callable[Concatenate[Calls, P], Call[T]]) -> Callable[P, T]:
+def blocking(call: Callable[Concatenate[Calls, P], Call[T]]) -> Callable[P, T]:
+    """A module-level function for synchronous code."""
     name = call.__name__
 
     @functools.wraps(call)
@@ -144,8 +147,10 @@ def _blocking(call: Callable[Concatenate[Calls, P], Call[T]]) -> Callable[P, T]:
     return function
 
 
-def _awaitable(call: Callable[Concatenate[Calls, P], Call[T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+def awaitable(call: Callable[Concatenate[Calls, P], Call[T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+    """A module-level function that is awaited, and says so to a caller who forgets it."""
     name = call.__name__
+    written, instead = f"tasklib.{name}", f"tasklib.sync.{name}"
 
     async def perform(*args: P.args, **kwargs: P.kwargs) -> T:
         client = default_async_client()
@@ -156,25 +161,18 @@ def _awaitable(call: Callable[Concatenate[Calls, P], Call[T]]) -> Callable[P, Co
 
     @functools.wraps(call)
     def function(*args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
-        return Awaited(perform(*args, **kwargs), f"tasklib.{name}", f"tasklib.{name}_sync")
+        return Awaited(perform(*args, **kwargs), written, instead)
 
     function.__signature__ = signature_of(call, of_function=True)  # type: ignore[attr-defined]
     return function
 
 
-submit_task = _awaitable(Calls.submit_task)
-submit_task_sync = _blocking(Calls.submit_task)
-submit_many = _awaitable(Calls.submit_many)
-submit_many_sync = _blocking(Calls.submit_many)
-get_task = _awaitable(Calls.get_task)
-get_task_sync = _blocking(Calls.get_task)
-list_tasks = _awaitable(Calls.list_tasks)
-list_tasks_sync = _blocking(Calls.list_tasks)
-wait_for = _awaitable(Calls.wait_for)
-wait_for_sync = _blocking(Calls.wait_for)
-cancel_task = _awaitable(Calls.cancel_task)
-cancel_task_sync = _blocking(Calls.cancel_task)
-replay_task = _awaitable(Calls.replay_task)
-replay_task_sync = _blocking(Calls.replay_task)
+submit_task: SubmitTask = cast("Any", awaitable(Calls.submit_task))
+submit_many: SubmitMany = cast("Any", awaitable(Calls.submit_many))
+wait_for: WaitFor = cast("Any", awaitable(Calls.wait_for))
+get_task = awaitable(Calls.get_task)
+list_tasks = awaitable(Calls.list_tasks)
+cancel_task = awaitable(Calls.cancel_task)
+replay_task = awaitable(Calls.replay_task)
 
-connect_default_client(_awaitable(Calls.submit), _blocking(Calls.submit))
+connect_default_client(default_client, default_async_client, is_async)

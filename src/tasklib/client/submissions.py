@@ -17,10 +17,11 @@ from tasklib.errors import InvalidOption, TaskExecutionError, TaskLibError, Task
 from tasklib.events import TaskSubmitted, client_events
 from tasklib.store.submit import Kept, NewTask, SubmitTerms
 from tasklib.tasks import registry
-from tasklib.tasks.function import Submission, TaskFunction
+from tasklib.tasks.function import TaskFunction
 from tasklib.tasks.ids import Given, Ids
 from tasklib.tasks.options import MAX_NAME_BYTES, NOTHING_SAID, Options, is_name, json_option, priority_of
 from tasklib.tasks.payload import UnstorableValue, dump, limited
+from tasklib.tasks.submitter import Submission
 
 if TYPE_CHECKING:
     from tasklib.tracing.spans import Producer
@@ -200,8 +201,15 @@ class NewTasks(Sequence[NewTask]):
     it. And COPY asks for some at a time: then the others are made while the server takes those in.
     """
 
-    def __init__(self, kwargs: Sequence[str], terms: Sequence[SubmitTerms], ids: Sequence[UUID] | None = None) -> None:
-        self._ids = Ids(len(kwargs)) if ids is None else Given(ids)
+    def __init__(
+        self,
+        kwargs: Sequence[str],
+        terms: Sequence[SubmitTerms],
+        ids: Sequence[UUID] | None = None,
+        id_type: type[UUID] = UUID,
+    ) -> None:
+        self._ids = Ids(len(kwargs), id_type) if ids is None else Given(ids)
+        self.id_type = id_type
         self._kwargs, self._terms = kwargs, terms
         self.kinds = frozenset(terms)
 
@@ -240,7 +248,13 @@ class NewTasks(Sequence[NewTask]):
         return list(map(NewTask, ids[at], self._kwargs[at], self._terms[at]))
 
 
-def new_tasks(items: Alike | Sequence[Submission], defaults: Defaults, ids: Sequence[UUID] | None = None) -> NewTasks:
+def new_tasks(
+    items: Alike | Sequence[Submission],
+    defaults: Defaults,
+    ids: Sequence[UUID] | None = None,
+    *,
+    id_type: type[UUID] = UUID,
+) -> NewTasks:
     """Check submissions and make tasks of them, with these ids or new ones."""
     limit = defaults.config.max_payload_bytes
     texts: list[str] = []
@@ -261,7 +275,7 @@ def new_tasks(items: Alike | Sequence[Submission], defaults: Defaults, ids: Sequ
         if len(items) > 1:
             e.add_note(f"This was item {len(texts)} of {len(items)}; none of them was submitted.")
         raise
-    return NewTasks(texts, all_terms, ids)
+    return NewTasks(texts, all_terms, ids, id_type)
 
 
 def span_of(tasks: NewTasks) -> Producer | None:
@@ -311,7 +325,8 @@ def ids_in_order(tasks: NewTasks, kept: Kept | None) -> list[UUID]:
     """The id of each task: its own, or that of the task that has its idempotency key."""
     if kept is None:
         return tasks.ids
-    return [id_ if (key := t.idempotency_key) is None else kept[t.name, key] for id_, _, t in tasks]
+    known = tasks.id_type
+    return [id_ if (key := t.idempotency_key) is None else known(str(kept[t.name, key])) for id_, _, t in tasks]
 
 
 def _target(target: object, registered_elsewhere: bool) -> Target:

@@ -11,6 +11,7 @@ from uuid import UUID
 from tasklib.errors import (
     DatabaseUnavailable,
     InvalidOption,
+    ResultNotReadable,
     ServerUnavailable,
     TaskCancelled,
     TaskFailed,
@@ -19,6 +20,7 @@ from tasklib.errors import (
 )
 from tasklib.states import TaskState
 from tasklib.store import lookup
+from tasklib.tasks import registry
 from tasklib.tasks.ids import Given
 
 MAX_PAGE = 10_000
@@ -60,18 +62,26 @@ def not_finished(task_id: UUID, outcome: lookup.Outcome | None) -> InvalidOption
     return InvalidOption(f"task {task_id} is {state}; only a completed, cancelled or dead_letter task can be replayed.")
 
 
-def result_of(task_id: UUID, outcome: lookup.Outcome | None) -> tuple[bool, Any]:
-    """(True, the result) if the task is done, (False, None) if it goes on; raises what the task ended with."""
-    if outcome is None:
-        raise TaskNotFound.with_id(task_id)
+def result_of(task_id: UUID, outcome: lookup.Outcome) -> Any:
+    """The result of a task that is done, as JSON has it. Raises what else the task ended with."""
     match outcome.state:
-        case TaskState.COMPLETED:
-            return True, (outcome.result or {}).get("value")
         case TaskState.DEAD_LETTER:
             raise TaskFailed(task_id, outcome.name, outcome.error)
         case TaskState.CANCELLED:
             raise TaskCancelled(task_id, outcome.name)
-    return False, None
+    return outcome.result
+
+
+def typed_result(task_id: UUID, outcome: lookup.Outcome) -> Any:
+    """The same in the type that its function declares, if this program has the function."""
+    value = result_of(task_id, outcome)
+    function = registry.get(outcome.name)
+    if function is None:
+        return value
+    try:
+        return function.results.from_json(value)
+    except ValueError as e:
+        raise ResultNotReadable(task_id, outcome.name, value, str(e)) from e
 
 
 def pauses(timeout: float | None) -> Iterator[float | None]:

@@ -62,6 +62,11 @@ _BY_CLASS = {
 }
 
 
+def is_async(connection: object) -> bool:
+    """Whether queries on this connection are awaited; InvalidOption if it is none we know."""
+    return kind_of(connection) in _ASYNC
+
+
 def run_on(connection: Any, query: Query[T], schema: str | None) -> T:
     """Run a query on the caller's synchronous connection. Neither commits nor rolls back."""
     kind = kind_of(connection)

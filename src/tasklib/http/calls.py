@@ -23,10 +23,10 @@ from tasklib.http.operations import HttpOperatorCalls
 from tasklib.http.requests import API, Request, get, query_of
 from tasklib.http.submitting import TaskToSend, new_tasks, span_of
 from tasklib.http.transport import checked
-from tasklib.states import TaskState
+from tasklib.states import TaskState, is_terminal
 from tasklib.store.filters import TaskFilter, texts
 from tasklib.store.lookup import Outcome
-from tasklib.tasks.function import Submission
+from tasklib.tasks.submitter import Submission
 
 if TYPE_CHECKING:
     from tasklib.models import Task
@@ -51,9 +51,8 @@ class HttpCalls(HttpOperatorCalls):
         except TaskNotFound:
             return None
 
-    def wait_for(self, task_id: UUID | str, timeout: float | None = None) -> Call[Any]:
-        task_id = checks.as_id(task_id)
-        checked(super().wait_for(task_id, timeout))
+    def _ended(self, task_id: UUID, timeout: float | None) -> Call[Outcome]:
+        checked(super()._ended(task_id, timeout))
         deadline = None if timeout is None else time.monotonic() + timeout
         outages = checks.OutageTolerance(timeout)
         outcome: Outcome | None = None
@@ -62,9 +61,8 @@ class HttpCalls(HttpOperatorCalls):
             wait = WAIT_SECONDS if deadline is None else min(WAIT_SECONDS, max(0.0, deadline - began))
             with outages.survived(is_last=deadline is not None and began >= deadline):
                 outcome = yield from self._outcome_within(task_id, wait)
-                done, value = checks.result_of(task_id, outcome)
-                if done:
-                    return value
+                if is_terminal(outcome):
+                    return outcome
             now = time.monotonic()
             if deadline is not None and now >= deadline:
                 raise checks.still_waiting(task_id, outcome, timeout)
@@ -101,7 +99,7 @@ class HttpCalls(HttpOperatorCalls):
     def _insert(self, items: Alike | Sequence[Submission], connection: Any) -> Call[list[UUID]]:
         if connection is not None:
             raise InvalidOption("connection= needs a database: over HTTP there is no transaction to join.")
-        return [submitted.id for submitted in (yield from self._send(new_tasks(items, None)))]
+        return [self.id_type(submitted.id) for submitted in (yield from self._send(new_tasks(items, None)))]
 
     def _send(self, tasks: Sequence[TaskToSend]) -> Call[list[Submitted]]:
         span = span_of(tasks)
@@ -131,7 +129,7 @@ class HttpCalls(HttpOperatorCalls):
             Request("GET", path, query, repeatable=True, extra_seconds=wait, about={"task_id": task_id})
         )
         error = found["error"]["traceback"] if found["error"] else None
-        return Outcome(found["task_type"], found["status"], {"value": found["result"]}, error)
+        return Outcome(found["task_type"], found["status"], found["result"], error)
 
 
 def _tags(tags: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -20,6 +20,7 @@ from tasklib.environment import require_https
 from tasklib.errors import ConfigError, InvalidOption
 from tasklib.http.calls import HttpCalls
 from tasklib.http.requests import Answer, NoAnswer, Request
+from tasklib.tasks.task_id import SyncTaskId
 
 try:
     import httpx
@@ -112,7 +113,7 @@ class HttpClient(Client):
         verify: bool | str | ssl.SSLContext = True,
     ) -> None:
         self.address = Address.of(url, token, timeout=timeout, retries=retries, verify=verify)
-        self.calls = HttpCalls(self.address.url, retries)
+        self.calls = HttpCalls(self.address.url, retries, id_type=SyncTaskId)
         self.config = self.calls.config
         self._http: httpx.Client | None = None
 

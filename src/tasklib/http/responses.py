@@ -49,7 +49,7 @@ def task_of(found: Json) -> Task:
     values |= {
         "id": UUID(found["task_id"]),
         "args": {},
-        "result": {"value": found["result"]} if completed else None,
+        "result": found["result"] if completed else None,
         "error": error["traceback"] if error else None,
         "worker_id": found["assigned_worker_id"],
     }

@@ -12,10 +12,10 @@ from tasklib import tracing
 from tasklib.client.submissions import Alike, parts_of, writer_of
 from tasklib.errors import InvalidOption, TaskLibError
 from tasklib.http.requests import text_of
-from tasklib.tasks.function import Submission
 from tasklib.tasks.ids import new_ids
 from tasklib.tasks.options import Options
 from tasklib.tasks.payload import UnstorableValue, dump
+from tasklib.tasks.submitter import Submission
 
 if TYPE_CHECKING:
     from tasklib.tracing.spans import Producer

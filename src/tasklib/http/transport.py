@@ -13,6 +13,7 @@ from tasklib.config import Config
 from tasklib.errors import ServerUnavailable, TaskLibError, TaskNotFound
 from tasklib.http import problems, responses
 from tasklib.http.requests import Answer, NoAnswer, Query, Request, get
+from tasklib.tasks.task_id import KnownId, TaskId
 
 if TYPE_CHECKING:
     from tasklib.models import Task
@@ -26,9 +27,9 @@ _LONGEST_ASKED_FOR = 30.0
 class Asking(Calls):
     """Calls whose arguments are checked here, and which a server carries out."""
 
-    def __init__(self, place: str, retries: int) -> None:
+    def __init__(self, place: str, retries: int, *, id_type: type[KnownId[Any]] = TaskId) -> None:
         # It is never connected to: a call with a database is only taken to where it would need one.
-        super().__init__(Config("postgresql://"))
+        super().__init__(Config("postgresql://"), id_type=id_type)
         self._place_name = place
         self._retries = retries
 

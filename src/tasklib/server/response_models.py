@@ -156,7 +156,7 @@ class TaskAnswer(BaseModel):
             effective_priority=effective_priority,
             effective_level=level_of(effective_priority),
             assigned_worker_id=task.worker_id,
-            result=(task.result or {}).get("value"),
+            result=task.result,
             error=_error(task.error, TaskState(task.state)),
             idempotency_key=said_key(task.idempotency_key, task.submitted_by),
             trace_id=task.trace_id,
@@ -234,7 +234,7 @@ class OutcomeAnswer(BaseModel):
             task_id=task_id,
             task_type=outcome.name,
             status=status,
-            result=(outcome.result or {}).get("value"),
+            result=outcome.result,
             error=_error(outcome.error, status),
         )
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
-from tasklib.columns import TASK_COLUMNS
+from tasklib.columns import TASK_COLUMNS, returned
 from tasklib.db.query import Query, Rows
 from tasklib.store.filters import TaskFilter
 
@@ -21,7 +21,8 @@ class Outcome:
 
     name: str
     state: str
-    result: dict[str, Any] | None
+    result: Any
+    """What the function returned, as JSON has it; None before it completed."""
     error: str | None
     submitted_by: str | None = None
 
@@ -34,7 +35,7 @@ def get(task_id: UUID, *, owner: str | None = None) -> Query[Task | None]:
 def outcome(task_id: UUID, *, owner: str | None = None) -> Query[Outcome | None]:
     """The same of what a waiting caller needs to know."""
     parameters = {"id": str(task_id), "owner": owner}
-    return Query("outcome", parameters, lambda rows: Outcome(*rows[0]) if rows else None, repeatable=True)
+    return Query("outcome", parameters, _outcome, repeatable=True)
 
 
 class Listed(NamedTuple):
@@ -86,6 +87,7 @@ def tasks_of(rows: Rows) -> list[Task]:
 
     tasks = [Task(**dict(zip(TASK_COLUMNS, row, strict=False))) for row in rows]
     for task in tasks:
+        task.result = returned(task.result)
         if task.history is not None:
             # A row that was inserted with JSON's null for a history has it as an entry after its first failure.
             entries = task.history if isinstance(task.history, list) else []
@@ -95,6 +97,13 @@ def tasks_of(rows: Rows) -> list[Task]:
 
 def _listed(rows: Rows) -> list[Listed]:
     return [Listed(task, row[-1]) for task, row in zip(tasks_of(rows), rows, strict=True)]
+
+
+def _outcome(rows: Rows) -> Outcome | None:
+    if not rows:
+        return None
+    name, state, result, error, submitted_by = rows[0]
+    return Outcome(name, state, returned(result), error, submitted_by)
 
 
 def _standings(rows: Rows) -> dict[UUID, WatchedState]:

@@ -21,7 +21,7 @@ from typing_extensions import TypedDict  # pydantic asks for this one before Pyt
 
 from tasklib.errors import InvalidTaskFunction, TaskExecutionError
 from tasklib.tasks import secrets
-from tasklib.tasks.options import OPTION_NAMES, RESERVED_NAMES
+from tasklib.tasks.options import OPTION_NAMES, RESERVED_NAMES, did_you_mean
 from tasklib.tasks.payload import UnstorableValue, checked, reason_of
 from tasklib.tasks.round_trip import Difference, Fidelity, as_stored, difference, fidelity, is_json, with_whole_floats
 
@@ -132,6 +132,8 @@ class Arguments:
             }.get(detail["type"], detail["msg"])
             if detail["type"] == "extra_forbidden" and place in OPTION_NAMES:
                 message += f"; as an option it goes before: .options({place}=...).submit(...)"
+            elif detail["type"] == "extra_forbidden":
+                message += f".{near}" if (near := did_you_mean(place, {*self.parameters, *OPTION_NAMES})) else ""
             if detail["type"] == "missing" and place in RESERVED_NAMES:
                 message += f" (submit_task has a keyword of that name: pass arguments as kwargs={{'{place}': ...}})"
             problems.append((place, message))

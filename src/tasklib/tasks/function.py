@@ -4,22 +4,36 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from enum import StrEnum
-from typing import Any, Generic, ParamSpec, TypeVar, overload
-from uuid import UUID
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, Protocol, TypedDict, overload
+
+from typing_extensions import ParamSpec, TypeVar, Unpack
 
 from tasklib.errors import InvalidTaskFunction
 from tasklib.tasks import registry
 from tasklib.tasks.arguments import Arguments, asks_for_connection
-from tasklib.tasks.options import MAX_NAME_BYTES, NOTHING_SAID, Options, is_name, options_of
+from tasklib.tasks.options import (
+    MAX_NAME_BYTES,
+    NOTHING_SAID,
+    Options,
+    SubmitOptions,
+    did_you_mean,
+    is_name,
+    options_of,
+)
 from tasklib.tasks.origins import written
-from tasklib.tasks.results import ResultWriter
+from tasklib.tasks.results import ResultCodec
 from tasklib.tasks.retry import RetryPolicy
+from tasklib.tasks.submitter import Submission, Submitter, WithOptions
+
+if TYPE_CHECKING:
+    import psycopg
 
 P = ParamSpec("P")
 R = TypeVar("R")
+Q = ParamSpec("Q", default=...)
+C = TypeVar("C", default=Any)
 
 
 class Executor(StrEnum):
@@ -33,30 +47,11 @@ class Executor(StrEnum):
     """In a child process that can be killed; either kind of function."""
 
 
-@dataclass(frozen=True)
-class Submission:
-    """A task function (or a name), its options and its arguments: what `submit_many` takes a list of."""
-
-    target: TaskFunction[Any, Any] | str
-    kwargs: Mapping[str, Any]
-    options: Options = NOTHING_SAID
-
-
-# Set by tasklib.client: the tasks layer knows nothing of databases.
-_submit: Callable[[Submission], Awaitable[UUID]] | None = None
-_submit_sync: Callable[[Submission], UUID] | None = None
-
-
-def connect_default_client(
-    submit: Callable[[Submission], Awaitable[UUID]], submit_sync: Callable[[Submission], UUID]
-) -> None:
-    """Say what `.submit()` and `.submit_sync()` call."""
-    global _submit, _submit_sync
-    _submit, _submit_sync = submit, submit_sync
-
-
-class TaskFunction(Generic[P, R]):
+class TaskFunction(Submitter[P, R], Generic[P, R, Q, C]):
     """A function that can be submitted. Calling it still just calls it.
+
+    Of its type parameters two are enough, `TaskFunction[[str], int]`: the parameters of `submit`, and what the task
+    results in. The others say what calling it takes and returns.
 
     send_email(to="a@example.com")                                  # runs here and now
     await send_email.submit(to="a@example.com")                     # runs on a worker
@@ -65,14 +60,14 @@ class TaskFunction(Generic[P, R]):
 
     def __init__(
         self,
-        function: Callable[P, R],
+        function: Callable[Q, C],
         *,
         name: str | None = None,
         executor: str | None = None,
         transactional: bool | None = None,
         at_most_once: bool = False,
         retry_policy: RetryPolicy | None = None,
-        non_retriable: tuple[type[BaseException], ...] = (),
+        non_retriable: tuple[type[BaseException], ...] | type[BaseException] = (),
         defaults: Options = NOTHING_SAID,
     ) -> None:
         if isinstance(function, staticmethod):
@@ -98,7 +93,7 @@ class TaskFunction(Generic[P, R]):
             defaults = Options(max_retries=0).over(defaults)
         self.defaults = defaults
         self.arguments = Arguments(function, self.name, with_connection=self.takes_connection)
-        self.results = ResultWriter(function)
+        self.results = ResultCodec(function)
         functools.update_wrapper(self, function)
 
     @property
@@ -106,24 +101,14 @@ class TaskFunction(Generic[P, R]):
         """True if a child process can import it, and it needs nothing that lives in the worker."""
         return not self.takes_connection and "<locals>" not in self.function.__qualname__
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, *args: Q.args, **kwargs: Q.kwargs) -> C:
         return self.function(*args, **kwargs)
 
-    def bind(self, *args: P.args, **kwargs: P.kwargs) -> Submission:
+    def bind(self, *args: P.args, **kwargs: P.kwargs) -> Submission[R]:
         """The arguments of one task, for `submit_many`."""
         return Submission(self, self.arguments.bind(args, kwargs))
 
-    async def submit(self, *args: P.args, **kwargs: P.kwargs) -> UUID:
-        """Submit a task with these arguments and return its id."""
-        assert _submit is not None
-        return await _submit(self.bind(*args, **kwargs))
-
-    def submit_sync(self, *args: P.args, **kwargs: P.kwargs) -> UUID:
-        """`submit` for synchronous code."""
-        assert _submit_sync is not None
-        return _submit_sync(self.bind(*args, **kwargs))
-
-    def options(self, **options: Any) -> WithOptions[P]:
+    def options(self, **options: Unpack[SubmitOptions]) -> WithOptions[P, R]:
         """The same task function with options; arguments and options can't be confused this way."""
         return WithOptions(self, options_of(options))
 
@@ -131,95 +116,117 @@ class TaskFunction(Generic[P, R]):
         return f"<task {self.name}>"
 
 
-@dataclass(frozen=True)
-class WithOptions(Generic[P]):
-    """A task function with options, ready for its arguments."""
+class TaskSettings(TypedDict, total=False):
+    """What `@task(...)` takes besides `transactional`."""
 
-    task: TaskFunction[P, Any]
-    chosen: Options
+    name: str | None
+    max_retries: int | None
+    timeout_seconds: int | None
+    priority: int | str | None
+    queue: str | None
+    required_capabilities: Iterable[str] | None
+    tags: Mapping[str, Any] | None
+    executor: Executor | Literal["loop", "thread", "process"] | None
+    at_most_once: bool
+    retry_policy: RetryPolicy | None
+    non_retriable: tuple[type[BaseException], ...] | type[BaseException]
 
-    def bind(self, *args: P.args, **kwargs: P.kwargs) -> Submission:
-        """The arguments of one task, for `submit_many`."""
-        return Submission(self.task, self.task.arguments.bind(args, kwargs), self.chosen)
 
-    async def submit(self, *args: P.args, **kwargs: P.kwargs) -> UUID:
-        """Submit a task with these arguments and return its id."""
-        assert _submit is not None
-        return await _submit(self.bind(*args, **kwargs))
+class Decorator(Protocol):
+    """What `task(...)` returns: makes a task function of a function."""
 
-    def submit_sync(self, *args: P.args, **kwargs: P.kwargs) -> UUID:
-        """`submit` for synchronous code."""
-        assert _submit_sync is not None
-        return _submit_sync(self.bind(*args, **kwargs))
+    @overload
+    def __call__(
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> TaskFunction[P, R, P, Coroutine[Any, Any, R]]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> TaskFunction[P, R, P, R]: ...
+
+
+class TransactionalDecorator(Protocol):
+    """What `task(transactional=True)` returns: the first parameter, `connection`, comes from the worker."""
+
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[psycopg.AsyncConnection[Any], P], Coroutine[Any, Any, R]], /
+    ) -> TaskFunction[P, R, Concatenate[psycopg.AsyncConnection[Any], P], Coroutine[Any, Any, R]]: ...
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[psycopg.Connection[Any], P], R], /
+    ) -> TaskFunction[P, R, Concatenate[psycopg.Connection[Any], P], R]: ...
 
 
 @overload
-def task(function: Callable[P, R], /) -> TaskFunction[P, R]: ...
+def task(function: Callable[P, Coroutine[Any, Any, R]], /) -> TaskFunction[P, R, P, Coroutine[Any, Any, R]]: ...
 @overload
-def task(
-    *,
-    name: str | None = None,
-    max_retries: int | None = None,
-    timeout_seconds: int | None = None,
-    priority: int | str | None = None,
-    queue: str | None = None,
-    required_capabilities: Iterable[str] | None = None,
-    executor: str | None = None,
-    transactional: bool | None = None,
-    at_most_once: bool = False,
-    retry_policy: RetryPolicy | None = None,
-    non_retriable: tuple[type[BaseException], ...] = (),
-    tags: Mapping[str, Any] | None = None,
-) -> Callable[[Callable[P, R]], TaskFunction[P, R]]: ...
+def task(function: Callable[P, R], /) -> TaskFunction[P, R, P, R]: ...
+@overload
+def task(  # type: ignore[overload-overlap]  # True is a bool too, and is told apart
+    *, transactional: Literal[True], **settings: Unpack[TaskSettings]
+) -> TransactionalDecorator: ...
+@overload
+def task(*, transactional: bool | None = None, **settings: Unpack[TaskSettings]) -> Decorator: ...
 def task(
     function: Callable[..., Any] | None = None,
     /,
     *,
-    name: str | None = None,
-    max_retries: int | None = None,
-    timeout_seconds: int | None = None,
-    priority: int | str | None = None,
-    queue: str | None = None,
-    required_capabilities: Iterable[str] | None = None,
-    executor: str | None = None,
     transactional: bool | None = None,
-    at_most_once: bool = False,
-    retry_policy: RetryPolicy | None = None,
-    non_retriable: tuple[type[BaseException], ...] = (),
-    tags: Mapping[str, Any] | None = None,
+    **settings: Unpack[TaskSettings],
 ) -> Any:
-    """Register a function as a task, bare or with options.
+    """Register a function as a task, bare or with settings.
 
     @task
     def resize(path: str) -> int: ...
 
     @task(max_retries=5, timeout_seconds=30, priority="high")
     async def send_email(to: str) -> None: ...
-    """
 
-    def decorate(function: Callable[..., Any]) -> TaskFunction[Any, Any]:
-        defaults = Options(
-            max_retries=max_retries,
-            timeout_seconds=timeout_seconds,
-            priority=priority,
-            queue=queue,
-            required_capabilities=required_capabilities,
-            tags=tags,
-        )
-        made: TaskFunction[Any, Any] = TaskFunction(
+    @task(transactional=True)
+    def ship(connection: psycopg.Connection, order: int) -> None: ...
+    """
+    _refuse_unknown(settings)
+
+    def decorate(function: Callable[..., Any]) -> TaskFunction[..., Any]:
+        defaults = Options(**{name: settings.get(name) for name in _DEFAULTS})  # type: ignore[arg-type]
+        made: TaskFunction[..., Any] = TaskFunction(
             function,
-            name=name,
-            executor=executor,
+            name=settings.get("name"),
+            executor=settings.get("executor"),
             transactional=transactional,
-            at_most_once=at_most_once,
-            retry_policy=retry_policy,
-            non_retriable=non_retriable,
+            at_most_once=settings.get("at_most_once", False),
+            retry_policy=settings.get("retry_policy"),
+            non_retriable=settings.get("non_retriable", ()),
             defaults=defaults,
         )
         registry.register(made)
         return made
 
     return decorate if function is None else decorate(function)
+
+
+def _signature() -> inspect.Signature:
+    """For help(): the settings one by one."""
+    shown = [
+        inspect.Parameter("function", inspect.Parameter.POSITIONAL_ONLY, default=None),
+        *(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None) for name in _SETTINGS),
+        inspect.Parameter("transactional", inspect.Parameter.KEYWORD_ONLY, default=None),
+    ]
+    return inspect.Signature(shown)
+
+
+_SETTINGS = TaskSettings.__annotations__.keys()
+task.__signature__ = _signature()  # type: ignore[attr-defined]
+_DEFAULTS = [name for name in SubmitOptions.__annotations__ if name in _SETTINGS]
+"""The settings that are options of each submission, unless it says otherwise."""
+
+
+def _refuse_unknown(settings: Iterable[str]) -> None:
+    for name in settings:
+        if name not in _SETTINGS:
+            known = sorted({*_SETTINGS, "transactional"})
+            raise InvalidTaskFunction(
+                f"@task has no setting {name!r}.{did_you_mean(name, known)} The settings are {', '.join(known)}."
+            )
 
 
 def _checked_name(name: str | None, function: Callable[..., Any]) -> str:

@@ -36,8 +36,9 @@ _MOST_OFF_SECONDS = 86400
 class Ids:
     """New ids in growing order, each made when it is first asked for."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, kind: type[UUID] = UUID) -> None:
         global _last
+        self._kind = kind
         with _lock:
             # The count runs over into the milliseconds: order matters more than the last millisecond of truth.
             self._start = max(_last + 1, time.time_ns() // 1_000_000 << 12)
@@ -49,7 +50,8 @@ class Ids:
         """At least the first `count` of them, in a list that grows."""
         made = self._made
         if count > (known := len(made)):
-            made += [_uuid7(stamp, c) for stamp, c in enumerate(self._chances[known:count], self._start + known)]
+            stamped = enumerate(self._chances[known:count], self._start + known)
+            made += [_uuid7(self._kind, stamp, chance) for stamp, chance in stamped]
         return made
 
 
@@ -90,10 +92,11 @@ def shard_of(id_: UUID) -> int:
 _make, _set, _UNKNOWN = UUID.__new__, object.__setattr__, SafeUUID.unknown
 
 
-def _uuid7(stamp: int, chance: int) -> UUID:
+def _uuid7(kind: type[UUID], stamp: int, chance: int) -> UUID:
     # The count's 12 bits stay where they are; the milliseconds make room for the version before them.
     time_and_count = stamp >> 12 << 16 | 0x7000 | stamp & 0xFFF
-    id_ = _make(UUID)
+    id_ = _make(kind)
     _set(id_, "int", time_and_count << 64 | _VARIANT_AND_SHARD | chance & _CHANCE)
-    _set(id_, "is_safe", _UNKNOWN)
+    if kind is UUID:  # a TaskId has it from its class
+        _set(id_, "is_safe", _UNKNOWN)
     return id_

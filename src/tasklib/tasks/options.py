@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypedDict
 
 from tasklib.config import PRIORITY_MAX, PRIORITY_MIN, Config, Level
 from tasklib.errors import InvalidOption
@@ -18,6 +19,21 @@ MAX_DELAY_SECONDS = 1000 * 365 * 86400
 # The table's own limits (tasks_times_in_range): a little within what a datetime can be, in any time zone.
 _FIRST_MOMENT, _END_OF_TIME = datetime(1, 1, 3, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC)
 MAX_NAME_BYTES = 500
+
+
+class SubmitOptions(TypedDict, total=False):
+    """The same as keywords: a type checker knows their names and types. None means: not said."""
+
+    delay_seconds: float | None
+    scheduled_at: datetime | None
+    max_retries: int | None
+    timeout_seconds: int | None
+    priority: int | str | None
+    tags: Mapping[str, Any] | None
+    queue: str | None
+    required_capabilities: Iterable[str] | None
+    idempotency_key: str | None
+    trace_context: Mapping[str, str] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +92,15 @@ def options_of(given: Mapping[str, Any]) -> Options:
     """Options from keywords; an unknown one is named."""
     for name in given:
         if name not in OPTION_NAMES:
-            raise InvalidOption(f"there is no option {name!r}; the options are {', '.join(sorted(OPTION_NAMES))}.")
+            known = ", ".join(sorted(OPTION_NAMES))
+            raise InvalidOption(f"there is no option {name!r}.{did_you_mean(name)} The options are {known}.")
     return Options(**given) if given else NOTHING_SAID
+
+
+def did_you_mean(name: str, known: Iterable[str] = OPTION_NAMES) -> str:
+    """A question such as "Did you mean 'priority'?" about a misspelt name; nothing if no name is near."""
+    near = get_close_matches(name, sorted(known), n=1, cutoff=0.7)
+    return f" Did you mean {near[0]!r}?" if near else ""
 
 
 def priority_of(value: int | str | None, config: Config) -> tuple[int, Level | None]:

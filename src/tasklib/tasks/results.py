@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any, get_type_hints
 
@@ -22,8 +23,8 @@ from tasklib.tasks.round_trip import Fidelity, as_stored, difference, fidelity
 _UNDECLARED = (Any, object)
 
 
-class ResultWriter:
-    """Writes the return values of one function as JSON.
+class ResultCodec:
+    """Writes the return values of one function as JSON, and reads them.
 
     Without a declared type, with one that Pydantic doesn't know, and where it says `Any`, a value is stored in the form
     that JSON has for it: an attempt that has done its work doesn't fail because of that.
@@ -49,6 +50,18 @@ class ResultWriter:
         ):
             return dump(value)
         return self._tried(value, self._adapter, self._writer)
+
+    def from_json(self, value: Any) -> Any:
+        """A stored result in the type that the function declares; ValueError if it doesn't fit."""
+        if value is None or self._adapter is None:
+            return value
+        if type(value) is self._declared:
+            return value
+        try:
+            return self._adapter.validator.validate_json(json.dumps(value), by_name=True)
+        except ValidationError as e:
+            detail = e.errors(include_url=False, include_input=False)[0]
+            raise ValueError(f"{_place(detail)}: {detail['msg']}".removeprefix(": ")) from None
 
     def _tried(self, value: Any, adapter: TypeAdapter[Any], writer: SchemaSerializer) -> str:
         try:

@@ -107,7 +107,7 @@ def difference(sent: Any, arrived: Any, *, exact: bool = True) -> Difference | N
 
 
 def _differences(sent: Any, arrived: Any, path: tuple[str, ...], exact: bool) -> Iterator[Difference]:
-    if type(sent) is not type(arrived):
+    if _kind(sent) is not _kind(arrived):
         if exact or not _is_the_same_scalar(sent, arrived):
             yield _found(path, _other_type(sent, arrived))
         return
@@ -116,6 +116,11 @@ def _differences(sent: Any, arrived: Any, path: tuple[str, ...], exact: bool) ->
             yield _found(path, why)
         else:
             yield from _differences(a, b, (*path, name), exact)
+
+
+def _kind(value: Any) -> type:
+    """The type of a value. A TaskId counts as the UUID that it is."""
+    return UUID if isinstance(value, UUID) else type(value)
 
 
 def _is_the_same_scalar(sent: Any, arrived: Any) -> bool:
@@ -140,7 +145,7 @@ def _parts(sent: Any, arrived: Any) -> _Parts:
             if isinstance(sent, OrderedDict) and list(sent) != list(arrived):
                 yield None, None, None, "is an OrderedDict, and jsonb doesn't keep the order. Use a list of pairs"
         case Set():
-            if {(type(item), item) for item in sent} != {(type(item), item) for item in arrived}:
+            if {(_kind(item), item) for item in sent} != {(_kind(item), item) for item in arrived}:
                 yield None, None, None, "would arrive with other elements"
         case Sequence() if not isinstance(sent, str | bytes | bytearray | memoryview | range):
             if len(sent) != len(arrived):
@@ -176,14 +181,14 @@ def _is_cached(value: Any, name: str) -> bool:
 
 def _items(sent: Mapping[Any, Any], arrived: Mapping[Any, Any]) -> _Parts:
     # With their types: 1 and True are one key to Python.
-    keys = {(type(key), key): value for key, value in arrived.items()}
+    keys = {(_kind(key), key): value for key, value in arrived.items()}
     for key, value in sent.items():
-        if (type(key), key) not in keys:
+        if (_kind(key), key) not in keys:
             why = (
                 f"has the key {str(key)[:50]!r}, which would be lost or changed: keys are text in JSON, each only once"
             )
             yield None, None, None, why
-        yield str(key), value, keys.pop((type(key), key), _MISSING), ""
+        yield str(key), value, keys.pop((_kind(key), key), _MISSING), ""
     if keys:
         yield None, None, None, "would arrive with a key that it hasn't"
 

@@ -16,7 +16,9 @@ from tasklib.db.query import Query
 from tasklib.errors import TaskLibError, TaskNotFound
 from tasklib.states import TaskState
 from tasklib.store.lookup import Outcome
-from tasklib.tasks.function import Submission, TaskFunction
+from tasklib.tasks.function import TaskFunction
+from tasklib.tasks.submitter import Submission
+from tasklib.tasks.task_id import KnownId, SyncTaskId, TaskId
 from tasklib.testing.inline_task import InlineTask
 
 if TYPE_CHECKING:
@@ -28,8 +30,8 @@ T = TypeVar("T")
 class InlineCalls(Calls):
     """Checks submissions like any client, then keeps them for whoever performs the call to run."""
 
-    def __init__(self, config: Config, inline: Inline) -> None:
-        super().__init__(config)
+    def __init__(self, config: Config, inline: Inline, *, id_type: type[KnownId[Any]] = TaskId) -> None:
+        super().__init__(config, id_type=id_type)
         self._inline = inline
         self._to_run: list[InlineTask] = []
 
@@ -47,10 +49,10 @@ class InlineCalls(Calls):
         for item in items:
             if isinstance(item.target, TaskFunction):
                 self._inline.injected(item.target)
-        ids = []
+        ids: list[UUID] = []
         for new, item in zip(tasks, items, strict=True):
             task, is_new = self._inline.accept(new, item)
-            ids.append(task.id)
+            ids.append(self.id_type(task.id))
             if is_new:
                 self._to_run.append(task)
         return ids
@@ -63,7 +65,7 @@ class InlineClient(Client):
     def __init__(self, config: Config, inline: Inline) -> None:
         super().__init__(config)
         self.inline = inline
-        self.calls: InlineCalls = InlineCalls(config, inline)
+        self.calls: InlineCalls = InlineCalls(config, inline, id_type=SyncTaskId)
 
     def perform(self, call: Call[T]) -> T:
         __tracebackhide__ = True

@@ -16,7 +16,8 @@ from tasklib.models import Task
 from tasklib.states import TaskState
 from tasklib.store.submit import NewTask
 from tasklib.tasks.context import TaskContext, enter
-from tasklib.tasks.function import Submission, TaskFunction
+from tasklib.tasks.function import TaskFunction
+from tasklib.tasks.submitter import Submission
 from tasklib.tracing import trace_id_for
 
 
@@ -33,7 +34,7 @@ class InlineTask:
     state: TaskState = TaskState.PENDING
     """`completed`, or `dead_letter` after an error. `pending` means not run: only another program knows the name."""
     result: Any = None
-    """What `wait_for` returns: the return value, to JSON and back."""
+    """What the function returned, as JSON has it."""
     error: BaseException | None = None
     """What the task raised."""
     progress: Any = None
@@ -99,7 +100,7 @@ class InlineTask:
             queue=new.terms.queue,
             state=self.state.value,
             kwargs=json.loads(new.kwargs),
-            result={"value": self.result} if self.state is TaskState.COMPLETED else None,
+            result=self.result,
             error=self.traceback,
             max_retries=new.terms.max_retries,
             scheduled_at=new.terms.scheduled_at or self.created_at + timedelta(seconds=new.terms.delay_seconds or 0),

@@ -67,11 +67,16 @@ async def test_a_name_elsewhere_must_still_be_a_name(wrong: str, either: Either)
             "the arguments don't fit greet: times: Input should be a valid integer, "
             "unable to parse string as an integer",
         ),
-        ({"name": "a", "nmae": "b"}, "nmae", "the arguments don't fit greet: nmae: is not a parameter of greet"),
+        (
+            {"name": "a", "nmae": "b"},
+            "nmae",
+            "the arguments don't fit greet: nmae: is not a parameter of greet. Did you mean 'name'?",
+        ),
         (
             {"tiems": 2},
             "name",
-            "the arguments don't fit greet: name: is missing; tiems: is not a parameter of greet",
+            "the arguments don't fit greet: name: is missing; tiems: is not a parameter of greet. "
+            "Did you mean 'times'?",
         ),
         ({"name": None}, "name", "the arguments don't fit greet: name: Input should be a valid string"),
     ],

@@ -38,7 +38,7 @@ async def test_without_init_the_error_says_what_to_call(greet: Any, monkeypatch:
     with pytest.raises(NotInitialized, match=expected):
         await tasklib.submit_task(greet, name="a")
     with pytest.raises(RuntimeError, match=expected):
-        tasklib.submit_task_sync(greet, name="a")
+        tasklib.sync.submit_task(greet, name="a")
     with pytest.raises(NotInitialized, match=expected):
         await greet.submit(name="a")
     with pytest.raises(NotInitialized, match=expected):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 import psycopg
@@ -10,7 +10,8 @@ import pytest
 from sqlalchemy import create_engine
 from sqlalchemy.orm import Session
 
-from tasklib import AsyncClient, Client
+import tasklib
+from tasklib import AsyncClient, Client, SyncTaskId, TaskId
 from tasklib.errors import InvalidOption
 from tests.client.connections.conftest import done, ids
 from tests.client.connections.opening import ASYNC_CONNECTIONS, CONNECTIONS, Address, django_connection, engine
@@ -35,6 +36,22 @@ async def test_a_synchronous_connection_serves_the_awaitable_call_too(
     assert ids(db) == [task_id]
 
 
+@pytest.mark.parametrize("name", sorted(CONNECTIONS))
+async def test_a_task_function_on_a_connection_is_awaited_exactly_if_the_connection_is_asynchronous(
+    name: str, address: Address, database_url: str, greet: Any, db: Any
+) -> None:
+    tasklib.init(database_url)
+    for submitter in (greet, greet.options(queue="mail")):
+        async with CONNECTIONS[name](address) as opened:
+            submitted = submitter.on(opened.connection).submit(name="a")
+            assert isinstance(submitted, Coroutine if name in ASYNC_CONNECTIONS else SyncTaskId)
+            task_id = await done(submitted)
+            await done(opened.rollback() if submitter is greet else opened.commit())
+    assert ids(db) == [task_id]
+    assert (await task_id.get() if isinstance(task_id, TaskId) else task_id.get()).queue == "mail"
+    tasklib.close()
+
+
 @pytest.mark.parametrize("wrong", ["postgresql://h/d", object(), 5, []], ids=["url", "object", "number", "list"])
 async def test_what_is_no_connection_is_refused_with_the_list_of_those_that_are(
     wrong: Any, client: Client, async_client: AsyncClient, greet: Any, db: Any
@@ -45,6 +62,8 @@ async def test_what_is_no_connection_is_refused_with_the_list_of_those_that_are(
         client.submit_task(greet, name="a", connection=wrong)
     with pytest.raises(InvalidOption, match=expected):
         await async_client.submit_task(greet, name="a", connection=wrong)
+    with pytest.raises(InvalidOption, match=expected):
+        greet.on(wrong)
     assert ids(db) == []
 
 

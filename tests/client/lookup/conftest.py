@@ -10,6 +10,6 @@ from tasklib import task
 @pytest.fixture
 def greet() -> Any:
     @task
-    def greet(name: str) -> None: ...
+    def greet(name: str) -> Any: ...
 
     return greet

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import re
 import warnings
 from typing import Any
 
+import psycopg
 import pytest
 
 import tasklib
-from tasklib import Config
+from tasklib import AsyncClient, Client, Config
 
 ADVICE = r"tasklib\.get_task\(\.\.\.\) was not awaited\..* Write `await tasklib\.get_task\(\.\.\.\)`, or "
-IN_SYNC_CODE = r"`tasklib\.get_task_sync\(\.\.\.\)` in synchronous code\."
+IN_SYNC_CODE = r"`tasklib\.sync\.get_task\(\.\.\.\)` in synchronous code\."
 
 
 @pytest.fixture
@@ -60,3 +62,38 @@ def test_the_call_is_a_coroutine_to_everything_that_takes_one(config: Config) ->
         asyncio.run(several_ways())
     finally:
         tasklib.close()
+
+
+@pytest.mark.parametrize(
+    ("call", "advice"),
+    [
+        (lambda client, greet: client.get_task("x"), "client.get_task(...)`, or `tasklib.Client(...).get_task(...)`"),
+        (lambda client, greet: client.submit_task(greet), "client.submit_task(...)`, or `tasklib.Client(...).submit"),
+        (lambda client, greet: client.workers(), "client.workers(...)`, or `tasklib.Client(...).workers(...)`"),
+        (
+            lambda client, greet: greet.submit("a"),
+            "greet.submit(...)`, or `greet.submit_sync(...)` in synchronous",
+        ),
+        (lambda client, greet: greet.options(queue="q").submit("a"), "greet.submit(...)`, or `greet.submit_sync(...)`"),
+    ],
+)
+def test_clients_and_task_functions_say_it_too(call: Any, advice: str, async_client: AsyncClient, greet: Any) -> None:
+    forgotten = call(async_client, greet)
+    with pytest.raises(AttributeError, match=re.escape(f"Write `await {advice}")):
+        _ = forgotten.state
+    forgotten.close()
+
+
+async def test_on_an_asynchronous_connection_there_is_nothing_else_to_write(greet: Any, database_url: str) -> None:
+    async with await psycopg.AsyncConnection.connect(database_url) as connection:
+        forgotten: Any = greet.on(connection).submit("a")
+        with pytest.raises(AttributeError, match=r"Write `await greet\.on\(connection\)\.submit\(\.\.\.\)`\.$"):
+            _ = forgotten.hex
+        forgotten.close()
+
+
+def test_an_id_that_was_not_awaited_is_named_where_it_is_used(client: Client, greet: Any) -> None:
+    forgotten: Any = greet.submit("a")
+    with pytest.raises(tasklib.InvalidOption, match=r"a task id is a UUID, not <greet\.submit\(\.\.\.\), not awaited>"):
+        client.get_task(forgotten)
+    forgotten.close()

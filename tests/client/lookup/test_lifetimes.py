@@ -102,11 +102,11 @@ def test_the_connections_of_a_loop_that_ended_are_closed_when_the_next_one_begin
 
 def test_the_synchronous_module_level_functions_work_beside_them(database_url: str, greet: Any, db: Any) -> None:
     tasklib.init(database_url)
-    task_id = tasklib.submit_task_sync(greet, name="a")
+    task_id = tasklib.sync.submit_task(greet, name="a")
     put(db, task_id, "completed")
-    assert tasklib.wait_for_sync(task_id) == 42
-    assert [t.id for t in tasklib.list_tasks_sync()] == [task_id]
-    found = tasklib.get_task_sync(task_id)
+    assert tasklib.sync.wait_for(task_id) == 42
+    assert [t.id for t in tasklib.sync.list_tasks()] == [task_id]
+    found = tasklib.sync.get_task(task_id)
     assert found is not None
     assert found.id == task_id
 
@@ -132,14 +132,14 @@ def test_init_reads_the_environment_when_nothing_is_given(
     database_url: str, greet: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TASKLIB_DATABASE_URL", database_url)
-    assert tasklib.submit_task_sync(greet, name="a"), "even without init()"
+    assert tasklib.sync.submit_task(greet, name="a"), "even without init()"
     assert tasklib.init().database_url == database_url
 
 
 def test_a_second_init_replaces_the_first(database_url: str, greet: Any, db: Any) -> None:
     tasklib.init("postgresql://nobody@127.0.0.1:1/nowhere")
     tasklib.init(database_url)
-    assert tasklib.submit_task_sync(greet, name="a") == db.execute("SELECT id FROM tasks").fetchone()[0]
+    assert tasklib.sync.submit_task(greet, name="a") == db.execute("SELECT id FROM tasks").fetchone()[0]
 
 
 def test_close_forgets_the_configuration(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,7 +147,7 @@ def test_close_forgets_the_configuration(database_url: str, monkeypatch: pytest.
     tasklib.init(database_url)
     tasklib.close()
     with pytest.raises(NotInitialized):
-        tasklib.list_tasks_sync()
+        tasklib.sync.list_tasks()
 
 
 # ---- forks ----
@@ -194,18 +194,18 @@ def test_a_client_survives_a_fork_on_both_sides(client: Client, greet: Any, db: 
 def test_the_module_level_functions_survive_a_fork(database_url: str, greet: Any, db: Any) -> None:
     tasklib.init(database_url)
     loop = asyncio.new_event_loop()
-    tasklib.submit_task_sync(greet, name="before")
+    tasklib.sync.submit_task(greet, name="before")
     loop.run_until_complete(_submit(greet))
     parents = sessions(db)
 
     def child() -> None:
-        tasklib.submit_task_sync(greet, name="child")
+        tasklib.sync.submit_task(greet, name="child")
         asyncio.run(_submit(greet))
         tasklib.close()
         gc.collect()
 
     assert in_a_child(child) == ""
-    tasklib.submit_task_sync(greet, name="parent")
+    tasklib.sync.submit_task(greet, name="parent")
     loop.run_until_complete(_submit(greet))
     assert len(parents) == 2
     eventually(lambda: sessions(db) == parents)

@@ -34,9 +34,9 @@ async def test_the_methods_of_a_task_function_submit_with_its_own_parameters(
 
 async def test_the_module_level_functions_submit_in_both_colours(greet: Any, database_url: str, db: Any) -> None:
     tasklib.init(database_url)
-    ids = [await tasklib.submit_task(greet, name="a"), tasklib.submit_task_sync(greet, name="b")]
+    ids = [await tasklib.submit_task(greet, name="a"), tasklib.sync.submit_task(greet, name="b")]
     ids += await tasklib.submit_many(greet, [{"name": "c"}])
-    ids += tasklib.submit_many_sync([greet.bind(name="d")])
+    ids += tasklib.sync.submit_many([greet.bind(name="d")])
     assert [r["kwargs"]["name"] for r in rows(db)] == ["a", "b", "c", "d"]
     assert [r["id"] for r in rows(db)] == ids
 

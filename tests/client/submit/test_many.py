@@ -172,7 +172,7 @@ async def test_ids_grow_from_call_to_call(either: Either, greet: Any) -> None:
         (lambda c, fn: c.submit_many(fn, {"name": "a"}), r"takes a list with the arguments of each task, not \{'name'"),
         (lambda c, fn: c.submit_many(fn, 5), "takes a list with the arguments of each task, not 5"),
         (lambda c, fn: c.submit_many(fn, ["a"]), "takes a mapping of arguments for each task, not 'a'"),
-        (lambda c, fn: c.submit_many(fn, [{"name": "a"}], name="b"), "there is no option 'name'; the options are"),
+        (lambda c, fn: c.submit_many(fn, [{"name": "a"}], name="b"), "there is no option 'name'. The options are"),
         (
             lambda c, fn: c.submit_many(fn, [{"name": "a"}, {"name": "b"}], idempotency_key="k"),
             "one idempotency_key for 2 tasks would leave only the first",

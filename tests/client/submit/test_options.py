@@ -158,3 +158,8 @@ async def test_a_time_said_by_the_call_replaces_the_time_of_the_batch(either: Ei
     )
     assert row(db, ids[0])["scheduled_at"] == at
     assert row(db, ids[1])["scheduled_at"] - row(db, ids[1])["created_at"] == timedelta(seconds=60)
+
+
+def test_options_chosen_later_count(client: Client, greet: Any) -> None:
+    task_id = client.submit(greet.options(queue="one", priority=5).options(queue="two").bind("a"))
+    assert (task_id.get().queue, task_id.get().priority) == ("two", 5)

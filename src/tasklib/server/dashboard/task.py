@@ -181,10 +181,7 @@ def _values(task: Task) -> list[Any]:
 
 
 def _result(task: Task) -> str | None:
-    if task.state != TaskState.COMPLETED or task.result is None:
-        return None
-    value = task.result.get("value") if isinstance(task.result, dict) and set(task.result) <= {"value"} else task.result
-    return _shown(value)
+    return _shown(task.result) if task.state == TaskState.COMPLETED else None
 
 
 def _why(explanation: Explanation | None) -> tuple[Reason, ...]:

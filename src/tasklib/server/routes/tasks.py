@@ -38,9 +38,9 @@ from tasklib.server.routing import (
 )
 from tasklib.server.task_response import listed, redaction_for, shown, shown_explanation, shown_page
 from tasklib.states import TaskState
-from tasklib.tasks.function import Submission
 from tasklib.tasks.ids import new_id
 from tasklib.tasks.options import options_of
+from tasklib.tasks.submitter import Submission
 
 router = APIRouter(prefix="/api/v1/tasks", tags=["tasks"])
 

@@ -17,7 +17,7 @@ class Awaited(Coroutine[Any, Any, T]):
 
     __slots__ = ("_call", "_coroutine", "_instead")
 
-    def __init__(self, coroutine: Coroutine[Any, Any, T], call: str, instead: str) -> None:
+    def __init__(self, coroutine: Coroutine[Any, Any, T], call: str, instead: str | None = None) -> None:
         self._coroutine = coroutine
         self._call = call
         self._instead = instead
@@ -58,4 +58,5 @@ class Awaited(Coroutine[Any, Any, T]):
 
     @property
     def _advice(self) -> str:
-        return f"Write `await {self._call}(...)`, or `{self._instead}(...)` in synchronous code."
+        instead = f", or `{self._instead}(...)` in synchronous code" if self._instead else ""
+        return f"Write `await {self._call}(...)`{instead}."

@@ -1,0 +1,152 @@
+"""The signatures of the calls whose types depend on what they are given, as callers see them in either colour.
+
+The other calls take theirs from `Calls`; these need overloads, which a decorator can't pass on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Iterable, Mapping
+from datetime import datetime
+from typing import Any, Protocol, TypeVar, overload
+from uuid import UUID
+
+from typing_extensions import Unpack
+
+from tasklib.tasks.function import TaskFunction
+from tasklib.tasks.options import SubmitOptions
+from tasklib.tasks.submitter import Submission
+from tasklib.tasks.task_id import KnownId, SyncTaskId, TaskId
+
+R = TypeVar("R")
+
+
+class SubmitTask(Protocol):
+    @overload
+    def __call__(
+        self,
+        task: TaskFunction[..., R, ..., Any],
+        /,
+        *,
+        connection: Any = None,
+        kwargs: Mapping[str, Any] | None = None,
+        delay_seconds: float | None = None,
+        scheduled_at: datetime | None = None,
+        max_retries: int | None = None,
+        timeout_seconds: int | None = None,
+        priority: int | str | None = None,
+        tags: Mapping[str, Any] | None = None,
+        queue: str | None = None,
+        required_capabilities: Iterable[str] | None = None,
+        idempotency_key: str | None = None,
+        trace_context: Mapping[str, str] | None = None,
+        **arguments: Any,
+    ) -> Coroutine[Any, Any, TaskId[R]]: ...
+    @overload
+    def __call__(
+        self, task: str, /, *, registered_elsewhere: bool = False, **options_and_arguments: Any
+    ) -> Coroutine[Any, Any, TaskId[Any]]: ...
+
+
+class SyncSubmitTask(Protocol):
+    @overload
+    def __call__(
+        self,
+        task: TaskFunction[..., R, ..., Any],
+        /,
+        *,
+        connection: Any = None,
+        kwargs: Mapping[str, Any] | None = None,
+        delay_seconds: float | None = None,
+        scheduled_at: datetime | None = None,
+        max_retries: int | None = None,
+        timeout_seconds: int | None = None,
+        priority: int | str | None = None,
+        tags: Mapping[str, Any] | None = None,
+        queue: str | None = None,
+        required_capabilities: Iterable[str] | None = None,
+        idempotency_key: str | None = None,
+        trace_context: Mapping[str, str] | None = None,
+        **arguments: Any,
+    ) -> SyncTaskId[R]: ...
+    @overload
+    def __call__(
+        self, task: str, /, *, registered_elsewhere: bool = False, **options_and_arguments: Any
+    ) -> SyncTaskId[Any]: ...
+
+
+class Submit(Protocol):
+    def __call__(self, item: Submission[R], *, connection: Any = None) -> Coroutine[Any, Any, TaskId[R]]: ...
+
+
+class SyncSubmit(Protocol):
+    def __call__(self, item: Submission[R], *, connection: Any = None) -> SyncTaskId[R]: ...
+
+
+class SubmitMany(Protocol):
+    @overload
+    def __call__(
+        self,
+        task: TaskFunction[..., R, ..., Any],
+        arguments: Iterable[Mapping[str, Any]],
+        /,
+        *,
+        connection: Any = None,
+        **options: Unpack[SubmitOptions],
+    ) -> Coroutine[Any, Any, list[TaskId[R]]]: ...
+    @overload
+    def __call__(
+        self,
+        task: str,
+        arguments: Iterable[Mapping[str, Any]],
+        /,
+        *,
+        connection: Any = None,
+        registered_elsewhere: bool = False,
+        **options: Unpack[SubmitOptions],
+    ) -> Coroutine[Any, Any, list[TaskId[Any]]]: ...
+    @overload
+    def __call__(
+        self, items: Iterable[Submission[R]], /, *, connection: Any = None, **options: Unpack[SubmitOptions]
+    ) -> Coroutine[Any, Any, list[TaskId[R]]]: ...
+
+
+class SyncSubmitMany(Protocol):
+    @overload
+    def __call__(
+        self,
+        task: TaskFunction[..., R, ..., Any],
+        arguments: Iterable[Mapping[str, Any]],
+        /,
+        *,
+        connection: Any = None,
+        **options: Unpack[SubmitOptions],
+    ) -> list[SyncTaskId[R]]: ...
+    @overload
+    def __call__(
+        self,
+        task: str,
+        arguments: Iterable[Mapping[str, Any]],
+        /,
+        *,
+        connection: Any = None,
+        registered_elsewhere: bool = False,
+        **options: Unpack[SubmitOptions],
+    ) -> list[SyncTaskId[Any]]: ...
+    @overload
+    def __call__(
+        self, items: Iterable[Submission[R]], /, *, connection: Any = None, **options: Unpack[SubmitOptions]
+    ) -> list[SyncTaskId[R]]: ...
+
+
+class WaitFor(Protocol):
+    @overload
+    def __call__(self, task_id: KnownId[R], timeout: float | None = None) -> Coroutine[Any, Any, R]: ...
+    @overload
+    def __call__(self, task_id: UUID | str, timeout: float | None = None) -> Coroutine[Any, Any, Any]: ...
+
+
+class SyncWaitFor(Protocol):
+    @overload
+    def __call__(self, task_id: KnownId[R], timeout: float | None = None) -> R: ...
+    @overload
+    def __call__(self, task_id: UUID | str, timeout: float | None = None) -> Any: ...

@@ -1,0 +1,44 @@
+"""Where the clients behind the module-level calls come from. The tasks layer knows nothing of databases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+
+class Performs(Protocol):
+    """A client, as far as task functions and task ids need one: it makes a call and carries it out."""
+
+    calls: Any
+
+    def perform(self, call: Any) -> Any:
+        """The value of the call; the one of an asynchronous client has to be awaited."""
+
+
+_blocking: Callable[[], Performs] | None = None
+_asynchronous: Callable[[], Performs] | None = None
+_is_async: Callable[[object], bool] | None = None
+
+
+def connect_default_client(
+    blocking: Callable[[], Performs], asynchronous: Callable[[], Performs], is_async: Callable[[object], bool]
+) -> None:
+    """Say which clients `fn.submit()` and ids use, and which connections of a caller are asynchronous."""
+    global _blocking, _asynchronous, _is_async
+    _blocking, _asynchronous, _is_async = blocking, asynchronous, is_async
+
+
+def default_client() -> Performs:
+    assert _blocking is not None
+    return _blocking()
+
+
+def default_async_client() -> Performs:
+    assert _asynchronous is not None
+    return _asynchronous()
+
+
+def is_async_connection(connection: object) -> bool:
+    """Whether a caller's connection is an asynchronous one; InvalidOption if it is none that can be used."""
+    assert _is_async is not None
+    return _is_async(connection)
