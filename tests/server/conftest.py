@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -118,3 +119,10 @@ def api(module_api: Any) -> Iterator[Any]:
     """The module's server, with empty tables after each test."""
     yield module_api
     module_api.clear()
+
+
+@pytest.fixture
+def side() -> Iterator[ThreadPoolExecutor]:
+    """For requests that wait while others are made."""
+    with ThreadPoolExecutor(4) as pool:
+        yield pool

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -17,6 +16,7 @@ from psycopg.types.json import Jsonb
 from tasklib import Config
 from tasklib.http import HttpClient
 from tasklib.testing import databases
+from tests.eventually import eventually
 from tests.server.api import Api, api_on, refused
 from tests.server.conftest import PATIENCE, Running, bearer
 
@@ -43,15 +43,6 @@ def module_api(server_url: str, template_database: str) -> Iterator[Api]:
         yield made
 
 
-def until(condition: Callable[[], bool]) -> None:
-    pause = threading.Event()
-    for _ in range(int(PATIENCE / 0.01)):
-        if condition():
-            return
-        pause.wait(0.01)
-    raise AssertionError("it never came to that")
-
-
 # ---- streams ----
 
 
@@ -72,10 +63,10 @@ def test_the_stream_beyond_a_tokens_limit_is_refused_and_an_ended_one_makes_room
         assert refused(answer, 503, "server_limit_reached")["limit"] == "max_streams"
         assert answer.headers["Retry-After"]
         opened.close()
-        until(lambda: not api.running.app.state.services.caps.streams.is_full)
+        eventually(lambda: not api.running.app.state.services.caps.streams.is_full)
         with api.ann.stream("GET", path) as again:
             assert again.status_code == 200
-    until(lambda: not api.running.app.state.services.caps.streams._held)
+    eventually(lambda: not api.running.app.state.services.caps.streams._held)
 
 
 def test_an_event_leaves_out_what_is_large(api: Api) -> None:
@@ -94,10 +85,10 @@ def test_an_event_leaves_out_what_is_large(api: Api) -> None:
 def test_the_waiting_request_beyond_a_tokens_limit_is_refused(api: Api) -> None:
     ids = [api.submit(api.ann) for _ in range(3)]
     held = api.running.app.state.services.caps.waiting._held
-    until(lambda: not held)  # what an earlier test left waiting
+    eventually(lambda: not held)  # what an earlier test left waiting
     with ThreadPoolExecutor(3) as pool:
         waiting = [pool.submit(api.ann.get, f"{TASKS}/{i}/result", params={"wait_seconds": PATIENCE}) for i in ids]
-        until(lambda: held.total() == 3)
+        eventually(lambda: held.total() == 3)
         answer = api.ann.get(f"{TASKS}/{ids[0]}/result", params={"wait_seconds": PATIENCE})
         assert refused(answer, 429, "token_limit_reached")["limit"] == "max_waiting_per_token"
         assert api.ann.get(f"{TASKS}/{ids[0]}/result").status_code == 202, "who doesn't wait is answered"
@@ -119,7 +110,7 @@ def test_polls_count_as_waiting_and_heartbeats_are_answered_all_the_same(
     first, second = (say("register", task_types=["x"]).json()["worker_id"] for _ in range(2))
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(say, f"{first}/poll", available_capacity=1, wait_seconds=PATIENCE)
-        until(lambda: bool(url.app.state.services.caps.waiting._held))
+        eventually(lambda: bool(url.app.state.services.caps.waiting._held))
         refused(say(f"{second}/poll", available_capacity=1, wait_seconds=PATIENCE), 429, "token_limit_reached")
         assert say(f"{second}/poll", available_capacity=1).status_code == 200, "it doesn't wait"
         assert say(f"{second}/heartbeat", wait_seconds=0.05).status_code == 200
@@ -136,7 +127,7 @@ def test_requests_at_a_time_beyond_a_tokens_limit_are_refused(
         with db.transaction():
             db.execute("LOCK TABLE tasks")
             slow = pool.submit(url.http.get, TASKS, headers=viewer)
-            until(lambda: bool(url.app.state.services.caps.requests._held))
+            eventually(lambda: bool(url.app.state.services.caps.requests._held))
             refused(url.http.get("/api/v1/pauses", headers=viewer), 429, "token_limit_reached")
             assert url.http.get("/api/v1/pauses", headers=other).status_code == 200
         assert slow.result(PATIENCE).status_code == 200

@@ -14,9 +14,9 @@ import psycopg
 import pytest
 
 from tasklib import Client, Config
+from tests.eventually import eventually
 from tests.server.conftest import Running
 from tests.server.processes import ROOT, ServerProcess
-from tests.server.test_worker_protocol import until
 
 NODE = shutil.which("node")
 pytestmark = pytest.mark.skipif(NODE is None, reason="needs Node")
@@ -74,18 +74,18 @@ def test_it_runs_fails_times_out_cancels_and_drains(
         failing = submit("node.fail", message="no luck", max_retries=0)
         slow = submit("node.wait", timeout_seconds=1, max_retries=0)
         assert [client.wait_for(id_, timeout=60) for id_ in sums] == [n + 1 for n in range(20)]
-        until(lambda: _state(db, failing) == "dead_letter" and _state(db, slow) == "dead_letter")
+        eventually(lambda: _state(db, failing) == "dead_letter" and _state(db, slow) == "dead_letter")
         errors = dict(db.execute("SELECT id, error FROM tasks WHERE state = 'dead_letter'").fetchall())
         assert "Error: no luck" in errors[failing]
         assert "ran out of time" in errors[slow]
         endless = submit("node.wait")
-        until(lambda: _state(db, endless) == "running")
+        eventually(lambda: _state(db, endless) == "running")
         client.cancel_task(endless)
-        until(lambda: _state(db, endless) == "cancelled")
+        eventually(lambda: _state(db, endless) == "cancelled")
         last = submit("node.wait")
-        until(lambda: _state(db, last) == "running")
+        eventually(lambda: _state(db, last) == "running")
         worker.process.send_signal(signal.SIGTERM)
-        until(lambda: db.execute("SELECT status FROM workers").fetchone() == ("draining",))
+        eventually(lambda: db.execute("SELECT status FROM workers").fetchone() == ("draining",))
         worker.process.send_signal(signal.SIGTERM)
         assert worker.process.wait(60) == 0
         assert _state(db, last) == "pending", "given back, without using a retry"
@@ -103,7 +103,7 @@ def test_it_outlives_its_server(
         with Client(config) as client:
             one = client.submit_task("node.add", a=1, b=1, registered_elsewhere=True)
             assert client.wait_for(one, timeout=60) == 2
-            until(lambda: db.execute("SELECT asleep FROM workers").fetchone() == (True,))
+            eventually(lambda: db.execute("SELECT asleep FROM workers").fetchone() == (True,))
             server.kill()
             two = client.submit_task("node.add", a=2, b=2, registered_elsewhere=True)
             server.start()

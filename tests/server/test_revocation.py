@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -14,27 +13,12 @@ import pytest
 from tasklib import Client, Config
 from tasklib.server import token_cache, token_watch
 from tasklib.store.tokens import NewToken
+from tests.eventually import eventually
 from tests.server.conftest import PATIENCE, Running, bearer
 from tests.server.test_worker_protocol import Remote, states, submit
 
 Start = Callable[..., Running]
 ENDS = {"revoked": "revoked_at = now()", "expired": "expires_at = now() - interval '1 s'"}
-
-
-@pytest.fixture
-def side() -> Iterator[ThreadPoolExecutor]:
-    """For requests that wait while others are made."""
-    with ThreadPoolExecutor(4) as pool:
-        yield pool
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    pause = threading.Event()
-    for _ in range(int(PATIENCE / 0.01)):
-        if condition():
-            return
-        pause.wait(0.01)
-    raise AssertionError("it never came to that")
 
 
 def is_waited(url: Running, count: int = 1) -> Callable[[], bool]:
@@ -60,7 +44,7 @@ def test_an_event_stream_ends_with_its_token(
     with http.stream("GET", f"/api/v1/tasks/{task_id}/events", headers=bearer(token.text)) as stream:
         lines = stream.iter_lines()
         assert next(lines) == "event: task"
-        wait_until(is_waited(url))
+        eventually(is_waited(url))
         end(db, token, how)
         assert not [line for line in lines if line.startswith(":")], "it went on"
     db.execute("UPDATE tasks SET progress = '1'")  # what came later was told to nobody
@@ -76,7 +60,7 @@ def test_a_request_that_waits_for_a_result_ends_with_its_token(
     headers = bearer(token.text)
     task_id = url.http.post("/api/v1/tasks", json={"task_type": "slow"}, headers=headers).json()["task_id"]
     waiting = side.submit(url.http.get, f"/api/v1/tasks/{task_id}/result?wait_seconds=60", headers=headers)
-    wait_until(is_waited(url))
+    eventually(is_waited(url))
     end(db, token, how)
     answer = waiting.result(PATIENCE)
     assert (answer.status_code, answer.json()["code"]) == (401, "token_invalid")
@@ -97,7 +81,7 @@ def test_a_waiting_worker_is_told_that_its_token_has_ended(
     worker = Remote(url.http, token.text)
     body = {"available_capacity": 1} if what == "poll" else {}
     waiting = side.submit(worker.say, what, {**body, "wait_seconds": 60.0})
-    wait_until(is_waited(url))
+    eventually(is_waited(url))
     end(db, token, how)
     answer = waiting.result(PATIENCE)
     assert (answer.status_code, answer.json()["code"]) == (401, "token_invalid")
@@ -118,7 +102,7 @@ def test_a_waiting_poll_is_never_handed_a_task_after_its_token_has_ended(
     url, token = server(config, max_wait_seconds=PATIENCE), new_token("worker")
     worker = Remote(url.http, token.text)
     waiting = side.submit(worker.poll, 1, wait_seconds=60.0)
-    wait_until(lambda: db.execute("SELECT asleep FROM workers").fetchone() == (True,))
+    eventually(lambda: db.execute("SELECT asleep FROM workers").fetchone() == (True,))
     end(db, token, how)
     submit(db)
     assert waiting.result(PATIENCE) == []
@@ -132,7 +116,7 @@ def test_a_waiting_poll_without_a_token_ends_when_the_first_one_is_made(
     url = server(config, max_wait_seconds=PATIENCE)
     worker = Remote(url.http)
     waiting = side.submit(worker.say, "poll", {"available_capacity": 1, "wait_seconds": 60.0})
-    wait_until(is_waited(url))
+    eventually(is_waited(url))
     with Client(config) as client:
         client.create_token("first", roles=["viewer"])
     assert waiting.result(PATIENCE).status_code == 401
@@ -150,9 +134,9 @@ def test_one_statement_looks_after_all_who_wait(
             return http.get(f"/api/v1/tasks/{task_id}/result?wait_seconds=60").status_code
 
     waiting = [side.submit(watch) for _ in range(4)]
-    wait_until(is_waited(url, 4))
+    eventually(is_waited(url, 4))
     assert len({w.prefix for w in url.app.state.services.token_watch._waiting}) == 1
     with Client(config) as client:
         client.revoke_token(token.info.prefix)
     assert [w.result(PATIENCE) for w in waiting] == [401] * 4
-    wait_until(lambda: not url.app.state.services.token_watch._waiting)
+    eventually(lambda: not url.app.state.services.token_watch._waiting)

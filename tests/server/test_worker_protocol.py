@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 from uuid import uuid4
@@ -16,6 +15,7 @@ from tasklib import Client, Config
 from tasklib.db.database import Database
 from tasklib.server.remote import workers
 from tasklib.store import fleet, maintenance
+from tests.eventually import eventually
 from tests.server.conftest import PATIENCE, Running, bearer, running
 
 NAME = "protocol.work"
@@ -70,13 +70,6 @@ def states(db: psycopg.Connection) -> list[str]:
 @pytest.fixture
 def http(server: Callable[..., Running], config: Config) -> httpx.Client:
     return server(config).http
-
-
-@pytest.fixture
-def side() -> Iterator[ThreadPoolExecutor]:
-    """For requests that wait while others are made."""
-    with ThreadPoolExecutor(4) as pool:
-        yield pool
 
 
 def test_task_goes_from_poll_to_result(http: httpx.Client, db: psycopg.Connection, config: Config) -> None:
@@ -269,7 +262,7 @@ def test_poll_waits_and_is_woken_by_a_task(
 ) -> None:
     worker = Remote(http)
     waiting = side.submit(worker.poll, 2, wait_seconds=30.0)
-    until(lambda: db.execute("SELECT asleep FROM workers").fetchone() == (True,))
+    eventually(lambda: db.execute("SELECT asleep FROM workers").fetchone() == (True,))
     with Client(config) as client:
         client.submit_task(NAME, registered_elsewhere=True)
     [task] = waiting.result(PATIENCE)
@@ -279,7 +272,7 @@ def test_poll_waits_and_is_woken_by_a_task(
 def test_newer_poll_ends_an_older_one(http: httpx.Client, db: psycopg.Connection, side: ThreadPoolExecutor) -> None:
     worker = Remote(http)
     older = side.submit(worker.poll, 1, wait_seconds=30.0)
-    until(lambda: db.execute("SELECT asleep FROM workers").fetchone() == (True,))
+    eventually(lambda: db.execute("SELECT asleep FROM workers").fetchone() == (True,))
     newer = side.submit(worker.poll, 1, wait_seconds=30.0)
     assert older.result(PATIENCE) == []
     submit(db)
@@ -315,7 +308,7 @@ def test_tasks_claimed_for_somebody_who_has_gone_are_given_back(
         )
     submit(db)
     other = Remote(running.http)
-    until(lambda: len(other.poll(1, wait_seconds=1.0)) == 1)
+    eventually(lambda: len(other.poll(1, wait_seconds=1.0)) == 1)
     assert db.execute("SELECT worker_id FROM tasks").fetchone() == (other.id,)
 
 
@@ -406,7 +399,7 @@ def test_drain_is_heard_and_a_draining_worker_gets_nothing(
     worker = Remote(http)
     polling = side.submit(worker.poll, 1, wait_seconds=30.0)
     beating: Future[httpx.Response] = side.submit(worker.say, "heartbeat", {"wait_seconds": 30.0})
-    until(lambda: db.execute("SELECT asleep FROM workers").fetchone() == (True,))
+    eventually(lambda: db.execute("SELECT asleep FROM workers").fetchone() == (True,))
     with Client(config) as client:
         client.drain_worker(worker.id)
     assert beating.result(PATIENCE).json()["drain"] is True
@@ -436,7 +429,7 @@ def test_a_heartbeat_that_waits_leaves_the_status_that_a_later_one_has_set(
     url = server(config)
     worker = Remote(url.http)
     waiting = side.submit(worker.say, "heartbeat", {"wait_seconds": PATIENCE})
-    until(lambda: bool(url.app.state.services.notifier._waiting_for_orders))
+    eventually(lambda: bool(url.app.state.services.notifier._waiting_for_orders))
     worker.say("heartbeat", {"status": "draining"})
     with Client(config) as client:
         client.drain_worker(worker.id)
@@ -487,7 +480,7 @@ def test_a_worker_declared_dead_while_its_poll_waits_gets_no_task_but_is_told_to
 ) -> None:
     worker = Remote(http)
     waiting = side.submit(worker.say, "poll", {"available_capacity": 1, "wait_seconds": PATIENCE})
-    until(lambda: db.execute("SELECT asleep FROM workers").fetchone() == (True,))
+    eventually(lambda: db.execute("SELECT asleep FROM workers").fetchone() == (True,))
     db.execute("UPDATE workers SET reported_status = 'dead'")
     with Client(config) as client:
         client.submit_task(NAME, registered_elsewhere=True)
@@ -705,19 +698,9 @@ def test_stopping_server_answers_those_who_wait(
     running = server(config)
     worker = Remote(running.http)
     waiting = side.submit(worker.poll, 1, wait_seconds=30.0)
-    until(lambda: db.execute("SELECT asleep FROM workers").fetchone() == (True,))
+    eventually(lambda: db.execute("SELECT asleep FROM workers").fetchone() == (True,))
     running.server.should_exit = True
     assert waiting.result(PATIENCE) == []
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Wait until something can be seen in the table."""
-    deadline = threading.Event()
-    for _ in range(int(PATIENCE / 0.02)):
-        if condition():
-            return
-        deadline.wait(0.02)
-    raise AssertionError("it never came to that")
 
 
 def test_a_task_begun_at_most_once_is_on_record_and_cant_be_given_back(
