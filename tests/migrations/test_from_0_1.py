@@ -15,7 +15,7 @@ from tasklib.db.reconnecting import ReconnectingConnection
 from tasklib.errors import SchemaError
 from tasklib.maintenance.orphans import rescue_orphans
 from tasklib.migrations import carry_over, check, from_0_1, migrate, pending
-from tasklib.migrations.revisions import REVISIONS_0_1, head
+from tasklib.migrations.revisions import head
 from tasklib.sql import DUE, quoted
 from tasklib.store import fleet
 from tests.migrations.catalogue import SCHEMA_0_1_0, SNAPSHOT, catalogue, everything
@@ -105,8 +105,7 @@ def contents(db: psycopg.Connection, *tables: str) -> dict[str, Any]:
 # ---- refused ----
 
 
-@pytest.mark.parametrize("revision", REVISIONS_0_1)
-@pytest.mark.parametrize("schema", [None, "jobs"])
+@pytest.mark.parametrize(("schema", "revision"), [(None, "0001"), (None, "0006"), ("jobs", "0006")])
 def test_tables_of_0_1_0_are_refused_untouched_with_the_command_to_run(
     schema: str | None, revision: str, config: Config, db: Any, make_0_1: Callable[..., None]
 ) -> None:
@@ -185,7 +184,7 @@ def test_after_the_carrying_over_the_schema_is_the_same_as_a_fresh_one(
     assert migrate(there) == ()
 
 
-@pytest.mark.parametrize("revision", REVISIONS_0_1[:-1])
+@pytest.mark.parametrize("revision", ["0001", "0002", "0004"])
 def test_a_database_that_0_1_0_had_not_finished_migrating_is_carried_over_too(
     revision: str, config: Config, db: Any, make_0_1: Callable[..., None]
 ) -> None:
