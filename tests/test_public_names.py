@@ -30,6 +30,8 @@ PUBLIC = [
     "ResultNotStorable",
     "Retry",
     "RetryPolicy",
+    "Schedule",
+    "ScheduleNotFound",
     "SchemaError",
     "ServerUnavailable",
     "SubmitOptions",

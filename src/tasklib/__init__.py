@@ -37,6 +37,7 @@ from tasklib.errors import (
     NotInitialized,
     ResultNotReadable,
     ResultNotStorable,
+    ScheduleNotFound,
     SchemaError,
     ServerUnavailable,
     TaskCancelled,
@@ -52,6 +53,7 @@ from tasklib.errors import (
     WorkerNotFound,
 )
 from tasklib.priorities import effective_priority
+from tasklib.schedules import Schedule
 from tasklib.states import (
     TaskState,
     is_cancelled,
@@ -92,6 +94,8 @@ __all__ = [
     "ResultNotStorable",
     "Retry",
     "RetryPolicy",
+    "Schedule",
+    "ScheduleNotFound",
     "SchemaError",
     "ServerUnavailable",
     "SubmitOptions",

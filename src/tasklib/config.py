@@ -11,6 +11,7 @@ import re
 import types
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from datetime import datetime
 from typing import Any
 
 from psycopg import ProgrammingError
@@ -188,6 +189,10 @@ class Config:
     actor: str | None = None
     """Who the audit says made a change through this program; None means the system's user and machine: `ann@web1`."""
 
+    deployed_at: str | None = None
+    """When this program was deployed, such as 2026-11-16T12:00:00Z: an older deploy never changes the schedules of a
+    newer one. None means the time at which the files of its task functions were last changed."""
+
     levels: Mapping[str, Level] = field(default_factory=_default_levels)
     """The named priority levels."""
 
@@ -202,6 +207,7 @@ class Config:
         if self.actor is not None and not is_actor(self.actor):
             raise ConfigError(f"actor must be a name of 1 to 200 printable characters, not {self.actor!r}.")
         _check_levels(self.levels)
+        _check_deployed_at(self.deployed_at)
         if self.process_start not in PROCESS_STARTS:
             raise ConfigError(f"process_start must be one of {', '.join(PROCESS_STARTS)}, not {self.process_start!r}.")
 
@@ -376,6 +382,15 @@ def is_actor(name: object) -> bool:
 
 def _is_unicode(text: str) -> bool:
     return not any("\ud800" <= c <= "\udfff" for c in text)
+
+
+def _check_deployed_at(stamp: str | None) -> None:
+    try:
+        is_time = stamp is None or datetime.fromisoformat(stamp).tzinfo is not None
+    except ValueError:
+        is_time = False
+    if not is_time:
+        raise ConfigError(f"deployed_at must be a time with a zone, such as '2026-11-16T12:00:00Z', not {stamp!r}.")
 
 
 def _check_levels(levels: Mapping[str, Level]) -> None:

@@ -7,6 +7,7 @@ TaskLibError
 ├── InvalidOption (ValueError)           a submission option is wrong: priority, delay, datetime, ...
 ├── TaskNotFound (LookupError)           no such task function, or no such task
 ├── WorkerNotFound (LookupError)         no live worker has this id
+├── ScheduleNotFound (LookupError)       no schedule has this name
 ├── TokenNotFound (LookupError)          no API token has this id or prefix
 ├── IdempotencyKeyTaken                  the key belongs to a task that this caller may not see
 ├── TaskExecutionError                   the arguments don't fit the task function or can't be stored
@@ -40,6 +41,7 @@ __all__ = [
     "NotInitialized",
     "ResultNotReadable",
     "ResultNotStorable",
+    "ScheduleNotFound",
     "SchemaError",
     "ServerUnavailable",
     "TaskCancelled",
@@ -120,6 +122,14 @@ class WorkerNotFound(TaskLibError, LookupError):
         hint = f" Did you mean {near[0]}?" if near else ""
         message = f"no live worker has the id {worker_id}; a worker has a new id at every start.{hint}"
         return cls(message, worker_id=worker_id)
+
+
+class ScheduleNotFound(TaskLibError, LookupError):
+    """No schedule has this name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"no schedule is named {name!r}. See which there are: tasklib schedule list")
+        self.name = name
 
 
 class TokenNotFound(TaskLibError, LookupError):

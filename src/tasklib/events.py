@@ -167,6 +167,20 @@ class TasksDeleted:
 
 
 @dataclass(frozen=True, slots=True)
+class SchedulesSynced:
+    """The worker stored the schedules of its task functions; their names, by what became of them.
+
+    `refused`: a deploy that is not older has another version, or a schedule of this name was made at run time.
+    """
+
+    created: tuple[str, ...]
+    changed: tuple[str, ...]
+    unchanged: tuple[str, ...]
+    refused: tuple[str, ...]
+    retired: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SlotsFired:
     """The leader made the tasks of slots that were due; (schedule, id of the task, slot) of each."""
 
@@ -271,6 +285,7 @@ Event: TypeAlias = (
     | WorkersDied
     | OverdueFailed
     | TasksDeleted
+    | SchedulesSynced
     | SlotsFired
     | SlotsSkipped
     | DutyFailed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -20,6 +21,7 @@ READING = {
     *("get_task", "list_tasks", "wait_for", "explain_task", "queue_position"),
     *("workers", "pauses", "settings", "dead_letters", "dead_letter_groups", "tokens", "audit"),
     *("search_tasks", "count_states", "latest_dead_letter_groups", "dead_letters_alike"),
+    *("schedules", "get_schedule", "preview_schedule"),
 }
 SUBMITTING = {"submit_task", "submit", "submit_many", "submit_each"}
 NO_CALLS = {"perform", "close", "on_behalf_of", "asynchronous"}
@@ -43,15 +45,21 @@ class Scene:
     def dead_letter(self) -> str:
         return self.task(state="'dead_letter'", completed_at="now() - interval '1 s'", error="'ValueError: 1'")
 
+    def schedule(self) -> str:
+        """A schedule that has existed for some hours."""
+        self.client.create_schedule("work", "@hourly", name="nightly", registered_elsewhere=True)
+        return "nightly"
+
     def picture(self) -> list[Any]:
         """Everything an operator could have changed."""
-        tables = ("tasks", "workers", "pauses", "settings", "api_tokens")
+        tables = ("tasks", "workers", "pauses", "settings", "api_tokens", "schedules")
         return [self.db.execute(f"SELECT t::text FROM {t} AS t ORDER BY 1".encode()).fetchall() for t in tables]
 
 
 @pytest.fixture
 def scene(client: Client, db: psycopg.Connection) -> Scene:
     db.execute("DELETE FROM pauses")
+    db.execute("DELETE FROM schedules")
     db.execute("UPDATE settings SET promote_to_medium_after_seconds = NULL, promote_to_high_after_seconds = NULL")
     return Scene(client, db)
 
@@ -123,6 +131,50 @@ def change_settings(_: Scene) -> Change:
     return Change("change_settings", options=changes, details=changes)
 
 
+def create_schedule(_: Scene) -> Change:
+    options = {"name": "nightly", "registered_elsewhere": True}
+    return Change("create_schedule", ("work", "@daily"), options, target="nightly", details={"cron": ["@daily"]})
+
+
+def change_schedule(scene: Scene) -> Change:
+    name = scene.schedule()
+    return Change("change_schedule", (name, "@weekly"), target=name, details={"cron": ["@weekly"]})
+
+
+def pause_schedule(scene: Scene) -> Change:
+    name = scene.schedule()
+    return Change("pause_schedule", (name, "not today"), target=name, details={"note": "not today"})
+
+
+def resume_schedule(scene: Scene) -> Change:
+    name = scene.schedule()
+    scene.client.pause_schedule(name)
+    return Change("resume_schedule", (name,), target=name)
+
+
+def run_schedule(scene: Scene) -> Change:
+    name = scene.schedule()
+    return Change("run_schedule", (name,), target=name, details={"count": 1})
+
+
+def backfill_schedule(scene: Scene) -> Change:
+    name = scene.schedule()
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    options = {"start": start, "end": start + timedelta(hours=2)}
+    return Change("backfill_schedule", (name,), options, target=name, details={"count": 3})
+
+
+def delete_schedule(scene: Scene) -> Change:
+    name = scene.schedule()
+    return Change("delete_schedule", (name,), target=name)
+
+
+def sync_schedules(scene: Scene) -> Change:
+    scene.schedule()
+    scene.db.execute("UPDATE schedules SET source = 'code', module = 'm', deployed_at = '1960-01-01'")
+    return Change("sync_schedules", (), {"retire_others": True}, details={"count": 1})
+
+
 def create_token(_: Scene) -> Change:
     granted = {"roles": ["worker"], "queues": ["mail"]}
     return Change("create_token", ("ci",), granted, details={"name": "ci", **granted})
@@ -145,8 +197,21 @@ CHANGES: dict[Action, Callable[[Scene], Change]] = {
     Action.RESUME: resume,
     Action.DRAIN_WORKER: drain_worker,
     Action.CHANGE_SETTINGS: change_settings,
+    Action.CREATE_SCHEDULE: create_schedule,
+    Action.CHANGE_SCHEDULE: change_schedule,
+    Action.PAUSE_SCHEDULE: pause_schedule,
+    Action.RESUME_SCHEDULE: resume_schedule,
+    Action.RUN_SCHEDULE: run_schedule,
+    Action.BACKFILL_SCHEDULE: backfill_schedule,
+    Action.DELETE_SCHEDULE: delete_schedule,
+    Action.RETIRE_SCHEDULES: sync_schedules,
     Action.CREATE_TOKEN: create_token,
     Action.REVOKE_TOKEN: revoke_token,
+}
+ANEW_EACH_TIME = {
+    *(Action.REPLAY_TASK, Action.CREATE_TOKEN, Action.RUN_SCHEDULE),
+    # These refuse to be done again.
+    *(Action.CREATE_SCHEDULE, Action.DELETE_SCHEDULE),
 }
 every_change = pytest.mark.parametrize("action", CHANGES)
 
@@ -181,7 +246,7 @@ async def test_a_change_is_recorded_with_its_actor(
     assert record.details.items() >= change.details.items()
 
 
-@pytest.mark.parametrize("action", sorted(CHANGES.keys() - {Action.REPLAY_TASK, Action.CREATE_TOKEN}))
+@pytest.mark.parametrize("action", sorted(CHANGES.keys() - ANEW_EACH_TIME))
 def test_what_was_done_before_changes_nothing_and_is_not_recorded(action: Action, scene: Scene, client: Client) -> None:
     change = CHANGES[action](scene)
     change.on(client)

@@ -36,6 +36,21 @@ WITHOUT_A_ROUTE: dict[str, Any] = {
     "count_states": [],
     "latest_dead_letter_groups": [],
     "dead_letters_alike": ["abcdef"],
+    "create_schedule": ["report", "@daily"],
+    "backfill_schedule": ["nightly"],
+    "schedules": [],
+    "get_schedule": ["nightly"],
+    "change_schedule": ["nightly", "@daily"],
+    "pause_schedule": ["nightly"],
+    "resume_schedule": ["nightly"],
+    "run_schedule": ["nightly"],
+    "delete_schedule": ["nightly"],
+    "preview_schedule": ["@daily"],
+    "sync_schedules": [],
+}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "create_schedule": {"registered_elsewhere": True},
+    "backfill_schedule": dict.fromkeys(("start", "end"), datetime(2026, 1, 1, tzinfo=UTC)),
 }
 
 
@@ -418,7 +433,7 @@ def test_what_has_no_route_says_so(name: str) -> None:
         HttpClient("http://localhost:1") as client,
         pytest.raises(InvalidOption, match="needs a client with"),
     ):
-        getattr(client, name)(*WITHOUT_A_ROUTE[name])
+        getattr(client, name)(*WITHOUT_A_ROUTE[name], **OPTIONS.get(name, {}))
 
 
 @pytest.mark.parametrize(("over_http", "plain"), [(HttpClient, Client), (AsyncHttpClient, AsyncClient)])

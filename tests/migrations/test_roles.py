@@ -85,6 +85,8 @@ NOT_FOR_PROGRAMS = (
     "TRUNCATE tasks",
     "UPDATE settings SET promote_to_high_after_seconds = 1",
     "INSERT INTO pauses (kind, value) VALUES ('queue', 'default')",
+    "INSERT INTO schedules (name, task, spec, template) VALUES ('s', 't', '{}', '{}')",
+    "DELETE FROM schedules",
 )
 NOT_FOR_PRODUCERS = (
     "UPDATE tasks SET state = 'completed'",

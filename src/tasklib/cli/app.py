@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from tasklib.cli import dlq, settings, token, workers
+from tasklib.cli import dlq, schedule, settings, token, workers
 from tasklib.cli.alerts import alerts, grafana
 from tasklib.cli.audit import audit
 from tasklib.cli.bench import bench
@@ -85,6 +85,7 @@ app.command()(cancel)
 app.command()(replay)
 app.add_typer(dlq.app, name="dlq")
 app.add_typer(workers.app, name="workers")
+app.add_typer(schedule.app, name="schedule")
 app.command()(pause)
 app.command()(resume)
 app.command()(pauses)

@@ -18,6 +18,7 @@ from tasklib.client.explaining import ExplainingCalls
 from tasklib.client.filters import TaskConditions, checked_tasks
 from tasklib.client.identity import Identity
 from tasklib.client.operations import OperatorCalls
+from tasklib.client.schedules import ScheduleCalls
 from tasklib.client.searching import SearchingCalls
 from tasklib.client.submissions import Alike, NewTasks
 from tasklib.client.tokens import TokenCalls
@@ -48,7 +49,7 @@ class Submitted(NamedTuple):
     """False: its idempotency key belongs to a task that was there before."""
 
 
-class Calls(OperatorCalls, ExplainingCalls, SearchingCalls, TokenCalls):
+class Calls(OperatorCalls, ExplainingCalls, SearchingCalls, ScheduleCalls, TokenCalls):
     """The calls, for one configuration, on behalf of one identity."""
 
     def __init__(

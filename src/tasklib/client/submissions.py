@@ -118,7 +118,7 @@ def submission(
 
     `also_given` are the keywords that submit_task itself took, besides the options.
     """
-    found = _target(target, registered_elsewhere)
+    found = target_of(target, registered_elsewhere)
     name = found if isinstance(found, str) else found.name
     if args:
         wanted = "" if isinstance(found, str) else ", ".join(f"{p}=..." for p in found.arguments.parameters)
@@ -160,7 +160,7 @@ def submissions_of(
     """The two forms of submit_many: a task function with many arguments, or ready submissions."""
     if arguments is None:
         return _ready(target, options)
-    found = _target(target, registered_elsewhere)
+    found = target_of(target, registered_elsewhere)
     if isinstance(arguments, str | Mapping) or not isinstance(arguments, Iterable):
         raise InvalidOption(f"submit_many(fn, [...]) takes a list with the arguments of each task, not {arguments!r}.")
     alike = Alike(found, arguments if isinstance(arguments, list) else list(arguments), options)
@@ -329,7 +329,8 @@ def ids_in_order(tasks: NewTasks, kept: Kept | None) -> list[UUID]:
     return [id_ if (key := t.idempotency_key) is None else known(str(kept[t.name, key])) for id_, _, t in tasks]
 
 
-def _target(target: object, registered_elsewhere: bool) -> Target:
+def target_of(target: object, registered_elsewhere: bool) -> Target:
+    """The task function that is meant, or a name that only another program knows."""
     if isinstance(target, TaskFunction):
         return target
     try:

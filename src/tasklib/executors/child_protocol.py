@@ -13,6 +13,7 @@ import sys
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from datetime import datetime
 from typing import Any, TypeAlias, get_args
 from uuid import UUID
 
@@ -235,13 +236,18 @@ def most_bytes(config: Config) -> int:
 def described(context: TaskContext) -> dict[str, Any]:
     """The parts of a context that can travel: its public fields."""
     parts = {f.name: getattr(context, f.name) for f in fields(context) if not f.name.startswith("_")}
-    trace = context.trace_context
-    return parts | {"id": str(context.id), "trace_context": None if trace is None else dict(trace)}
+    trace, slot = context.trace_context, context.slot
+    return parts | {
+        "id": str(context.id),
+        "trace_context": None if trace is None else dict(trace),
+        "slot": None if slot is None else slot.isoformat(),
+    }
 
 
 def rebuilt(parts: dict[str, Any], report: Callable[[str], None]) -> TaskContext:
     """The context in the child, reporting through `report`."""
-    values: dict[str, Any] = parts | {"id": UUID(parts["id"]), "_report": report}
+    slot = None if parts["slot"] is None else datetime.fromisoformat(parts["slot"])
+    values: dict[str, Any] = parts | {"id": UUID(parts["id"]), "slot": slot, "_report": report}
     return TaskContext(**values)
 
 

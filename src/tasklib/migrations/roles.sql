@@ -53,12 +53,13 @@ GRANT INSERT (id, name, queue, args, kwargs, scheduled_at, max_retries, timeout_
 GRANT {reader}, {producer} TO {worker};
 GRANT INSERT (schedule, slot), UPDATE, DELETE ON {schema}.tasks TO {worker};
 GRANT INSERT, UPDATE, DELETE ON {schema}.workers, {schema}.worker_registrations, {schema}.leadership,
-    {schema}.schedules, {schema}.schedule_skips, {schema}.snapshots, {schema}.depths, {schema}.stats,
-    {schema}.stats_deltas TO {worker};
+    {schema}.schedule_skips, {schema}.snapshots, {schema}.depths, {schema}.stats, {schema}.stats_deltas TO {worker};
+-- Its leader fires schedules. Only the server makes and deletes them: that is recorded in the audit.
+GRANT UPDATE ON {schema}.schedules TO {worker};
 
 -- The server. Tokens are never deleted, and records of the audit never changed.
 GRANT {worker} TO {server};
-GRANT INSERT, UPDATE, DELETE ON {schema}.pauses TO {server};
+GRANT INSERT, UPDATE, DELETE ON {schema}.pauses, {schema}.schedules TO {server};
 GRANT INSERT, UPDATE ON {schema}.settings TO {server};
 GRANT SELECT, INSERT ON {schema}.audit TO {server};
 GRANT SELECT, INSERT, UPDATE (last_used_at, revoked_at) ON {schema}.api_tokens TO {server};

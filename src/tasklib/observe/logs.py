@@ -28,6 +28,7 @@ from tasklib.events import (
     LeaseLost,
     LeasesRescued,
     ResultRefused,
+    SchedulesSynced,
     SlotsFired,
     SlotsSkipped,
     SlotStuck,
@@ -70,6 +71,7 @@ class LogLines:
             TaskNotBegun: self._not_begun,
             ChildrenSpawned: self._children_spawned,
             LeasesRescued: self._rescued,
+            SchedulesSynced: self._schedules_synced,
             SlotsFired: self._slots_fired,
             SlotsSkipped: self._slots_skipped,
             DutyFailed: self._duty_failed,
@@ -140,6 +142,18 @@ class LogLines:
     def _rescued(self, event: LeasesRescued) -> None:
         for task_id, name, state in event.tasks:
             self._log.warning("task rescued", task_id=task_id, task=name, state=state, worker=self._worker)
+
+    def _schedules_synced(self, event: SchedulesSynced) -> None:
+        if event.created or event.changed or event.retired:
+            self._log.info(
+                "schedules stored",
+                created=list(event.created),
+                changed=list(event.changed),
+                retired=list(event.retired),
+                worker=self._worker,
+            )
+        if event.refused:
+            self._log.warning("schedules refused", schedules=list(event.refused), worker=self._worker)
 
     def _slots_fired(self, event: SlotsFired) -> None:
         for schedule, task_id, slot in event.tasks:

@@ -22,9 +22,9 @@ HORIZON = timedelta(days=50 * 365)
 PROMPT = timedelta(seconds=60)
 """With `catch_up="none"`: what is no later than this was not missed. A change of leader takes less."""
 
-Reason = Literal["too_old", "superseded", "over_limit", "missed", "overlap"]
+Reason = Literal["too_old", "superseded", "over_limit", "missed", "overlap", "paused", "changed"]
 """Why a slot is skipped: older than the window; a newer one is run instead; beyond the limit; nothing is caught up;
-an earlier run is not finished."""
+an earlier run is not finished; the schedule was paused, or was changed before a leader came to it."""
 
 _TICK = timedelta(microseconds=1)
 
@@ -90,6 +90,13 @@ def due(schedule: Schedule, stored_slot: datetime, now: datetime) -> Due:
         _skipped(schedule, _passed_over(schedule), stored_slot, oldest, kept[0] if kept else oldest),
     )
     return Due(kept, tuple(each for each in skipped if each), next(slots(schedule, max(now, stored_slot)), None))
+
+
+def lost(schedule: Schedule, reason: Reason, stored_slot: datetime | None, now: datetime) -> Skipped | None:
+    """The slots from the stored one up to now, all of which are skipped for one reason."""
+    if stored_slot is None or stored_slot > now:
+        return None
+    return _skipped(schedule, reason, stored_slot, stored_slot, now + _TICK)
 
 
 def run_at(schedule: Schedule, key: str, slot: datetime) -> datetime:

@@ -27,6 +27,14 @@ class Action(StrEnum):
     RESUME = "resume"
     DRAIN_WORKER = "worker.drain"
     CHANGE_SETTINGS = "settings.change"
+    CREATE_SCHEDULE = "schedule.create"
+    CHANGE_SCHEDULE = "schedule.change"
+    PAUSE_SCHEDULE = "schedule.pause"
+    RESUME_SCHEDULE = "schedule.resume"
+    RUN_SCHEDULE = "schedule.run"
+    BACKFILL_SCHEDULE = "schedule.backfill"
+    DELETE_SCHEDULE = "schedule.delete"
+    RETIRE_SCHEDULES = "schedules.retire"
     CREATE_TOKEN = "token.create"
     REVOKE_TOKEN = "token.revoke"
     REVEAL_TASK = "task.reveal"
@@ -47,7 +55,7 @@ class AuditRecord:
     actor: str
     action: str
     target: str | None
-    """A task's, worker's or token's id, `queue:mail`, `name:send_email`; None if it was many tasks at once."""
+    """The id of a task, worker or token, a schedule's name, `queue:mail`, `name:send_email`; None for many tasks."""
     details: dict[str, Any]
     """What was asked for; of many tasks at once also the `count`."""
 

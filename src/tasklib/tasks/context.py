@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextvars import Context, ContextVar
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -34,6 +35,10 @@ class TaskContext:
     """What the submission said, or the span it came from."""
     trace_id: str | None = None
     """The trace this attempt is part of, as 32 hexadecimal digits."""
+    schedule: str | None = None
+    """The name of the schedule that this is a run of."""
+    slot: datetime | None = None
+    """The slot of the schedule, the instant it runs for; None if the run was asked for by hand."""
     _report: Callable[[str], None] | None = field(default=None, repr=False)
     _cancelled: bool = False
 

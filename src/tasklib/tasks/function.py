@@ -5,12 +5,14 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Coroutine, Iterable, Mapping
+from dataclasses import replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, Protocol, TypedDict, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, Protocol, TypeAlias, TypedDict, overload
 
 from typing_extensions import ParamSpec, TypeVar, Unpack
 
 from tasklib.errors import InvalidTaskFunction
+from tasklib.schedules import Schedule
 from tasklib.tasks import registry
 from tasklib.tasks.arguments import Arguments, asks_for_connection
 from tasklib.tasks.options import (
@@ -34,6 +36,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 Q = ParamSpec("Q", default=...)
 C = TypeVar("C", default=Any)
+ScheduleOrSeveral: TypeAlias = Schedule | str | Iterable[Schedule | str]
 
 
 class Executor(StrEnum):
@@ -69,6 +72,7 @@ class TaskFunction(Submitter[P, R], Generic[P, R, Q, C]):
         retry_policy: RetryPolicy | None = None,
         non_retriable: tuple[type[BaseException], ...] | type[BaseException] = (),
         defaults: Options = NOTHING_SAID,
+        schedules: ScheduleOrSeveral = (),
     ) -> None:
         if isinstance(function, staticmethod):
             function = function.__func__
@@ -94,6 +98,8 @@ class TaskFunction(Submitter[P, R], Generic[P, R, Q, C]):
         self.defaults = defaults
         self.arguments = Arguments(function, self.name, with_connection=self.takes_connection)
         self.results = ResultCodec(function)
+        self.schedules = _checked_schedules(schedules, self)
+        """When it runs by itself; each has a name."""
         functools.update_wrapper(self, function)
 
     @property
@@ -130,6 +136,7 @@ class TaskSettings(TypedDict, total=False):
     at_most_once: bool
     retry_policy: RetryPolicy | None
     non_retriable: tuple[type[BaseException], ...] | type[BaseException]
+    schedule: ScheduleOrSeveral | None
 
 
 class Decorator(Protocol):
@@ -181,6 +188,9 @@ def task(
     @task(max_retries=5, timeout_seconds=30, priority="high")
     async def send_email(to: str) -> None: ...
 
+    @task(schedule="0 3 * * *")
+    def clean_up() -> None: ...
+
     @task(transactional=True)
     def ship(connection: psycopg.Connection, order: int) -> None: ...
     """
@@ -197,6 +207,7 @@ def task(
             retry_policy=settings.get("retry_policy"),
             non_retriable=settings.get("non_retriable", ()),
             defaults=defaults,
+            schedules=settings.get("schedule") or (),
         )
         registry.register(made)
         return made
@@ -290,6 +301,26 @@ def _refuse_retries(function: TaskFunction[Any, Any], defaults: Options) -> None
         raise InvalidTaskFunction(
             f"{name}: at_most_once=True excludes {' and '.join(said)}: once begun, the task is never tried again."
         )
+
+
+def _checked_schedules(given: ScheduleOrSeveral, function: TaskFunction[..., Any]) -> tuple[Schedule, ...]:
+    """Schedules with names, whose options and arguments fit the function."""
+    several = (given,) if isinstance(given, Schedule | str) else tuple(given)
+    named = [_with_name(Schedule.of(each), function.name) for each in several]
+    for schedule in named:
+        Options(**schedule.options)
+        function.arguments.to_json(schedule.args)
+    names = [schedule.name for schedule in named]
+    if repeated := {name for name in names if names.count(name) > 1}:
+        raise InvalidTaskFunction(
+            f"{function.name} has {len(named)} schedules, of which several are named {min(map(str, repeated))!r}. "
+            "Give each a name of its own: Schedule(..., name='...')."
+        )
+    return tuple(named)
+
+
+def _with_name(schedule: Schedule, default: str) -> Schedule:
+    return schedule if schedule.name is not None else replace(schedule, name=default)
 
 
 def _checked_policy(policy: object, name: str) -> RetryPolicy | None:

@@ -33,6 +33,12 @@ def place(function: Callable[..., Any]) -> str:
     return f"{source.__module__}.{source.__qualname__}{where}"
 
 
+def source_file(function: Callable[..., Any]) -> str | None:
+    """The file a function was written in, if it is there."""
+    file = _file(written(function))
+    return file if file is not None and os.path.exists(file) else None
+
+
 def _sources(function: Callable[..., Any], seen: frozenset[int] = frozenset()) -> Iterator[Callable[..., Any]]:
     """The function as written, then those it closes over: a decorator without `wraps` keeps its function there."""
     source = written(function)

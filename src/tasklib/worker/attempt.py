@@ -7,6 +7,7 @@ import json
 import threading
 import time
 from collections.abc import Callable
+from datetime import datetime
 from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -98,6 +99,23 @@ class Attempt:
     @property
     def trace_context(self) -> dict[str, Any] | None:
         """The trace that the submission was part of, or whatever else it said."""
+        carried = self._carried()
+        if carried is None or "tasklib_schedule" not in carried:
+            return carried
+        return {name: value for name, value in carried.items() if not name.startswith("tasklib_")} or None
+
+    @property
+    def schedule(self) -> str | None:
+        """The schedule that it is a run of."""
+        return (self._carried() or {}).get("tasklib_schedule")
+
+    @property
+    def slot(self) -> datetime | None:
+        """The slot of that schedule."""
+        slot = (self._carried() or {}).get("tasklib_slot")
+        return None if slot is None else datetime.fromisoformat(slot)
+
+    def _carried(self) -> dict[str, Any] | None:
         if not self.claimed.trace_context:
             return None
         try:
@@ -165,5 +183,7 @@ class Attempt:
             deadline=self.deadline,
             trace_context=self.trace_context,
             trace_id=self.trace_id,
+            schedule=self.schedule,
+            slot=self.slot,
             _report=partial(self.report, self) if self.report else None,
         )

@@ -13,10 +13,11 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 
+from tasklib.client.clients import AsyncClient
 from tasklib.client.default import given_to_init
 from tasklib.config import Config
 from tasklib.errors import ConfigError, TaskLibError
-from tasklib.events import Events, WorkerDraining, WorkerStarted, WorkerStopped
+from tasklib.events import DutyFailed, Events, SchedulesSynced, WorkerDraining, WorkerStarted, WorkerStopped
 from tasklib.executors.exits import exits_kept_in_attempts
 from tasklib.executors.outcomes import Released
 from tasklib.stats import StatsCollector
@@ -202,6 +203,7 @@ class Worker:
         self._wakeup.on_fleet_change = self._membership.look
         names = self._what_we_serve().names or ()
         self.events.emit(WorkerStarted(self.id, tuple(names), self.queues, self.concurrency))
+        await self._sync_schedules()
         jobs = [
             self._settler.run(),
             self._settler.write_progress(),
@@ -214,6 +216,20 @@ class Worker:
         self._settling = background[0]
         self._settling.add_done_callback(lambda _: self._slots.nudge())
         return background
+
+    async def _sync_schedules(self) -> None:
+        """Store what the task functions say of schedules. Without it the worker works all the same."""
+        if self.server is not None or not any(function.schedules for function in registry.all_functions()):
+            return
+        try:
+            async with AsyncClient(self.config) as client:
+                done = await client.sync_schedules()
+        except Exception as e:
+            self.events.emit(DutyFailed("schedule sync", f"{type(e).__name__}: {e}"))
+        else:
+            self.events.emit(
+                SchedulesSynced(*map(tuple, (done.created, done.changed, done.unchanged, done.refused, done.retired)))
+            )
 
     async def _end_without_children(self) -> None:
         """A burst would never end if no child process can be started for the tasks that are due."""

@@ -1,0 +1,478 @@
+"""`tasklib schedule`: tasks that run by themselves."""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+from uuid import UUID
+
+import typer
+
+from tasklib.cli.confirm import DryRun, Yes, confirm
+from tasklib.cli.moments import future_moment, relative, span
+from tasklib.cli.options import DatabaseUrl, Debug, Modules, Schema, configured
+from tasklib.cli.pairs import pairs, value
+from tasklib.cli.tables import print_rows
+
+if TYPE_CHECKING:
+    from tasklib.schedules import PreviewedSlot, Schedule
+    from tasklib.store.schedules import ScheduleInfo
+
+app = typer.Typer(no_args_is_help=True, help="Make, show, change, pause, run and delete schedules.")
+TITLES = ("name", "task", "when", "state", "next", "last runs", "run", "skipped")
+
+
+class CatchUpChoice(StrEnum):
+    LATEST = "latest"
+    ALL = "all"
+    NONE = "none"
+
+
+class OverlapChoice(StrEnum):
+    ALLOW = "allow"
+    SKIP = "skip"
+    WAIT_ONE = "wait_one"
+    CANCEL_RUNNING = "cancel_running"
+
+
+Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False, help="The schedule's name.")]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON, with everything.")]
+Arguments = Annotated[
+    list[str] | None, typer.Argument(metavar="KEY=VALUE", show_default=False, help="Arguments of each run.")
+]
+CronOption = Annotated[
+    list[str] | None,
+    typer.Option("--cron", metavar="EXPRESSION", show_default=False, help="Up to ten; any one is enough."),
+]
+Every = Annotated[str | None, typer.Option("--every", metavar="TIME", help="Instead of --cron: 90s, 15m, 12h, 7d.")]
+Timezone = Annotated[str | None, typer.Option("--timezone", metavar="ZONE", help="Such as Europe/Berlin; else UTC.")]
+Exclude = Annotated[
+    list[str] | None,
+    typer.Option("--exclude", metavar="DAY", show_default=False, help="A day or a cron expression; repeatable."),
+]
+StartsAt = Annotated[str | None, typer.Option("--starts-at", metavar="TIME", help="No slot is earlier.")]
+EndsAt = Annotated[str | None, typer.Option("--ends-at", metavar="TIME", help="No slot is later.")]
+CatchUpOption = Annotated[CatchUpChoice | None, typer.Option("--catch-up", help="Of missed slots, which to run.")]
+OverlapOption = Annotated[OverlapChoice | None, typer.Option("--overlap", help="If an earlier run is not finished.")]
+Jitter = Annotated[str | None, typer.Option("--jitter", metavar="TIME", help="Start up to this much later.")]
+PauseAfter = Annotated[int | None, typer.Option("--pause-after", metavar="N", help="Pause after N dead letters.")]
+Queue = Annotated[str | None, typer.Option("--queue", metavar="QUEUE", help="Else as the task function says.")]
+Priority = Annotated[str | None, typer.Option("--priority", metavar="N", help="-10 to 100, low, medium or high.")]
+
+
+@app.command("list")
+def list_(
+    task: Annotated[str | None, typer.Option(metavar="NAME", help="Only those of this task function.")] = None,
+    paused: Annotated[bool, typer.Option("--paused", help="Only those that are paused.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Those that have left the code, too.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="One JSON object per line, with everything.")] = False,
+    database_url: DatabaseUrl = None,
+    schema: Schema = None,
+    debug: Debug = False,
+) -> None:
+    """List the schedules with their next and last runs."""
+    from tasklib.client.clients import Client
+
+    found: list[ScheduleInfo] = []
+    with Client(configured(database_url, schema)) as client:
+        while True:
+            after = found[-1].name if found else None
+            conditions: dict[str, Any] = {"task": task, "paused": True if paused else None}
+            page = client.schedules(after=after, limit=1000, retired=None if everything else False, **conditions)
+            found += page
+            if len(page) < 1000:
+                break
+    if json_:
+        for info in found:
+            typer.echo(json.dumps(as_json(info)))
+        return
+    print_rows(TITLES, map(row, found), none="no schedules", numbers={"run", "skipped"})
+
+
+@app.command()
+def show(
+    name: Name,
+    json_: AsJson = False,
+    database_url: DatabaseUrl = None,
+    schema: Schema = None,
+    debug: Debug = False,
+) -> None:
+    """Show a schedule: what it means, what it runs, and its next times."""
+    from tasklib.client.clients import Client
+
+    with Client(configured(database_url, schema)) as client:
+        info = client.get_schedule(name)
+        if json_:
+            typer.echo(json.dumps(as_json(info)))
+            return
+        _print_info(info)
+        _print_slots(client.preview_schedule(info.schedule, count=5).slots)
+
+
+@app.command()
+def preview(
+    schedule: Annotated[
+        str, typer.Argument(metavar="NAME|EXPRESSION", show_default=False, help="A schedule, or a cron expression.")
+    ],
+    timezone: Timezone = None,
+    count: Annotated[int, typer.Option(metavar="N", min=1, max=1000)] = 20,
+    json_: AsJson = False,
+    database_url: DatabaseUrl = None,
+    schema: Schema = None,
+    debug: Debug = False,
+) -> None:
+    """Say in words what a schedule or a cron expression means, and its next times.
+
+    Example: tasklib schedule preview "0 3 * * MON-FRI" --timezone Europe/Berlin
+    """
+    from tasklib.client.clients import Client
+    from tasklib.schedules import Schedule
+
+    wanted: Schedule | str = schedule if timezone is None else Schedule(schedule, timezone=timezone)
+    with Client(configured(database_url, schema)) as client:
+        found = client.preview_schedule(wanted, count=count)
+    if json_:
+        slots = [{"utc": s.utc.isoformat(), "local": s.local.isoformat(), "note": s.note} for s in found.slots]
+        typer.echo(json.dumps({"description": found.description, "slots": slots}))
+        return
+    typer.echo(found.description)
+    _print_slots(found.slots)
+
+
+@app.command()
+def create(
+    name: Name,
+    task: Annotated[str, typer.Argument(metavar="TASK", show_default=False, help="The task function's name.")],
+    arguments: Arguments = None,
+    cron: CronOption = None,
+    every: Every = None,
+    timezone: Timezone = None,
+    exclude: Exclude = None,
+    starts_at: StartsAt = None,
+    ends_at: EndsAt = None,
+    catch_up: CatchUpOption = None,
+    overlap: OverlapOption = None,
+    jitter: Jitter = None,
+    pause_after: PauseAfter = None,
+    queue: Queue = None,
+    priority: Priority = None,
+    module: Annotated[
+        list[str] | None,
+        typer.Option(metavar="MODULE", show_default=False, help="Load the task function, to use what it says."),
+    ] = None,
+    json_: AsJson = False,
+    database_url: DatabaseUrl = None,
+    schema: Schema = None,
+    debug: Debug = False,
+) -> None:
+    """Make a schedule.
+
+    Example: tasklib schedule create nightly report --cron "0 3 * * *" --timezone Europe/Berlin full=true
+    """
+    from tasklib.cli.loading import load
+    from tasklib.client.clients import Client
+    from tasklib.schedules import Schedule
+
+    given = _fields(
+        cron, every, timezone, exclude, starts_at, ends_at, catch_up, overlap, jitter, pause_after, queue, priority
+    )
+    if module:
+        load(module)
+    with Client(configured(database_url, schema)) as client:
+        wanted = Schedule(**given, args=pairs("KEY=VALUE", arguments))
+        made = client.create_schedule(task, wanted, name=name, registered_elsewhere=not module)
+    _report(made, json_, "created")
+
+
+@app.command()
+def change(
+    name: Name,
+    arguments: Arguments = None,
+    cron: CronOption = None,
+    every: Every = None,
+    timezone: Timezone = None,
+    exclude: Exclude = None,
+    starts_at: StartsAt = None,
+    ends_at: EndsAt = None,
+    catch_up: CatchUpOption = None,
+    overlap: OverlapOption = None,
+    jitter: Jitter = None,
+    pause_after: PauseAfter = None,
+    queue: Queue = None,
+    priority: Priority = None,
+    json_: AsJson = False,
+    database_url: DatabaseUrl = None,
+    schema: Schema = None,
+    debug: Debug = False,
+) -> None:
+    """Change what is given of a schedule. It goes on from now, and never runs at once."""
+    from tasklib.client.clients import Client
+
+    given = _fields(
+        cron, every, timezone, exclude, starts_at, ends_at, catch_up, overlap, jitter, pause_after, queue, priority
+    )
+    if arguments:
+        given["args"] = pairs("KEY=VALUE", arguments)
+    with Client(configured(database_url, schema)) as client:
+        _report(client.change_schedule(name, **given), json_, "changed")
+
+
+@app.command()
+def pause(
+    name: Name,
+    note: Annotated[str | None, typer.Option(metavar="TEXT", help="Why, for whoever looks.")] = None,
+    json_: AsJson = False,
+    database_url: DatabaseUrl = None,
+    schema: Schema = None,
+    debug: Debug = False,
+) -> None:
+    """Let a schedule run no more until it is resumed. Slots that pass meanwhile are not made up for."""
+    from tasklib.client.clients import Client
+
+    with Client(configured(database_url, schema)) as client:
+        _report(client.pause_schedule(name, note), json_, "paused")
+
+
+@app.command()
+def resume(
+    name: Name,
+    json_: AsJson = False,
+    database_url: DatabaseUrl = None,
+    schema: Schema = None,
+    debug: Debug = False,
+) -> None:
+    """Let a paused schedule go on, from now."""
+    from tasklib.client.clients import Client
+
+    with Client(configured(database_url, schema)) as client:
+        _report(client.resume_schedule(name), json_, "resumed")
+
+
+@app.command()
+def run(
+    name: Name,
+    database_url: DatabaseUrl = None,
+    schema: Schema = None,
+    debug: Debug = False,
+) -> None:
+    """Run a schedule's task now and print the task's id. Its slots stay as they are."""
+    from tasklib.client.clients import Client
+
+    with Client(configured(database_url, schema)) as client:
+        typer.echo(str(client.run_schedule(name)))
+
+
+@app.command()
+def delete(
+    name: Name,
+    yes: Yes = False,
+    database_url: DatabaseUrl = None,
+    schema: Schema = None,
+    debug: Debug = False,
+) -> None:
+    """Delete a schedule. Its tasks stay. One in code comes back at the next deploy."""
+    from tasklib.cli.report import note
+    from tasklib.client.clients import Client
+
+    with Client(configured(database_url, schema)) as client:
+        info = client.get_schedule(name)
+        confirm(f"delete the schedule {info.name}", yes=yes)
+        client.delete_schedule(name)
+    note(f"deleted {name}")
+
+
+@app.command()
+def backfill(
+    name: Name,
+    start: Annotated[str, typer.Option("--from", metavar="TIME", show_default=False, help="The first slot's time.")],
+    end: Annotated[str, typer.Option("--to", metavar="TIME", show_default=False, help="The last slot's time.")],
+    limit: Annotated[int, typer.Option(metavar="N", min=1, help="Refuse if there are more slots.")] = 1000,
+    priority: Annotated[int | None, typer.Option(metavar="N", help="Else lower by 10 than the schedule's.")] = None,
+    yes: Yes = False,
+    dry_run: DryRun = False,
+    database_url: DatabaseUrl = None,
+    schema: Schema = None,
+    debug: Debug = False,
+) -> None:
+    """Run slots that have passed, except those that have been run, and print the ids of the tasks.
+
+    Example: tasklib schedule backfill nightly --from 2026-03-01T00:00Z --to 2026-03-07T00:00Z
+    """
+    from tasklib.cli.report import note
+    from tasklib.client.clients import Client
+    from tasklib.observe.formatting import count
+
+    first, last = future_moment("--from", start), future_moment("--to", end)
+    assert first is not None
+    assert last is not None
+    with Client(configured(database_url, schema)) as client:
+        look = client.backfill_schedule(name, start=first, end=last, limit=limit, dry_run=True)
+        if dry_run:
+            for slot in look.slots:
+                typer.echo(slot.isoformat())
+            note(f"{count(look.count, 'slot')}; those that have been run are left alone")
+            return
+        confirm(f"run up to {count(look.count, 'slot')} of {name}", yes=yes)
+        done = client.backfill_schedule(name, start=first, end=last, limit=limit, priority=priority)
+    for task_id in done.task_ids:
+        typer.echo(str(task_id))
+    note(f"submitted {count(len(done.task_ids), 'task')} for {count(done.count, 'slot')}")
+
+
+@app.command()
+def sync(
+    modules: Modules,
+    retire_others: Annotated[
+        bool, typer.Option("--retire-others", help="Retire what is in no module given here, too.")
+    ] = False,
+    json_: AsJson = False,
+    database_url: DatabaseUrl = None,
+    schema: Schema = None,
+    debug: Debug = False,
+) -> None:
+    """Store the schedules that task functions declare: a step of a deploy. Workers do it when they start.
+
+    Example: tasklib schedule sync app.tasks
+    """
+    from tasklib.cli.loading import load
+    from tasklib.client.clients import Client
+
+    load(modules)
+    with Client(configured(database_url, schema)) as client:
+        done = client.sync_schedules(retire_others=retire_others)
+    outcomes = {each: getattr(done, each) for each in ("created", "changed", "unchanged", "refused", "retired")}
+    if json_:
+        typer.echo(json.dumps(outcomes))
+        return
+    rows = [(outcome, name) for outcome, names in outcomes.items() for name in names]
+    print_rows(("outcome", "schedule"), rows, none="no schedules")
+
+
+def as_json(info: ScheduleInfo) -> dict[str, Any]:
+    """All about a schedule."""
+    from dataclasses import fields
+
+    values = {each.name: getattr(info, each.name) for each in fields(info) if each.name != "read_at"}
+    values["schedule"] = info.schedule.to_json()
+    return {key: _plain(each) for key, each in values.items()}
+
+
+def row(info: ScheduleInfo) -> tuple[str, ...]:
+    """One schedule for a person or a script."""
+    return (
+        info.name,
+        info.task,
+        when(info.schedule),
+        state(info),
+        _moment(info.next_slot, info.read_at) if info.is_active else "",
+        " ".join(info.last_runs[:5]),
+        str(info.fired),
+        str(info.skipped),
+    )
+
+
+def when(schedule: Schedule) -> str:
+    """`0 3 * * * Europe/Berlin`, `every 15 min`."""
+    from tasklib.observe.formatting import duration
+
+    if schedule.every is not None:
+        return f"every {duration(schedule.every.total_seconds())}"
+    return f"{' or '.join(schedule.cron or ())} {schedule.timezone}"
+
+
+def state(info: ScheduleInfo) -> str:
+    """`active`, `paused`, `retired` or `ended`."""
+    if info.retired_at is not None:
+        return "retired"
+    if info.paused_at is not None:
+        return "paused"
+    return "active" if info.next_slot is not None else "ended"
+
+
+def _fields(
+    cron: list[str] | None,
+    every: str | None,
+    timezone: str | None,
+    exclude: list[str] | None,
+    starts_at: str | None,
+    ends_at: str | None,
+    catch_up: str | None,
+    overlap: str | None,
+    jitter: str | None,
+    pause_after: int | None,
+    queue: str | None,
+    priority: str | None,
+) -> dict[str, Any]:
+    """The fields of a schedule that were given."""
+    given = {
+        "cron": cron or None,
+        "every": span("--every", every),
+        "timezone": timezone,
+        "exclude": exclude or None,
+        "starts_at": future_moment("--starts-at", starts_at),
+        "ends_at": future_moment("--ends-at", ends_at),
+        "catch_up": catch_up and str(catch_up),
+        "overlap": overlap and str(overlap),
+        "jitter": span("--jitter", jitter),
+        "pause_after": pause_after,
+        "queue": queue,
+        "priority": None if priority is None else value(priority),
+    }
+    return {name: each for name, each in given.items() if each is not None}
+
+
+def _report(info: ScheduleInfo, as_json_: bool, done: str) -> None:
+    from tasklib.cli.report import note
+
+    if as_json_:
+        typer.echo(json.dumps(as_json(info)))
+        return
+    following = f", next {_moment(info.next_slot, info.read_at)}" if info.is_active else ""
+    note(f"{done} {info.name}{following}")
+
+
+def _print_info(info: ScheduleInfo) -> None:
+    from tasklib.schedules import describe
+
+    known = {
+        "name": info.name,
+        "task": info.task,
+        "means": describe(info.schedule),
+        "state": state(info),
+        "paused": f"by {info.paused_by}: {info.pause_note or 'no note'}" if info.paused_at else None,
+        "waits": info.waiting_slot and f"{info.waiting_slot.isoformat()} waits for the run before it",
+        "arguments": json.dumps(info.template["kwargs"]),
+        "queue": info.template["queue"],
+        "priority": str(info.template["priority"]),
+        "source": info.source if info.module is None else f"{info.source}, {info.module}",
+        "last slot": info.last_slot and info.last_slot.isoformat(),
+        "last task": info.last_task and str(info.last_task),
+        "last runs": " ".join(info.last_runs) or None,
+        "run": f"{info.fired} slots, {info.skipped} skipped",
+    }
+    print_rows(("", ""), [(key, str(each)) for key, each in known.items() if each], none="")
+
+
+def _print_slots(slots: list[PreviewedSlot]) -> None:
+    rows = [(s.local.isoformat(sep=" "), s.utc.isoformat(sep=" "), s.note or "") for s in slots]
+    print_rows(("in its zone", "UTC", ""), rows, none="no slot to come")
+
+
+def _moment(moment: datetime | None, now: datetime) -> str:
+    if moment is None:
+        return ""
+    return relative(moment, now) if sys.stdout.isatty() else moment.isoformat()
+
+
+def _plain(each: Any) -> Any:
+    match each:
+        case datetime():
+            return each.isoformat()
+        case timedelta():
+            return each.total_seconds()
+        case UUID():
+            return str(each)
+    return each

@@ -1,0 +1,253 @@
+"""Schedules as they are stored: made, found, changed, paused, retired, and run by hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+from uuid import UUID
+
+from tasklib.db.query import Query, Rows, nothing
+from tasklib.schedules import Schedule, Skipped
+from tasklib.store.audit import Action, audited
+from tasklib.store.firing import skips_as_json
+
+Source = Literal["code", "api"]
+LAST_RUNS = 10
+"""Of so many runs the states are shown with a schedule."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleInfo:
+    """A schedule as the database has it."""
+
+    read_at: datetime
+    """By the database's clock."""
+    name: str
+    task: str
+    """The name of its task function."""
+    schedule: Schedule
+    template: dict[str, Any]
+    """What each of its tasks is submitted with: queue, kwargs, priority, max_retries, timeout_seconds, tags, ..."""
+    source: Source
+    """`code` if a program declares it with @task(schedule=...), `api` if it was made at run time."""
+    revision: int
+    fired: int
+    """Slots that were run."""
+    skipped: int
+    """Slots that were not."""
+    created_at: datetime
+    changed_at: datetime
+    next_slot: datetime | None
+    last_slot: datetime | None
+    """The newest slot that was run or skipped."""
+    waiting_slot: datetime | None
+    """A slot that is run when the run before it is finished."""
+    last_task: UUID | None
+    paused_at: datetime | None
+    paused_by: str | None
+    pause_note: str | None
+    resumed_at: datetime | None
+    retired_at: datetime | None
+    """When it was found to have left the code. It is not run any more."""
+    module: str | None
+    deployed_at: datetime | None
+    last_runs: list[str]
+    """The states of its last runs, the newest first."""
+
+    @property
+    def is_active(self) -> bool:
+        """True if it runs when its time comes."""
+        return self.paused_at is None and self.retired_at is None and self.next_slot is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A schedule as a program or an operator wants it."""
+
+    name: str
+    task: str
+    schedule: Schedule
+    template: Mapping[str, Any]
+    module: str | None = None
+    """Of a schedule in code."""
+    deployed_at: datetime | None = None
+
+    @property
+    def source(self) -> Source:
+        return "api" if self.deployed_at is None else "code"
+
+
+def now() -> Query[datetime]:
+    """The database's clock."""
+    return Query("now", {}, lambda rows: rows[0][0], repeatable=True)
+
+
+def get(name: str) -> Query[ScheduleInfo | None]:
+    parameters = {"name": name, "runs": LAST_RUNS}
+    return Query("schedule_get", parameters, lambda rows: _info(rows[0]) if rows else None, repeatable=True)
+
+
+def page(
+    *,
+    limit: int,
+    after: str | None = None,
+    task: str | None = None,
+    source: str | None = None,
+    paused: bool | None = None,
+    retired: bool | None = None,
+) -> Query[list[ScheduleInfo]]:
+    """Schedules in the order of their names."""
+    parameters = {
+        "limit": limit,
+        "after": after,
+        "task": task,
+        "source": source,
+        "paused": paused,
+        "retired": retired,
+        "runs": LAST_RUNS,
+    }
+    return Query("schedule_list", parameters, _infos, prepare=False, repeatable=True)
+
+
+def create(declared: Declared, next_slot: datetime | None, *, by: str) -> Query[bool]:
+    """Reads False if the name is taken."""
+    parameters = {**_stored(declared), "source": declared.source, "next_slot": next_slot}
+    return audited(
+        "schedule_create",
+        parameters,
+        bool,
+        by=by,
+        action=Action.CREATE_SCHEDULE,
+        target=declared.name,
+        details=_details(declared),
+    )
+
+
+def change(
+    known: ScheduleInfo, declared: Declared, next_slot: datetime | None, lost: Sequence[Skipped], *, by: str
+) -> Query[bool]:
+    """Reads False if the schedule has changed since it was read. A deploy brings a retired one back."""
+    revive = declared.source == "code"
+    parameters = {**_stored(declared), **_moved(known, next_slot, lost), "resume": False, "revive": revive}
+    return audited(
+        "schedule_change",
+        parameters,
+        bool,
+        by=by,
+        action=Action.CHANGE_SCHEDULE,
+        target=known.name,
+        details=_details(declared),
+    )
+
+
+def pause(name: str, note: str | None, *, by: str) -> Query[bool]:
+    """Reads False if it is paused already, or not there."""
+    parameters = {"name": name, "note": note}
+    return audited(
+        "schedule_pause",
+        parameters,
+        bool,
+        by=by,
+        action=Action.PAUSE_SCHEDULE,
+        target=name,
+        details={"note": note},
+    )
+
+
+def resume(known: ScheduleInfo, next_slot: datetime | None, lost: Sequence[Skipped], *, by: str) -> Query[bool]:
+    """Reads False if the schedule has changed since it was read."""
+    unchanged = dict.fromkeys(("task", "spec", "template", "module", "deployed_at"))
+    parameters = {**unchanged, **_moved(known, next_slot, lost), "resume": True, "revive": False}
+    return audited("schedule_change", parameters, bool, by=by, action=Action.RESUME_SCHEDULE, target=known.name)
+
+
+def delete(name: str, *, by: str) -> Query[bool]:
+    """Reads False if it is not there."""
+    return audited("schedule_delete", {"name": name}, bool, by=by, action=Action.DELETE_SCHEDULE, target=name)
+
+
+def run(
+    name: str,
+    runs: Sequence[tuple[UUID, datetime | None]],
+    *,
+    by: str,
+    action: Action,
+    priority: int | None = None,
+    submitted_by: str | None = None,
+    details: Mapping[str, Any] | None = None,
+) -> Query[list[UUID]]:
+    """Make tasks with these ids for these slots; reads those that are new."""
+    parameters = {
+        "name": name,
+        "runs": json.dumps([{"id": id_.hex, "slot": slot and slot.isoformat()} for id_, slot in runs]),
+        "priority": priority,
+        "submitted_by": submitted_by,
+    }
+    return audited("schedule_run", parameters, _ids, by=by, action=action, target=name, details=details)
+
+
+def in_code() -> Query[list[ScheduleInfo]]:
+    """All schedules that programs declare, the retired ones too."""
+    parameters = {"runs": 0, "source": "code", "limit": None, **dict.fromkeys(("after", "task", "paused", "retired"))}
+    return Query("schedule_list", parameters, _infos, prepare=False, repeatable=True)
+
+
+def retire(names: Sequence[str], modules: Sequence[str] | None, deployed_at: datetime, *, by: str) -> Query[list[str]]:
+    """Retire what an older deploy had in these modules (None: in any), except these names; reads which."""
+    parameters = {
+        "names": list(names),
+        "modules": None if modules is None else list(modules),
+        "deployed_at": deployed_at,
+    }
+    return audited(
+        "schedule_retire", parameters, lambda rows: [row[0] for row in rows], by=by, action=Action.RETIRE_SCHEDULES
+    )
+
+
+def deployed(names: Sequence[str], deployed_at: datetime) -> Query[None]:
+    """Say that these are part of a newer deploy, unchanged."""
+    return Query("schedule_deployed", {"names": list(names), "deployed_at": deployed_at}, nothing, repeatable=True)
+
+
+def _stored(declared: Declared) -> dict[str, Any]:
+    return {
+        "name": declared.name,
+        "task": declared.task,
+        "spec": json.dumps(declared.schedule.to_json()),
+        "template": json.dumps(declared.template),
+        "module": declared.module,
+        "deployed_at": declared.deployed_at,
+    }
+
+
+def _details(declared: Declared) -> dict[str, Any]:
+    """For the audit, which is not for arguments."""
+    spec = declared.schedule.to_json()
+    return {"task": declared.task, **{name: value for name, value in spec.items() if name != "args"}}
+
+
+def _moved(known: ScheduleInfo, next_slot: datetime | None, lost: Sequence[Skipped]) -> dict[str, Any]:
+    return {
+        "name": known.name,
+        "revision": known.revision,
+        "next_slot": next_slot,
+        "last_slot": max((skip.last for skip in lost), default=None),
+        "lost": sum(skip.count for skip in lost),
+        "skips": json.dumps(skips_as_json(lost, follows=known.next_slot)),
+    }
+
+
+def _info(row: tuple[Any, ...]) -> ScheduleInfo:
+    read_at, name, task, spec, *rest = row
+    return ScheduleInfo(read_at, name, task, Schedule.from_json(spec), *rest)
+
+
+def _infos(rows: Rows) -> list[ScheduleInfo]:
+    return [_info(row) for row in rows]
+
+
+def _ids(rows: Rows) -> list[UUID]:
+    return [UUID(row[0]) for row in rows]

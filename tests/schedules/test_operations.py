@@ -1,0 +1,349 @@
+"""Schedules at run time, and those that programs declare."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+
+from tasklib import AsyncClient, Client, Config, InvalidOption, Schedule, ScheduleNotFound, TaskExecutionError, task
+from tasklib.errors import ConfigError, InvalidTaskFunction, TaskNotFound
+from tasklib.tasks import registry
+
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture
+def client(config: Config) -> Iterator[Client]:
+    with Client(config) as client:
+        yield client
+
+
+@pytest.fixture
+def report() -> Any:
+    @task(queue="reports", max_retries=7, tags={"team": "a"})
+    def report(day: int = 1, *, since: datetime | None = None) -> None: ...
+
+    return report
+
+
+def _now(db: psycopg.Connection) -> datetime:
+    row = db.execute("SELECT now()").fetchone()
+    assert row is not None
+    now: datetime = row[0]
+    return now
+
+
+def _skips(db: psycopg.Connection) -> list[tuple[Any, ...]]:
+    return db.execute("SELECT schedule, reason, count FROM schedule_skips ORDER BY 1, last_slot").fetchall()
+
+
+def _actions(db: psycopg.Connection) -> list[tuple[str, str]]:
+    return db.execute("SELECT action, target FROM audit ORDER BY id").fetchall()
+
+
+def test_a_schedule_is_made_with_everything_its_tasks_need(client: Client, db: psycopg.Connection, report: Any) -> None:
+    since = datetime(2026, 1, 1, tzinfo=UTC)
+    made = client.create_schedule(report, Schedule("0 3 * * *", args={"since": since}, priority="low"), name="nightly")
+    assert (made.name, made.task, made.source, made.revision) == ("nightly", "report", "api", 1)
+    assert made.next_slot is not None
+    assert made.next_slot > _now(db) - timedelta(seconds=60)
+    assert made.template == {
+        "queue": "reports",
+        "kwargs": {"since": "2026-01-01T00:00:00Z"},
+        "max_retries": 7,
+        "timeout_seconds": 900,
+        "priority": -10,
+        "tags": {"team": "a"},
+        "required_capabilities": [],
+    }
+    assert replace(client.get_schedule("nightly"), read_at=made.read_at) == made
+    assert _actions(db) == [("schedule.create", "nightly")]
+
+
+def test_a_schedule_without_a_name_has_that_of_its_function(client: Client, report: Any) -> None:
+    assert client.create_schedule(report, "@daily").name == "report"
+    assert client.create_schedule(report, Schedule("@daily", name="daily")).name == "daily"
+    with pytest.raises(InvalidOption, match="there is a schedule named 'report' already"):
+        client.create_schedule(report, "@hourly")
+
+
+def test_what_does_not_fit_the_function_is_refused(client: Client, report: Any) -> None:
+    with pytest.raises(TaskExecutionError, match="day"):
+        client.create_schedule(report, Schedule("@daily", args={"day": "Monday"}))
+    with pytest.raises(TaskNotFound, match="Did you mean 'report'"):
+        client.create_schedule("raport", "@daily")
+    with pytest.raises(InvalidOption, match="priority"):
+        client.create_schedule(report, Schedule("@daily", priority=1000))
+    with pytest.raises(InvalidOption, match="no slot from now on"):
+        client.create_schedule(report, Schedule("@daily", ends_at=datetime(2020, 1, 1, tzinfo=UTC)))
+    assert client.create_schedule("theirs", "@daily", registered_elsewhere=True).task == "theirs"
+
+
+def test_schedules_are_listed_by_name_in_pages(client: Client, report: Any) -> None:
+    for name in ("c", "a", "b"):
+        client.create_schedule(report, "@daily", name=name)
+    client.pause_schedule("b")
+    assert [info.name for info in client.schedules(limit=2)] == ["a", "b"]
+    assert [info.name for info in client.schedules(after="b")] == ["c"]
+    assert [info.name for info in client.schedules(paused=True)] == ["b"]
+    assert client.schedules(task="other") == []
+
+
+def test_a_changed_schedule_goes_on_from_now_and_never_runs_at_once(
+    client: Client, db: psycopg.Connection, report: Any
+) -> None:
+    client.create_schedule(report, Schedule(every=HOUR), name="nightly")
+    db.execute("UPDATE schedules SET next_slot = now() - interval '150 min'")
+    changed = client.change_schedule("nightly", cron="*/5 * * * *", timezone="Europe/Berlin", args={"day": 3})
+    assert changed.schedule.cron == ("*/5 * * * *",)
+    assert changed.schedule.every is None
+    assert changed.template["kwargs"] == {"day": 3}
+    assert changed.template["queue"] == "reports"
+    assert changed.next_slot is not None
+    assert changed.next_slot > changed.read_at - timedelta(seconds=1)
+    assert changed.revision == 2
+    assert [(reason, count) for _, reason, count in _skips(db)] in ([("changed", 3)], [("changed", 4)])
+    assert client.change_schedule("nightly", "@hourly").schedule.timezone == "UTC", "a new one replaces all of it"
+
+
+def test_a_schedule_of_a_function_that_is_not_known_here_keeps_its_options_when_it_is_changed(
+    client: Client, report: Any
+) -> None:
+    client.create_schedule(report, "@daily", name="nightly")
+    with registry.isolated():
+        changed = client.change_schedule("nightly", cron="@hourly", args={"day": 4}, priority=9)
+    assert (changed.template["queue"], changed.template["max_retries"]) == ("reports", 7)
+    assert (changed.template["kwargs"], changed.template["priority"]) == ({"day": 4}, 9)
+
+
+def test_a_change_says_what_is_wrong(client: Client, report: Any) -> None:
+    client.create_schedule(report, "@daily", name="nightly")
+    with pytest.raises(InvalidOption, match="say what to change"):
+        client.change_schedule("nightly")
+    with pytest.raises(InvalidOption, match="a schedule has no moon"):
+        client.change_schedule("nightly", moon="full")
+    with pytest.raises(InvalidOption, match="the minute '61'"):
+        client.change_schedule("nightly", cron="61 * * * *")
+    with pytest.raises(ScheduleNotFound, match="no schedule is named 'daily'"):
+        client.change_schedule("daily", cron="@daily")
+
+
+def test_a_pause_loses_slots_and_resuming_goes_on_from_now(client: Client, db: psycopg.Connection, report: Any) -> None:
+    client.create_schedule(report, Schedule(every=HOUR), name="nightly")
+    paused = client.pause_schedule("nightly", "the disk is full")
+    assert paused.paused_at is not None
+    assert paused.pause_note == "the disk is full"
+    again = client.pause_schedule("nightly", "another note")
+    assert again.pause_note == "the disk is full", "the first pause stays"
+    db.execute("UPDATE schedules SET next_slot = date_trunc('hour', now()) - interval '2 h'")
+    resumed = client.resume_schedule("nightly")
+    assert resumed.paused_at is None
+    assert resumed.next_slot is not None
+    assert resumed.next_slot > resumed.read_at - timedelta(seconds=1)
+    assert _skips(db) == [("nightly", "paused", 3)]
+    assert client.resume_schedule("nightly").revision == resumed.revision, "there is nothing to resume"
+    assert [action for action, _ in _actions(db)] == ["schedule.create", "schedule.pause", "schedule.resume"]
+
+
+def test_run_now_makes_a_task_without_a_slot_and_moves_nothing(
+    client: Client, db: psycopg.Connection, report: Any
+) -> None:
+    before = client.create_schedule(report, Schedule("@daily", args={"day": 2}), name="nightly")
+    client.pause_schedule("nightly")
+    task_id = client.run_schedule("nightly")
+    row = db.execute("SELECT id, name, queue, kwargs, schedule, slot FROM tasks").fetchall()
+    assert row == [(task_id, "report", "reports", {"day": 2}, "nightly", None)]
+    assert client.get_schedule("nightly").next_slot == before.next_slot
+    assert _actions(db)[-1] == ("schedule.run", "nightly")
+
+
+def test_a_deleted_schedule_is_gone_and_its_tasks_stay(client: Client, db: psycopg.Connection, report: Any) -> None:
+    client.create_schedule(report, "@daily", name="nightly")
+    client.run_schedule("nightly")
+    client.delete_schedule("nightly")
+    for call in (client.get_schedule, client.delete_schedule, client.run_schedule, client.resume_schedule):
+        with pytest.raises(ScheduleNotFound):
+            call("nightly")
+    assert db.execute("SELECT schedule FROM tasks").fetchall() == [("nightly",)]
+
+
+def test_a_backfill_runs_each_slot_that_has_not_been_run_at_a_lower_priority(
+    client: Client, db: psycopg.Connection, report: Any
+) -> None:
+    client.create_schedule(report, Schedule(every=HOUR, priority=50), name="nightly")
+    start = datetime(2026, 3, 28, 22, tzinfo=UTC)
+    db.execute("INSERT INTO tasks (name, schedule, slot) VALUES ('report', 'nightly', %s)", (start + HOUR,))
+    end = start + 4 * HOUR
+    dry = client.backfill_schedule("nightly", start=start, end=end, dry_run=True)
+    assert (dry.count, dry.task_ids) == (5, [])
+    assert dry.slots == [start + n * HOUR for n in range(5)]
+    done = client.backfill_schedule("nightly", start=start, end=end)
+    assert (done.count, len(done.task_ids)) == (5, 4)
+    rows = db.execute("SELECT slot, priority FROM tasks WHERE priority <> 0 ORDER BY id").fetchall()
+    assert rows == [(start + n * HOUR, 40) for n in (0, 2, 3, 4)]
+    assert client.backfill_schedule("nightly", start=start, end=end).task_ids == []
+
+
+def test_a_backfill_is_limited_and_never_of_the_future(client: Client, db: psycopg.Connection, report: Any) -> None:
+    client.create_schedule(report, Schedule(every=HOUR), name="nightly")
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    with pytest.raises(InvalidOption, match="more than 10 slots"):
+        client.backfill_schedule("nightly", start=start, end=start + 10 * HOUR, limit=10)
+    with pytest.raises(InvalidOption, match="has not passed yet"):
+        client.backfill_schedule("nightly", start=start, end=_now(db) + HOUR)
+    with pytest.raises(InvalidOption, match="later than end"):
+        client.backfill_schedule("nightly", start=start, end=start - HOUR)
+    with pytest.raises(InvalidOption, match="naive"):
+        client.backfill_schedule("nightly", start=datetime(2026, 1, 1), end=start)
+
+
+def test_a_preview_says_in_words_and_times_what_a_schedule_means(client: Client, report: Any) -> None:
+    client.create_schedule(report, "0 3 * * *", name="nightly")
+    for said in ("nightly", "0 3 * * *", Schedule("0 3 * * *")):
+        shown = client.preview_schedule(said)
+        assert shown.description.startswith("At 03:00 every day, UTC")
+        assert len(shown.slots) == 20
+
+
+async def test_the_calls_can_be_awaited(config: Config, report: Any) -> None:
+    async with AsyncClient(config) as client:
+        made = await client.create_schedule(report, "@daily", name="nightly")
+        assert isinstance(await client.run_schedule(made.name), UUID)
+        assert [info.last_runs for info in await client.schedules()] == [[]]
+
+
+# Schedules in code.
+
+
+def test_a_wrong_schedule_is_refused_where_it_is_written() -> None:
+    with pytest.raises(InvalidOption, match="the minute '61'"):
+        task(schedule="61 * * * *")(lambda: None)
+    with pytest.raises(TaskExecutionError, match="day"):
+
+        @task(schedule=Schedule("@daily", args={"day": "Monday"}))
+        def report(day: int) -> None: ...
+
+    with pytest.raises(InvalidTaskFunction, match="several are named 'cleanup'"):
+
+        @task(schedule=["@daily", "@weekly"])
+        def cleanup() -> None: ...
+
+
+Declare = Callable[..., None]
+
+
+@pytest.fixture
+def declare() -> Declare:
+    """What a program's only module says: one function, with these schedules."""
+
+    def declare(*schedules: Schedule | str, queue: str | None = None) -> None:
+        registry._registered.clear()
+
+        @task(schedule=schedules, queue=queue)
+        def report(day: int = 1) -> None: ...
+
+    return declare
+
+
+def _deploy(config: Config, day: int) -> Client:
+    return Client(config.with_changes(deployed_at=f"2026-11-{day:02}T00:00:00Z"))
+
+
+def test_a_deploy_stores_its_schedules_once(config: Config, db: psycopg.Connection, declare: Declare) -> None:
+    declare("0 3 * * *", Schedule("@weekly", name="weekly", args={"day": 7}))
+    first = _deploy(config, 1)
+    assert (done := first.sync_schedules()).created == ["report", "weekly"]
+    assert done.retired == []
+    again = first.sync_schedules()
+    assert (again.created, again.changed, again.unchanged) == ([], [], ["report", "weekly"])
+    assert _deploy(config, 2).sync_schedules().unchanged == ["report", "weekly"]
+    rows = db.execute("SELECT name, source, revision, deployed_at FROM schedules ORDER BY name").fetchall()
+    second = datetime(2026, 11, 2, tzinfo=UTC)
+    assert rows == [("report", "code", 1, second), ("weekly", "code", 1, second)]
+
+
+def test_only_a_newer_deploy_changes_what_is_stored(config: Config, declare: Declare) -> None:
+    declare("0 3 * * *")
+    _deploy(config, 2).sync_schedules()
+    declare("0 4 * * *")
+    assert _deploy(config, 1).sync_schedules().refused == ["report"]
+    assert _deploy(config, 2).sync_schedules().refused == ["report"], "of two with one stamp the first stays"
+    newer = _deploy(config, 3)
+    assert newer.sync_schedules().changed == ["report"]
+    assert newer.get_schedule("report").schedule.cron == ("0 4 * * *",)
+    declare("0 3 * * *")
+    assert _deploy(config, 2).sync_schedules().refused == ["report"]
+
+
+def test_what_is_the_same_in_a_newer_deploy_is_safe_from_one_in_between(config: Config, declare: Declare) -> None:
+    declare("0 3 * * *")
+    _deploy(config, 1).sync_schedules()
+    _deploy(config, 3).sync_schedules()
+    declare("0 4 * * *")
+    assert _deploy(config, 2).sync_schedules().refused == ["report"]
+
+
+def test_a_pause_survives_a_deploy(config: Config, declare: Declare) -> None:
+    declare("0 3 * * *")
+    client = _deploy(config, 1)
+    client.sync_schedules()
+    client.pause_schedule("report", "not today")
+    declare("0 4 * * *", queue="other")
+    _deploy(config, 2).sync_schedules()
+    info = client.get_schedule("report")
+    assert (info.pause_note, info.schedule.cron, info.template["queue"]) == ("not today", ("0 4 * * *",), "other")
+
+
+def test_what_left_the_code_is_retired_and_comes_back_with_it(config: Config, declare: Declare) -> None:
+    declare("0 3 * * *", Schedule("@weekly", name="weekly"))
+    client = _deploy(config, 2)
+    client.sync_schedules()
+    declare("0 3 * * *")
+    assert _deploy(config, 1).sync_schedules().retired == [], "an older deploy retires nothing"
+    assert _deploy(config, 3).sync_schedules().retired == ["weekly"]
+    assert client.get_schedule("weekly").retired_at is not None
+    assert [info.name for info in client.schedules(retired=False)] == ["report"]
+    declare("0 3 * * *", Schedule("@weekly", name="weekly"))
+    assert _deploy(config, 4).sync_schedules().changed == ["weekly"]
+    assert client.get_schedule("weekly").retired_at is None
+
+
+def test_another_programs_schedules_are_not_retired_unless_it_is_said(
+    config: Config, db: psycopg.Connection, declare: Declare
+) -> None:
+    declare("0 3 * * *")
+    _deploy(config, 1).sync_schedules()
+    db.execute("UPDATE schedules SET module = 'another.module'")
+    declare()
+    assert _deploy(config, 2).sync_schedules().retired == []
+    assert _deploy(config, 2).sync_schedules(retire_others=True).retired == ["report"]
+
+
+def test_a_deploy_leaves_a_schedule_made_at_run_time_alone(config: Config, declare: Declare) -> None:
+    declare("0 3 * * *")
+    client = _deploy(config, 1)
+    client.create_schedule("report", "@hourly")
+    assert client.sync_schedules().refused == ["report"]
+    assert client.get_schedule("report").source == "api"
+
+
+def test_without_a_stamp_a_deploy_is_as_old_as_its_files(config: Config, declare: Declare) -> None:
+    declare("0 3 * * *")
+    client = Client(config)
+    client.sync_schedules()
+    stamp = client.get_schedule("report").deployed_at
+    assert stamp is not None
+    assert stamp == datetime.fromtimestamp(os.path.getmtime(__file__), UTC)
+
+
+def test_a_stamp_has_to_be_a_time(config: Config) -> None:
+    for stamp in ("yesterday", "2026-11-16T12:00:00"):
+        with pytest.raises(ConfigError, match="deployed_at must be a time with a zone"):
+            config.with_changes(deployed_at=stamp)
