@@ -221,5 +221,5 @@ async def test_child_has_the_workers_path_and_nothing_else_of_it(fresh: ProcessE
     assert seen["pythonpath"] == os.environ.get("PYTHONPATH")
     assert seen["stdin"] == os.devnull
     assert seen["session"]
-    # The standard three, the socket, the lifeline, and the directory being listed.
-    assert len(seen["descriptors"]) == 6
+    # The standard three, the two sockets, the lifeline, and the directory being listed.
+    assert len(seen["descriptors"]) == 7

@@ -1,9 +1,9 @@
 """A child process: takes tasks from its worker over a socket, one after the other, until the socket closes.
 
-    python -m tasklib.executors.child <socket's descriptor> <lifeline's descriptor>
+    python -m tasklib.executors.child <socket's descriptor> <interruptions' descriptor> <lifeline's descriptor>
 
-The main thread runs the tasks, so that a signal can interrupt them. A second thread listens to the worker: it hands
-over orders, passes cancellation on, and ends everything when the worker is gone.
+The main thread receives the tasks and runs them, so that a signal can interrupt them. A second thread listens on a
+socket of its own: it passes cancellation on, and ends everything when the worker is gone.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import fcntl
 import importlib
 import importlib.util
 import os
-import queue
 import select
 import signal
 import socket
@@ -34,6 +33,7 @@ from tasklib.executors.child_protocol import (
     MAIN_MARK,
     Cancel,
     Message,
+    Orders,
     Progress,
     Ready,
     RunAttempt,
@@ -58,12 +58,12 @@ _EXIT_ON_SIGTERM = 128 + signal.SIGTERM
 
 
 def main() -> None:
-    control, lifeline = int(sys.argv[1]), int(sys.argv[2])
+    descriptors = control, interruptions, lifeline = [int(number) for number in sys.argv[1:4]]
     open_standard_streams()
-    for descriptor in (control, lifeline):  # the task's own subprocesses must not hold them open
+    for descriptor in descriptors:  # the task's own subprocesses must not hold them open
         os.set_inheritable(descriptor, False)
     die_with(lifeline)
-    with socket.socket(fileno=control) as connection:
+    with socket.socket(fileno=control) as connection, socket.socket(fileno=interruptions) as interrupting:
         setup = receive(connection)
         if isinstance(setup, Setup):
             become_like_the_worker(setup)
@@ -71,7 +71,7 @@ def main() -> None:
                 connection.sendall(packed(failure))
                 return
             connection.sendall(packed(Ready(os.getpid())))
-            ChildRunner(connection, setup).serve()
+            ChildRunner(connection, interrupting, setup).serve()
 
 
 def die_with(lifeline: int) -> None:
@@ -103,18 +103,19 @@ def become_like_the_worker(setup: Setup) -> None:
 class ChildRunner:
     """Runs the tasks that the worker orders."""
 
-    def __init__(self, connection: socket.socket, setup: Setup) -> None:
+    def __init__(self, connection: socket.socket, interruptions: socket.socket, setup: Setup) -> None:
         self._connection = connection
+        self._interruptions = interruptions
         self._setup = setup
         # The outcome needs its limits, and nothing here connects.
         self._config = Config(
             "postgresql://", max_payload_bytes=setup.max_payload_bytes, max_error_bytes=setup.max_error_bytes
         )
         self._pid = os.getpid()
-        self._orders: queue.SimpleQueue[RunAttempt | None] = queue.SimpleQueue()
         self._sending = threading.Lock()
         self._context: TaskContext | None = None
         self._busy = False
+        self._worker_is_gone = False
         self._cancelled = False
         self._interrupted = False
         self._took = 0.0
@@ -126,7 +127,11 @@ class ChildRunner:
         # because Python forgets the signals that come before it has put a fork in order.
         os.register_at_fork(before=block_sigterm, after_in_parent=allow_sigterm, after_in_child=self._release_sigterm)
         threading.Thread(target=self._listen, name="tasklib-listen", daemon=True).start()
-        while (order := self._orders.get()) is not None:
+        orders = Orders(self._connection)
+        while isinstance(order := orders.receive(), RunAttempt):
+            self._busy = True
+            if self._worker_is_gone:  # _listen has seen us idle
+                break
             self._catch_sigterm()  # the task before may have changed it
             # A copy of the context variables, so that nothing a task sets reaches the next one.
             outcome = contextvars.copy_context().run(self._attempt, order)
@@ -168,17 +173,12 @@ class ChildRunner:
         self._send(Took(self._took), outcome)
 
     def _listen(self) -> None:
-        while (message := receive(self._connection)) is not None:
-            match message:
-                case RunAttempt():
-                    self._busy = True
-                    self._orders.put(message)
-                case Cancel():
-                    self._cancel()
+        while isinstance(receive(self._interruptions), Cancel):
+            self._cancel()
+        self._worker_is_gone = True
         if self._busy:
-            # The worker is gone, and another will run this task: stop here and now, subprocesses included.
+            # Another worker will run this task: stop here and now, subprocesses included.
             self._kill_group()
-        self._orders.put(None)
 
     def _cancel(self) -> None:
         self._cancelled = True

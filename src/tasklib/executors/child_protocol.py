@@ -23,11 +23,12 @@ from tasklib.tasks.context import TaskContext
 
 _LENGTH = struct.Struct("!I")
 _LONGEST_ESCAPE = len("\\u0000")
+_CHUNK_BYTES = 65_536
 _BESIDES = 4096
 """What a message consists of beside its one long text: the names of its fields, the other values."""
 
 FORK = b"fork"
-"""To a template: make a child. The child's socket and lifeline come with it, and what follows is said over those."""
+"""To a template: make a child. The child's two sockets and its lifeline come with it; the rest is said over those."""
 EXIT_CODE_OF = struct.Struct("!q")
 """To a template: how has the child with this process id ended? It is dead, or about to be."""
 EXIT_CODE = struct.Struct("!qi")
@@ -79,7 +80,7 @@ class RunAttempt:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """To a busy child: stop and exit."""
+    """To a busy child, over the socket for interruptions: stop and exit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,24 +163,42 @@ def receive(connection: socket.socket) -> Message | None:
     return None if body is None else _unpacked(body)
 
 
+class Orders:
+    """What the worker says, for the child's main thread."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._frames = _Frames(sys.maxsize)
+
+    def receive(self) -> Message | None:
+        """Block until the next message; None when the worker is gone."""
+        while (body := self._frames.next()) is None:
+            try:
+                part = self._connection.recv(_CHUNK_BYTES)
+            except OSError:
+                return None
+            if not part:
+                return None
+            self._frames.add(part)
+        return _unpacked(body)
+
+
 class Messages(asyncio.Protocol):
-    """What a child says, for the worker's loop: `receive` for one that mustn't block."""
+    """What a child says, for the worker's loop.
+
+    A message goes to `handler` as soon as it is read, if there is one; else it is kept for `receive` or the next one.
+    """
 
     def __init__(self, most_bytes: int) -> None:
         self.ended = False
         """Nothing more will come: the other side is gone, or has talked nonsense, or more than it may."""
         self.unclear = False
         """It ended with bytes that could not be read: the child may have said more than has arrived."""
-        self._most_bytes = most_bytes
-        self._buffer = bytearray()
+        self._frames = _Frames(most_bytes)
         self._arrived: deque[Message] = deque()
+        self._handler: Callable[[Message | None], None] | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._has_ended = asyncio.Event()
-
-    @property
-    def unread(self) -> bool:
-        """Whether messages have arrived that nothing has received yet."""
-        return bool(self._arrived)
 
     async def receive(self) -> Message | None:
         """The next message; None at the end."""
@@ -190,6 +209,11 @@ class Messages(asyncio.Protocol):
             await self._waiter
         return self._arrived.popleft()
 
+    def hand_to(self, handler: Callable[[Message | None], None] | None) -> None:
+        """Give it each message from now on, and None at the end. It may leave the rest to another one."""
+        self._handler = handler
+        self._hand_on()
+
     async def end(self) -> None:
         """Wait until nothing more will come. What has arrived can be received all the same."""
         await self._has_ended.wait()
@@ -197,9 +221,10 @@ class Messages(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self.ended:
             return
-        self._buffer += data
+        self._frames.add(data)
         try:
-            self._unpack()
+            while (body := self._frames.next()) is not None:
+                self._arrived.append(_unpacked(body))
         except (ValueError, TypeError, KeyError):
             self.ended = self.unclear = True
         if self._arrived or self.ended:
@@ -209,23 +234,44 @@ class Messages(asyncio.Protocol):
         self.ended = True
         self._wake()
 
-    def _unpack(self) -> None:
-        buffer, start = self._buffer, 0
-        while len(buffer) >= (begin := start + _LENGTH.size):
-            (length,) = _LENGTH.unpack_from(buffer, start)
-            if length > self._most_bytes:
-                raise ValueError("longer than any message")
-            if len(buffer) < begin + length:
-                break
-            start = begin + length
-            self._arrived.append(_unpacked(buffer[begin:start]))
-        del buffer[:start]
-
     def _wake(self) -> None:
         if self.ended:
             self._has_ended.set()
-        if self._waiter is not None and not self._waiter.done():
+        if self._handler is not None:
+            self._hand_on()
+        elif self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
+
+    def _hand_on(self) -> None:
+        while self._handler is not None and self._arrived:
+            self._handler(self._arrived.popleft())
+        if self._handler is not None and self.ended:
+            self._handler(None)
+
+
+class _Frames:
+    """Takes a stream of bytes apart into the messages it carries."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        self._buffer = bytearray()
+
+    def add(self, data: bytes) -> None:
+        self._buffer += data
+
+    def next(self) -> bytes | None:
+        """The next message, once it is complete; ValueError if it is too long."""
+        buffer = self._buffer
+        if len(buffer) < _LENGTH.size:
+            return None
+        (length,) = _LENGTH.unpack_from(buffer)
+        if length > self._most_bytes:
+            raise ValueError("longer than any message")
+        if len(buffer) < (end := _LENGTH.size + length):
+            return None
+        body = bytes(buffer[_LENGTH.size : end])
+        del buffer[:end]
+        return body
 
 
 def most_bytes(config: Config) -> int:
@@ -265,7 +311,7 @@ def _exactly(connection: socket.socket, count: int) -> bytes | None:
     return bytes(parts)
 
 
-def _unpacked(body: bytes | bytearray) -> Message:
+def _unpacked(body: bytes) -> Message:
     kind, values = json.loads(body.decode("ascii"))
     if kind == Failed.__name__:
         values["kind"] = FailureKind(values["kind"])

@@ -53,6 +53,40 @@ class Death:
     begun: bool
 
 
+@dataclass(slots=True, eq=False)
+class _Attempt:
+    """An attempt in a child, as its messages tell of it."""
+
+    report: Callable[[str], None] | None
+    begun: Callable[[], None]
+    took: Callable[[float], None]
+    until_begun: asyncio.TimerHandle
+    ended: asyncio.Future[Done | Failed | Unloadable | None]
+    """How it ended; None if the child says no more, or nonsense: the task may have got hold of the socket."""
+    has_begun: bool = False
+
+    def heard(self, message: Message | None) -> None:
+        if self.ended.done():
+            return  # cancelled, or the task goes on talking into the socket
+        try:
+            match message:
+                case Started():
+                    self.has_begun = True
+                    self.until_begun.cancel()
+                    self.begun()
+                case Progress(value):
+                    if self.report is not None:
+                        self.report(value)
+                case Took(seconds):
+                    self.took(seconds)
+                case Done() | Failed() | Unloadable():
+                    self.ended.set_result(message)
+                case _:
+                    self.ended.set_result(None)
+        except Exception as e:
+            self.ended.set_exception(e)
+
+
 class Child:
     """A child process, from before its start to after its end."""
 
@@ -64,7 +98,7 @@ class Child:
         self._messages = Messages(most_bytes(config))
         self._lifeline: Lifeline | None = None
         self._transport: asyncio.Transport | None = None
-        self._socket: socket.socket | None = None
+        self._interruptions: socket.socket | None = None
         self._process: Process | None = None
         self._busy = False
         self._ending: asyncio.Task[None] | None = None
@@ -100,44 +134,22 @@ class Child:
         A child that has not called the function by `begin_by`, on the loop's clock, is ended. It may call it at that
         very moment. So what it has said is read to the end before the answer is that the attempt has not begun.
         """
+        loop = asyncio.get_running_loop()
         self._busy = True
         self._send(order)
-        until_begun = asyncio.get_running_loop().call_at(begin_by, self._end_unless_begun)
+        until_begun = loop.call_at(begin_by, self.end)
+        attempt = _Attempt(report, begun, took, until_begun, loop.create_future())
+        self._messages.hand_to(attempt.heard)
         try:
-            return await self._outcome(order.name, report, begun, took, until_begun)
+            ended = await attempt.ended
         finally:
             until_begun.cancel()
-
-    async def _outcome(
-        self,
-        name: str,
-        report: Callable[[str], None] | None,
-        begun: Callable[[], None],
-        took: Callable[[float], None],
-        until_begun: asyncio.TimerHandle,
-    ) -> Done | Failed | Unloadable | Death:
-        has_begun = False
-        while True:
-            match await self._messages.receive():
-                case Started():
-                    has_begun = True
-                    until_begun.cancel()
-                    begun()
-                case Progress(value):
-                    if report is not None:
-                        report(value)
-                case Took(seconds):
-                    took(seconds)
-                case Done() | Failed() | Unloadable() as ended:
-                    self._busy = False
-                    self.tasks += 1
-                    return ended
-                case _:  # nothing, or nonsense: the task may have got hold of the socket
-                    return await self._death(name, has_begun or self._messages.unclear)
-
-    def _end_unless_begun(self) -> None:
-        if not self._messages.unread:
-            self.end()
+            self._messages.hand_to(None)
+        if ended is None:
+            return await self._death(order.name, attempt.has_begun or self._messages.unclear)
+        self._busy = False
+        self.tasks += 1
+        return ended
 
     def end(self) -> asyncio.Task[None]:
         """Begin to end the child, once. The task is done when nothing of the child is left."""
@@ -168,15 +180,17 @@ class Child:
         """Get a process under way that has one end of the socket; the other end is ours."""
         self._lifeline = lifeline = Lifeline()
         ours, theirs = socket.socketpair()
-        self._socket = ours
-        with theirs:
+        self._interruptions, interruptions = socket.socketpair()
+        self._interruptions.setblocking(False)
+        with theirs, interruptions:
             connected = await asyncio.get_running_loop().create_connection(lambda: self._messages, sock=ours)
             self._transport = connected[0]
             self._send(self._setup)
+            descriptors = theirs.fileno(), interruptions.fileno(), lifeline.theirs
             if self._template is None:
-                self._is(await spawn("tasklib.executors.child", theirs.fileno(), lifeline.theirs))
+                self._is(await spawn("tasklib.executors.child", *descriptors))
             else:
-                await self._template.fork(theirs.fileno(), lifeline.theirs)
+                await self._template.fork(*descriptors)
         lifeline.hand_over()
         if self._ending is not None:
             raise NotStarted("it is no longer wanted")
@@ -261,14 +275,13 @@ class Child:
     def _ask_to_stop(self) -> None:
         """The child raises in the task, lets it clean up, and exits."""
         assert self._process is not None
-        assert self._socket is not None
+        assert self._interruptions is not None
         assert self._transport is not None
         if self._transport.get_write_buffer_size():
             self._process.kill()  # it has not even read the order
             return
-        # Not through the transport: where the child is dead that fails, and drops what the child said before.
-        with contextlib.suppress(OSError):
-            self._socket.send(packed(Cancel()))
+        with contextlib.suppress(OSError):  # it is dead
+            self._interruptions.send(packed(Cancel()))
 
     def _say_goodbye(self) -> None:
         if self._transport is not None:
@@ -277,6 +290,8 @@ class Child:
     def _hang_up(self) -> None:
         if self._transport is not None:
             self._transport.abort()
+        if self._interruptions is not None:
+            self._interruptions.close()
 
     def _send(self, message: Message) -> None:
         if self._transport is not None and not self._transport.is_closing():

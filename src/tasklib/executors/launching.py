@@ -144,14 +144,14 @@ class Template:
         """Whether nothing of it is left."""
         return self._ended and (self._reaping is None or self._reaping.done())
 
-    async def fork(self, control: int, lifeline: int) -> None:
+    async def fork(self, *descriptors: int) -> None:
         """Ask for a child with these descriptors; the rest is said over them. OSError if that is in vain."""
         async with self._starting:
             if self._process is None:
                 await self._start()
         # Not a blocking socket: with so many requests unanswered that no more fit, the template is stuck.
         try:
-            socket.send_fds(self._requests, [FORK], [control, lifeline])
+            socket.send_fds(self._requests, [FORK], descriptors)
         except BlockingIOError:
             self.kill()
             raise

@@ -3,8 +3,8 @@
     python -m tasklib.executors.template <control's descriptor> <lifeline's descriptor>
 
 It has one thread, no event loop and no connection, and runs no task. Its worker asks over a socket that keeps
-messages apart: to fork a child, whose own socket and lifeline come along, or for the exit status of one that died.
-What happens to the template doesn't touch the children: each speaks with the worker through its own socket.
+messages apart: to fork a child, whose own sockets and lifeline come along, or for the exit status of one that died.
+What happens to the template doesn't touch the children: each speaks with the worker through its own sockets.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ class ChildStart:
     """What a child has from its worker."""
 
     connection: socket.socket
+    interruptions: socket.socket
     lifeline: int
     setup: Setup
 
@@ -72,7 +73,7 @@ def main() -> None:
 def serve(requests: socket.socket) -> ChildStart | None:
     """Answer until the worker is gone. Returns in every child as well, with what is the child's."""
     while True:
-        request, descriptors, _, _ = socket.recv_fds(requests, 64, 2, socket.MSG_CMSG_CLOEXEC)
+        request, descriptors, _, _ = socket.recv_fds(requests, 64, 3, socket.MSG_CMSG_CLOEXEC)
         if not request:
             return None
         if request != FORK:
@@ -80,19 +81,18 @@ def serve(requests: socket.socket) -> ChildStart | None:
             with contextlib.suppress(ChildProcessError):  # no child of ours: there is nothing to say
                 requests.send(EXIT_CODE.pack(pid, exit_code(pid)))
             continue
-        connection, lifeline = socket.socket(fileno=descriptors[0]), descriptors[1]
-        forked = fork(connection, lifeline)
-        if forked is not None:
-            return forked
+        connection, interruptions = (socket.socket(fileno=descriptor) for descriptor in descriptors[:2])
+        lifeline = descriptors[2]
+        setup = receive(connection)
+        if isinstance(setup, Setup) and fork(connection, setup):
+            return ChildStart(connection, interruptions, lifeline, setup)
         connection.close()
+        interruptions.close()
         os.close(lifeline)
 
 
-def fork(connection: socket.socket, lifeline: int) -> ChildStart | None:
-    """Fork a child and tell the worker how that went. Returns something in the child alone."""
-    setup = receive(connection)
-    if not isinstance(setup, Setup):
-        return None
+def fork(connection: socket.socket, setup: Setup) -> bool:
+    """Fork a child and tell the worker how that went. True in the child alone."""
     become_like_the_worker(setup)
     if (failure := import_for(setup)) is not None:
         _tell(connection, failure)
@@ -100,16 +100,16 @@ def fork(connection: socket.socket, lifeline: int) -> ChildStart | None:
     try:
         if (reason := why_not_to_fork()) is not None:
             _tell(connection, Unforkable(reason))
-            return None
+            return False
         _put_memory_in_order()
         pid = os.fork()
     except OSError as e:
         _tell(connection, NotForked(str(e)))
-        return None
+        return False
     if pid == 0:
-        return ChildStart(connection, lifeline, setup)
+        return True
     _tell(connection, Ready(pid))
-    return None
+    return False
 
 
 def why_not_to_fork() -> str | None:
@@ -151,7 +151,7 @@ def become_a_child(forked: ChildStart) -> None:
 def _served(forked: ChildStart) -> int:
     """Run tasks; the exit code."""
     try:
-        ChildRunner(forked.connection, forked.setup).serve()
+        ChildRunner(forked.connection, forked.interruptions, forked.setup).serve()
     except SystemExit as e:
         return e.code if isinstance(e.code, int) else 1
     return 0
