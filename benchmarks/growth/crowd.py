@@ -12,11 +12,10 @@ from statistics import median
 from benchmarks.growth.measuring import WARM_UP, Figures, Pair, completion, medians
 from benchmarks.growth.scene import ALL
 from benchmarks.schema import BenchSchema
+from tasklib.backends.postgres.claims import ClaimCursor
 from tasklib.store import claim
 from tasklib.store.claim import Claimed
-from tasklib.worker.claim_cursor import ClaimCursor
-from tasklib.worker.prefetch import Prefetch
-from tasklib.worker.slots import BATCH
+from tasklib.worker.slots import BATCH, Prefetch
 
 SPARE_CONNECTIONS = 10
 """Left to the server, and to whoever looks on."""
@@ -29,7 +28,7 @@ class Member:
         self.pair = Pair(schema.config, visible=schema.postmaster is not None)
         self.tasks = 0
         self.claims: list[float] = []
-        self._places = ClaimCursor(Prefetch(0))
+        self._places = ClaimCursor(Prefetch(0).are_short)
 
     def server_ns(self) -> int:
         return self.pair.claiming.server_ns() + self.pair.settling.server_ns()

@@ -15,7 +15,7 @@ from psycopg import sql
 from benchmarks.growth.scene import Scene
 from benchmarks.schema import BenchSchema
 from tasklib import Config
-from tasklib.db.connect import connect
+from tasklib.db.connect import TASKS, connect
 from tasklib.db.fast_path import exchange, in_text
 from tasklib.db.query import Query
 from tasklib.sql import numbered
@@ -46,10 +46,10 @@ class Cost:
 
 
 class Session:
-    """A worker's connection of one kind, and the CPU time of the process that serves it."""
+    """A worker's connection, and the CPU time of the process that serves it."""
 
-    def __init__(self, config: Config, purpose: str, *, visible: bool) -> None:
-        self.connection: psycopg.Connection = connect(config, role=f"worker {purpose}")
+    def __init__(self, config: Config, *, visible: bool) -> None:
+        self.connection: psycopg.Connection = connect(config, role=TASKS)
         self._schema = config.schema
         self._pid = self.connection.info.backend_pid if visible else None
 
@@ -83,8 +83,8 @@ class Pair:
     """The two connections of a worker that matter here."""
 
     def __init__(self, config: Config, *, visible: bool) -> None:
-        self.claiming = Session(config, "claim", visible=visible)
-        self.settling = Session(config, "settle", visible=visible)
+        self.claiming = Session(config, visible=visible)
+        self.settling = Session(config, visible=visible)
         self.terms = {
             "lease_seconds": config.lock_timeout_seconds,
             "medium_after": config.promote_to_medium_after_seconds,

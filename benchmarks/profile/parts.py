@@ -15,8 +15,8 @@ from benchmarks.profile.drain import Noop
 from tasklib import Config
 from tasklib.cli.running import _loop_factory
 from tasklib.executors.functions import done
+from tasklib.executors.timing import eager_task
 from tasklib.store.claim import Claimed
-from tasklib.worker.timing import eager_task
 
 REPEATS = 9
 ARGUMENTS = "arguments checked (Pydantic)"

@@ -9,12 +9,11 @@ from typing import Any
 from unittest.mock import patch
 
 from benchmarks.profile.stopwatch import Stopwatch
+from tasklib.backends.postgres.claims import ClaimCursor, PostgresClaims
 from tasklib.db import fast_path, reconnecting
 from tasklib.db.query import Query
 from tasklib.store import claim, settle
 from tasklib.store.claim import Claimed
-from tasklib.worker.claim_cursor import ClaimCursor
-from tasklib.worker.claimer import Claimer
 from tasklib.worker.runner import Runner
 from tasklib.worker.settler import Settler
 from tasklib.worker.worker import Worker
@@ -57,7 +56,7 @@ class Stages:
                     "run",
                     watch.coroutine(LINK, reconnecting.ReconnectingConnection.run),
                 ),
-                (Claimer, "_claim", watch.coroutine(ASKING, Claimer._claim)),
+                (PostgresClaims, "claim", watch.coroutine(ASKING, PostgresClaims.claim)),
                 (ClaimCursor, "went_on", watch.function(PLACES, ClaimCursor.went_on)),
                 (Worker, "_start", watch.function(ATTEMPTS, Worker._start)),
                 (Runner, "start", watch.function(RUNNING, Runner.start)),

@@ -227,11 +227,11 @@ def submission_unanswered(stage: Stage) -> bool:
 
 
 def claim_unanswered(stage: Stage) -> bool:
-    return stage.proxy.drop_after_commit("worker claim") > 0
+    return stage.proxy.drop_after_commit("worker tasks", "tasklib_claim") > 0
 
 
 def settlement_unanswered(stage: Stage) -> bool:
-    return stage.proxy.drop_after_commit("worker settle") > 0
+    return stage.proxy.drop_after_commit("worker tasks", "tasklib_complete") > 0
 
 
 def heartbeat_unanswered(stage: Stage) -> bool:

@@ -1,6 +1,6 @@
 """A TCP proxy before PostgreSQL that delays, stalls, resets, half-closes, and drops the link right after a commit.
 
-It knows its links by the application_name in their first packet: `tasklib worker claim`, `tasklib client`, ...
+It knows its links by the application_name in their first packet: `tasklib worker tasks`, `tasklib client`, ...
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ class Pipe:
     server: asyncio.StreamWriter
     name: str = ""
     drops_next_answer: bool = False
+    drops_only: bytes = b""
+    """Only the answer to a statement whose name begins so."""
     asked: bool = False
     deaf: bool = False
     """The server believes that the client is gone; what the client says is lost."""
@@ -75,11 +77,14 @@ class Proxy:
 
         return self._each(purpose, deafen)
 
-    def drop_after_commit(self, purpose: str) -> int:
-        """The next answer on each of these links is lost together with the link: it is done, and nobody knows."""
+    def drop_after_commit(self, purpose: str, statement: str = "") -> int:
+        """The next answer on each of these links is lost together with the link: it is done, and nobody knows.
+
+        `statement`: only the answer to a prepared statement whose name begins so.
+        """
 
         def arm(pipe: Pipe) -> None:
-            pipe.drops_next_answer, pipe.asked = True, False
+            pipe.drops_next_answer, pipe.asked, pipe.drops_only = True, False, statement.encode()
 
         return self._each(purpose, arm)
 
@@ -132,7 +137,7 @@ class Proxy:
             if not pipe.name and (match := _NAME.search(data)):
                 pipe.name = match[1].decode()
             await self._pass(pipe)
-            pipe.asked = True
+            pipe.asked = pipe.asked or pipe.drops_only in data
             if not pipe.deaf:
                 pipe.server.write(data)
                 await pipe.server.drain()

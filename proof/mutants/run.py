@@ -29,7 +29,7 @@ TESTS = (
     "tests/client/test_dead_letters.py tests/client/test_operations.py tests/client/test_ownership.py "
     "tests/client/test_idempotency.py tests/client/test_tokens.py",
     "tests/maintenance tests/worker/test_fleet_duties.py tests/worker/test_recovery.py tests/worker/test_cancel.py "
-    "tests/worker/test_sleep.py tests/worker/test_guess.py tests/worker/test_shutdown.py",
+    "tests/backends/test_sleep.py tests/backends/test_guess.py tests/worker/test_shutdown.py",
     "tests/store",
 )
 _CLAIMS = ("tests/store/test_claim.py tests/store/test_claim_capabilities.py tests/store/test_order.py",)

@@ -14,13 +14,13 @@ import psycopg
 import pytest
 
 from tasklib import AsyncClient, Client, Config
+from tasklib.backends.postgres.heartbeat import PostgresHeartbeatConnection
 from tasklib.db.connect import connect
 from tasklib.db.database import AsyncDatabase, Database
 from tasklib.db.query import Query
 from tasklib.db.reconnecting import ReconnectingConnection
 from tasklib.db.timeouts import TimedConnection, within
 from tasklib.errors import DatabaseUnavailable
-from tasklib.worker.postgres_backend import PostgresHeartbeatConnection
 
 
 @contextmanager

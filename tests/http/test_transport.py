@@ -19,6 +19,7 @@ import pytest
 import tasklib
 import tasklib.http
 from tasklib import Config, task
+from tasklib.backends.http.connection import server_address
 from tasklib.client.effects import Pause
 from tasklib.errors import (
     AccessDenied,
@@ -36,7 +37,6 @@ from tasklib.http.calls import HttpCalls
 from tasklib.http.requests import Answer, NoAnswer, Request
 from tasklib.tasks.options import Options
 from tasklib.tasks.submitter import Submission
-from tasklib.worker.http_connection import Server
 from tests.http.test_same_answers import token_of
 from tests.server.api import Api
 
@@ -175,7 +175,7 @@ def test_an_address_that_can_not_be_one_is_refused_without_its_secrets(given: di
 @pytest.mark.parametrize("url", ["http://queue.example.com", "http://192.0.2.7:8765", "HTTP://127.0.0.1.evil.example"])
 def test_a_token_goes_over_plain_http_to_this_machine_only(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TASKLIB_ALLOW_HTTP", raising=False)
-    for make in (HttpClient, AsyncHttpClient, lambda u, token: Server(u, token, Config("postgresql://"))):
+    for make in (HttpClient, AsyncHttpClient, lambda u, token: server_address(u, token, Config("postgresql://"))):
         with pytest.raises(ConfigError, match=r"https://, or set TASKLIB_ALLOW_HTTP=true") as refused:
             make(url, token=TOKEN)
         assert "s3cret" not in str(refused.value)

@@ -107,7 +107,7 @@ def test_start_line_names_the_worker_and_what_it_serves() -> None:
             LeasesRescued(((ID, "noop", "dead_letter"),)),
             "! noop …c7546636  its worker was lost; given up as a dead letter",
         ),
-        (DatabaseLost("claim", "server closed\n\tThis probably means"), "database lost, trying again: server closed"),
+        (DatabaseLost("tasks", "server closed\n\tThis probably means"), "database lost, trying again: server closed"),
         (
             WorkerDraining("w", 2, False),
             "stopping: 2 running tasks may finish, no new ones. Press Ctrl-C again to stop at once.",
@@ -124,8 +124,8 @@ def test_each_event_is_one_line(event: Event, line: str) -> None:
 
 def test_database_that_comes_back_is_told() -> None:
     screen = Screen()
-    screen.show(DatabaseLost("claim", "gone"), DatabaseLost("listen", "gone"))
-    assert screen.show(DatabaseBack("claim"), DatabaseBack("listen")) == ["database back"]
+    screen.show(DatabaseLost("tasks", "gone"), DatabaseLost("listen", "gone"))
+    assert screen.show(DatabaseBack("tasks"), DatabaseBack("listen")) == ["database back"]
 
 
 def test_dead_letters_are_red() -> None:
@@ -179,7 +179,7 @@ def test_summary_that_is_due_comes_before_the_end() -> None:
 def test_quiet_shows_only_what_went_wrong() -> None:
     screen = Screen(quiet=True)
     assert screen.show(STARTED, *[DONE] * 100, WorkerDraining("w", 1, False), WorkerStopped("w")) == []
-    assert len(screen.show(DEAD, DatabaseLost("claim", "gone"), DatabaseBack("claim"))) == 3
+    assert len(screen.show(DEAD, DatabaseLost("tasks", "gone"), DatabaseBack("tasks"))) == 3
 
 
 def test_verbose_also_shows_what_begins() -> None:

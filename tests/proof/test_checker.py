@@ -13,7 +13,7 @@ from proof.history.checker import Checker, End, Verdict, lines
 from proof.history.recording import Reign, Transition
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-SETTLE, LEADER, CLIENT = "tasklib worker settle", "tasklib worker maintenance", "tasklib client"
+SETTLE, LEADER, CLIENT = "tasklib worker tasks", "tasklib worker maintenance", "tasklib client"
 
 
 class Life:

@@ -111,5 +111,5 @@ def test_idle_server_that_does_not_lead_holds_no_connection_for_it(
     db.execute("INSERT INTO leadership (holder, expires_at) VALUES ('another', now() + interval '1 hour')")
     server(config.with_changes(**QUICK), lead=True)
     sessions = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = %s"
-    eventually(lambda: db.execute(sessions, ["tasklib worker control"]).fetchone() == (1,), "it asked for the lead")
+    eventually(lambda: db.execute(sessions, ["tasklib worker tasks"]).fetchone() == (1,), "it asked for the lead")
     assert db.execute(sessions, ["tasklib worker maintenance"]).fetchone() == (0,)

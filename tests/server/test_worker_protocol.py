@@ -12,8 +12,8 @@ import psycopg
 import pytest
 
 from tasklib import Client, Config
+from tasklib.backends.postgres.remote import workers
 from tasklib.db.database import Database
-from tasklib.server.remote import workers
 from tasklib.store import fleet, maintenance
 from tests.eventually import eventually
 from tests.server.conftest import PATIENCE, Running, bearer, running
@@ -488,6 +488,19 @@ def test_a_worker_declared_dead_while_its_poll_waits_gets_no_task_but_is_told_to
     assert (answer.status_code, answer.json()["code"]) == (404, "worker_not_found")
     row = db.execute("SELECT state, retry_count, crash_count, worker_id FROM tasks").fetchone()
     assert row == ("pending", 0, 0, None)
+
+
+def test_task_that_commits_unannounced_after_the_last_look_reaches_the_poll(
+    server: Callable[..., Running], db: psycopg.Connection, side: ThreadPoolExecutor, config: Config
+) -> None:
+    """Its producer saw no worker asleep, and its commit comes when the server has looked: no notification tells."""
+    http = server(config.with_changes(poll_interval_seconds=1000.0), max_wait_seconds=2 * PATIENCE).http
+    worker = Remote(http)
+    with psycopg.connect(config.database_url) as producer:
+        [id_] = submit(producer)
+        waiting = side.submit(worker.poll, 1, wait_seconds=2 * PATIENCE)
+        eventually(lambda: db.execute("SELECT asleep FROM workers").fetchone() == (True,), "it sleeps")
+    assert [task["task_id"] for task in waiting.result(PATIENCE)] == [id_]
 
 
 def test_worker_declared_dead_is_told_so(http: httpx.Client, db: psycopg.Connection) -> None:

@@ -11,7 +11,7 @@ import pytest
 from psycopg import sql
 
 from tasklib import Config
-from tasklib.db.connect import conninfo
+from tasklib.db.connect import TASKS, conninfo
 from tasklib.db.fast_path import exchange, in_text
 from tasklib.db.query import Query
 from tasklib.sql import numbered, statement
@@ -25,7 +25,7 @@ class Claiming:
     """A worker's connection, as a worker opens it."""
 
     def __init__(self, config: Config) -> None:
-        self.connection = psycopg.connect(conninfo(config, role="worker claim"), autocommit=True)
+        self.connection = psycopg.connect(conninfo(config, role=TASKS), autocommit=True)
 
     def claim(self, served: Served, limit: int, worker: str = "w") -> list[Claimed]:
         return self.run(claim.claim(served, limit, worker, **TERMS))

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tasklib import Config
-from tasklib.db.connect import conninfo
+from tasklib.db.connect import TASKS, conninfo
 from tasklib.sql import statement
 from tasklib.store import claim
 from tasklib.store.claim import Claimed, Served
@@ -83,7 +83,7 @@ class Queue:
     """A table that is filled, claimed from and emptied within one transaction: now() stands still."""
 
     def __init__(self, config: Config) -> None:
-        self.connection = psycopg.connect(conninfo(config, role="worker"), autocommit=True)
+        self.connection = psycopg.connect(conninfo(config, role=TASKS), autocommit=True)
 
     def claims(self, scene: Scene, limit: int) -> list[list[Waiting]]:
         """Play a scene to its end: what each claim brought, in its order."""

@@ -10,7 +10,7 @@ import pytest
 from psycopg import sql
 
 from tasklib import Config
-from tasklib.db.connect import conninfo
+from tasklib.db.connect import TASKS, conninfo
 from tasklib.db.fast_path import in_text
 from tasklib.db.query import Query
 from tasklib.sql import numbered
@@ -42,7 +42,7 @@ def test_tasks_of_known_ids_are_found_by_the_primary_key(
     db.execute("ANALYZE tasks")
     text, names = numbered(query.name, None)
     values = [in_text(query.parameters[name]) for name in names]
-    with psycopg.connect(conninfo(config, role="worker settle"), autocommit=True) as connection:
+    with psycopg.connect(conninfo(config, role=TASKS), autocommit=True) as connection:
         connection.execute(f"SET plan_cache_mode = {mode}".encode())
         connection.execute(f"PREPARE explained AS {text}".encode())
         explain = sql.SQL("EXPLAIN (FORMAT JSON) EXECUTE explained ({})")

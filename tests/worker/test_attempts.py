@@ -15,10 +15,11 @@ import pytest
 from pydantic import BaseModel
 
 import tasklib
-from tasklib import AsyncClient, Config, Reject, Retry, RetryPolicy, current_task, task
+from tasklib import AsyncClient, Config, Reject, Retry, RetryPolicy, Worker, current_task, task
+from tasklib.backends.backend import Found
+from tasklib.backends.postgres.claims import PostgresClaims
 from tasklib.events import SlotStuck, TaskEnded, TaskStarted
-from tasklib.worker.claimer import Claimer
-from tests.worker.watching import burst, working
+from tests.worker.watching import Watched, burst, working
 
 
 class Order(BaseModel):
@@ -440,17 +441,19 @@ async def test_burst_goes_on_with_a_task_that_is_due_again_while_it_asks_for_mor
             raise Retry(in_=0)
         return "twice"
 
-    claim = Claimer._claim
+    claim = PostgresClaims.claim
 
-    async def claim_slowly(self: Claimer) -> bool:
-        found = await claim(self)
-        if not found and self._slots.taken:
+    async def claim_slowly(self: PostgresClaims, limit: int) -> Found:
+        found = await claim(self, limit)
+        slots = watched.worker._slots
+        if not found.tasks and slots.taken:
             asked.set()
-            while self._slots.taken:
-                await self._slots.changed()
+            while slots.taken:
+                await slots.changed()
         return found
 
-    monkeypatch.setattr(Claimer, "_claim", claim_slowly)
+    monkeypatch.setattr(PostgresClaims, "claim", claim_slowly)
     task_id = await client.submit_task(again)
-    watched = await burst(config, concurrency=2)
+    watched = Watched(Worker(config, burst=True, concurrency=2))
+    await watched.worker.run()
     assert [e.state for e in watched.all(TaskEnded) if e.id == str(task_id)] == ["failed", "completed"]

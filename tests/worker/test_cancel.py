@@ -38,7 +38,7 @@ async def test_running_coroutine_is_cancelled(config: Config) -> None:
 
     client = AsyncClient(config)
     async with working(config) as watched:
-        await watched.worker._wakeup.listening.wait()
+        await watched.worker._backend.notifier.listening.wait()
         task_id = await client.submit_task(forever)
         await watched.until(TaskStarted)
         assert await client.cancel_task(task_id) == "running", "asked, not yet done"
@@ -53,7 +53,7 @@ async def test_request_is_found_though_its_notification_was_missed(
     async def forever() -> None:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr("tasklib.worker.cancels._LOOK_EVERY_SECONDS", 0.1)
+    monkeypatch.setattr("tasklib.backends.postgres.cancels._LOOK_EVERY_SECONDS", 0.1)
     client = AsyncClient(config)
     async with working(config.with_changes(listen=False)) as watched:
         task_id = await client.submit_task(forever)
@@ -81,7 +81,7 @@ async def test_thread_is_asked_and_ends_as_it_ends(config: Config) -> None:
 
     client = AsyncClient(config)
     async with working(config) as watched:
-        await watched.worker._wakeup.listening.wait()
+        await watched.worker._backend.notifier.listening.wait()
         first = await client.submit_task(obedient)
         await watched.until(TaskStarted)
         await client.cancel_task(first)
@@ -102,7 +102,7 @@ async def test_cancelled_thread_keeps_its_timeout(config: Config) -> None:
 
     client = AsyncClient(config)
     async with working(config) as watched:
-        await watched.worker._wakeup.listening.wait()
+        await watched.worker._backend.notifier.listening.wait()
         task_id = await client.submit_task(deaf)
         await watched.until(TaskStarted)
         await client.cancel_task(task_id)
@@ -123,7 +123,7 @@ async def test_cancelled_thread_is_settled_when_its_worker_stops(config: Config)
     client = AsyncClient(config)
     try:
         async with working(config.with_changes(shutdown_grace_seconds=0.1)) as watched:
-            await watched.worker._wakeup.listening.wait()
+            await watched.worker._backend.notifier.listening.wait()
             task_id = await client.submit_task(deaf)
             await watched.until(TaskStarted)
             await client.cancel_task(task_id)

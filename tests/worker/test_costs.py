@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import psycopg
 import pytest
@@ -45,10 +46,10 @@ async def test_hundred_slots_need_at_most_a_twentieth_of_a_statement_and_commit_
     statements = 0
     original = ReconnectingConnection.run
 
-    async def counted(self: ReconnectingConnection, query: object) -> object:
+    async def counted(self: ReconnectingConnection, query: object, *then: Any) -> object:
         nonlocal statements
         statements += 1
-        return await original(self, query)  # type: ignore[arg-type]
+        return await original(self, query, *then)  # type: ignore[arg-type]
 
     monkeypatch.setattr(ReconnectingConnection, "run", counted)
     before = _commits(db)

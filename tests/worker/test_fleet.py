@@ -169,7 +169,7 @@ async def test_worker_asked_to_drain_finishes_what_it_runs_and_stops(config: Con
     task_id = await client.submit_task(work)
     database = Database(config)
     async with working(config) as watched:
-        await watched.worker._wakeup.listening.wait()
+        await watched.worker._backend.notifier.listening.wait()
         await watched.until(TaskStarted)
         assert await asyncio.to_thread(database.run, fleet_store.drain(watched.worker.id, by="test"))
         await soon(lambda: database.run(fleet_store.workers())[0].status == "draining")

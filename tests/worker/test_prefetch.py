@@ -10,11 +10,11 @@ import psycopg
 import pytest
 
 from tasklib import AsyncClient, Config, task
+from tasklib.backends.postgres.claims import ClaimCursor
 from tasklib.events import TasksClaimed, TaskStarted
 from tasklib.store.claim import Claimed
 from tasklib.worker.attempt import Attempt
-from tasklib.worker.claim_cursor import ClaimCursor
-from tasklib.worker.prefetch import Prefetch
+from tasklib.worker.slots import Prefetch
 from tests.eventually import soon
 from tests.worker.watching import burst, working
 
@@ -64,7 +64,7 @@ def test_as_many_are_allowed_as_end_in_a_moment_and_never_more_than_configured()
 
 def test_a_worker_goes_on_only_behind_full_claims_of_short_tasks_or_many() -> None:
     prefetch = Prefetch(most=1000)
-    cursor = ClaimCursor(prefetch)
+    cursor = ClaimCursor(prefetch.are_short)
     few, many = [_claimed("a", n) for n in range(10)], [_claimed("a", n) for n in range(200)]
     cursor.looked(10, few, 0.001)
     assert not cursor.worth_going_on, "few, and nobody knows that they are short"
@@ -85,8 +85,8 @@ def test_a_worker_looks_from_the_beginning_now_and_then_and_a_twentieth_of_the_t
     look_took: float, goes_on_for: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = SimpleNamespace(monotonic=lambda: clock.now, now=1000.0)
-    monkeypatch.setattr("tasklib.worker.claim_cursor.time", clock)
-    cursor = ClaimCursor(Prefetch(most=1000))
+    monkeypatch.setattr("tasklib.backends.postgres.claims.time", clock)
+    cursor = ClaimCursor(Prefetch(most=1000).are_short)
     cursor.looked(200, [_claimed("a", n) for n in range(200)], look_took)
     clock.now += goes_on_for - 0.01
     assert cursor.worth_going_on

@@ -125,7 +125,7 @@ async def test_task_that_kills_its_child_three_times_is_poison_and_its_neighbour
 async def test_cancelled_child_is_killed(config: Config) -> None:
     client = AsyncClient(config)
     async with working(config) as watched:
-        await watched.worker._wakeup.listening.wait()
+        await watched.worker._backend.notifier.listening.wait()
         task_id = await client.submit_task(process_tasks.sleep)
         await watched.until(TaskStarted)
         await client.cancel_task(task_id)

@@ -11,6 +11,8 @@ import psycopg
 import pytest
 
 from tasklib import AsyncClient, Config
+from tasklib.backends.backend import Kept
+from tasklib.backends.postgres.backend import PostgresBackend
 from tasklib.db.query import Query
 from tasklib.db.reconnecting import ReconnectingConnection
 from tasklib.events import TaskStarted
@@ -19,7 +21,6 @@ from tasklib.store.settle import Leased
 from tasklib.tasks import registry
 from tasklib.tasks.function import TaskFunction
 from tasklib.worker.attempt import Attempt
-from tasklib.worker.postgres_backend import PostgresBackend
 from tasklib.worker.progress import ProgressReports
 from tests.worker import progress_tasks
 from tests.worker.watching import burst, working
@@ -56,7 +57,7 @@ async def test_last_progress_of_a_cancelled_task_is_stored(config: Config) -> No
     registry.register(progress_tasks.until_cancelled)
     async with AsyncClient(config) as client:
         async with working(config) as watched:
-            await watched.worker._wakeup.listening.wait()
+            await watched.worker._backend.notifier.listening.wait()
             id_ = await client.submit_task(progress_tasks.until_cancelled)
             await watched.until(TaskStarted)
             await client.cancel_task(id_)
@@ -106,9 +107,9 @@ async def test_last_progress_is_stored_though_its_row_was_locked_for_a_moment(
     registry.register(progress_tasks.each)
     original, locked = PostgresBackend.progress, iter(range(times))
 
-    async def progress(self: PostgresBackend, worker_id: str, reports: Sequence[tuple[Leased, str]]) -> set[str]:
+    async def progress(self: PostgresBackend, worker_id: str, reports: Sequence[tuple[Leased, str]]) -> Kept:
         if next(locked, None) is not None:
-            return {lease.id for lease, _ in reports}
+            return Kept(set(), {lease.id for lease, _ in reports})
         return await original(self, worker_id, reports)
 
     monkeypatch.setattr(PostgresBackend, "progress", progress)
@@ -127,11 +128,11 @@ class SlowBackend:
         self.asked, self.go_on = asyncio.Event(), asyncio.Event()
         self.written: list[str] = []
 
-    async def progress(self, worker_id: str, reports: Sequence[tuple[Leased, str]]) -> set[str]:
+    async def progress(self, worker_id: str, reports: Sequence[tuple[Leased, str]]) -> Kept:
         self.asked.set()
         await self.go_on.wait()
         self.written += [text for _, text in reports]
-        return set()
+        return Kept({lease.id for lease, _ in reports})
 
 
 async def test_report_under_way_is_written_before_the_last_one_and_not_again() -> None:

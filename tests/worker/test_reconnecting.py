@@ -37,7 +37,7 @@ def next_task() -> Query[list[Claimed]]:
 
 @pytest.fixture
 def reconnecting(config: Config) -> Iterator[ReconnectingConnection]:
-    made = ReconnectingConnection(config, "claim")
+    made = ReconnectingConnection(config, "tasks")
     yield made
     made.drop()
 
@@ -45,7 +45,7 @@ def reconnecting(config: Config) -> Iterator[ReconnectingConnection]:
 def is_claiming(db: psycopg.Connection) -> bool:
     """The reconnecting's statement waits behind a lock."""
     found = db.execute("""SELECT FROM pg_stat_activity
-                          WHERE datname = current_database() AND application_name = 'tasklib worker claim'
+                          WHERE datname = current_database() AND application_name = 'tasklib worker tasks'
                             AND wait_event_type = 'Lock'""")
     return found.fetchone() is not None
 
@@ -127,7 +127,7 @@ async def test_a_connection_lost_in_the_middle_of_an_answer_is_said_and_replaced
         asking = asyncio.create_task(reconnecting.run(next_task()))
         await soon(lambda: is_claiming(db), "the claim waits")
         db.execute("""SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-                      WHERE datname = current_database() AND application_name = 'tasklib worker claim'""")
+                      WHERE datname = current_database() AND application_name = 'tasklib worker tasks'""")
         with pytest.raises(DatabaseUnavailable):
             await asking
     assert await reconnecting.run(next_task()) == []
@@ -159,11 +159,11 @@ async def test_a_connection_lost_while_idle_is_replaced_before_anything_is_sent(
 ) -> None:
     told: list[str] = []
     reconnecting = ReconnectingConnection(
-        config, "claim", on_lost=lambda *_: told.append("lost"), on_back=lambda _: told.append("back")
+        config, "tasks", on_lost=lambda *_: told.append("lost"), on_back=lambda _: told.append("back")
     )
     await reconnecting.run(next_task())
     db.execute("""SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity
-                  WHERE datname = current_database() AND application_name = 'tasklib worker claim'""")
+                  WHERE datname = current_database() AND application_name = 'tasklib worker tasks'""")
     assert await reconnecting.run(next_task()) == []
     assert told == ["lost", "back"]
     reconnecting.drop()

@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -271,7 +272,7 @@ async def test_result_is_stored_though_the_database_was_away_when_it_came(
             go_on.set()
             from tasklib.events import DatabaseLost
 
-            await watched.until(DatabaseLost, lambda e: e.purpose == "settle")
+            await watched.until(DatabaseLost, lambda e: e.purpose == "tasks")
             admin.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS true')  # type: ignore[call-overload]
         await watched.ended(task_id, "completed")
     assert await AsyncClient(config).wait_for(task_id) == "survived"
@@ -289,8 +290,8 @@ async def test_settlement_whose_answer_was_lost_is_not_counted_as_stale(config: 
     task_id = await client.submit_task(work)
     original, broken = ReconnectingConnection.run, []
 
-    async def run(self: ReconnectingConnection, query: object) -> object:
-        answer = await original(self, query)  # type: ignore[arg-type]
+    async def run(self: ReconnectingConnection, query: object, *then: Any) -> object:
+        answer = await original(self, query, *then)  # type: ignore[arg-type]
         if query.name == "complete" and not broken:  # type: ignore[attr-defined]
             broken.append(True)
             raise DatabaseUnavailable("the link broke after the commit")

@@ -28,7 +28,7 @@ async def test_everything_works_in_any_schema(empty_database_url: str, schema: s
 
     client = AsyncClient(config)
     async with working(config, poll_interval_seconds=1000.0) as watched:
-        await watched.worker._wakeup.listening.wait()
+        await watched.worker._backend.notifier.listening.wait()
         one = await client.submit_task(work, n=1)
         assert await client.wait_for(one, timeout=20) == 1
         await client.submit_many(work, [{"n": n} for n in range(150)])
@@ -78,7 +78,7 @@ async def test_schema_on_the_search_path_is_found_without_naming_it(empty_databa
 
     config = Config(empty_database_url)
     async with working(config, poll_interval_seconds=1000.0) as watched:
-        await watched.worker._wakeup.listening.wait()
+        await watched.worker._backend.notifier.listening.wait()
         task_id = await AsyncClient(config).submit_task(work)
         await watched.ended(task_id, "completed")
 

@@ -164,7 +164,7 @@ async def test_released_work_wakes_another_worker(config: Config) -> None:
         await client.submit_task(work)
         await first.until(TaskStarted)
         async with working(config, poll_interval_seconds=1000.0) as second:
-            await second.worker._wakeup.listening.wait()
+            await second.worker._backend.notifier.listening.wait()
             first.worker.stop()
             first.worker.stop()
             await second.until(TaskEnded)

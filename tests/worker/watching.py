@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from tasklib import Config, Worker
+from tasklib.backends.postgres.backend import PostgresBackend
 from tasklib.events import Event, TaskEnded, WorkerStarted
 from tasklib.worker.attempt import Interruption
 
@@ -54,10 +55,12 @@ class Watched:
     async def asleep(self) -> None:
         """Wait until the worker relies on being notified."""
         worker = self.worker
-        await worker._wakeup.listening.wait()
+        assert isinstance(worker._backend, PostgresBackend)
+        await worker._backend.notifier.listening.wait()
         async with asyncio.timeout(PATIENCE):
             # Nobody tells that it has gone to sleep.
-            while not (worker._claimer._sleep.relies_on_notification and worker._wakeup._sleeper):  # noqa: ASYNC110
+            sleep, wakeup = worker._claimer.claims.sleep, worker._backend.wakeup
+            while not (sleep.relies_on_notification and wakeup._sleeper):  # noqa: ASYNC110
                 await asyncio.sleep(0)
 
     async def ended(self, task_id: object, state: str | None = None) -> TaskEnded:

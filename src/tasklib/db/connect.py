@@ -15,6 +15,9 @@ from tasklib.errors import DatabaseUnavailable
 TASK = "task"
 """The role of a transactional task's connection: but for limits its settings are the user's; its timeout limits it."""
 
+TASKS = "worker tasks"
+"""The role of connections that claim and settle tasks, for a worker or for those behind a server."""
+
 # A peer that vanished is noticed within about half a minute, not after the two hours of the kernel's default.
 _KEEPALIVE = {
     "keepalives": 1,
@@ -42,7 +45,7 @@ _CLAIM_OPTIONS = (
 )
 # These write many rows at once, and must not wait long for one that another transaction has locked.
 _LOCK_OPTIONS = " -c lock_timeout=200ms"
-_SHORT_OF_TIME = ("worker settle", "heartbeat")
+_SHORT_OF_TIME = (TASKS, "heartbeat")
 
 _poolers: set[str] = set()
 """Addresses that refuse start-up options: connections there do without."""
@@ -70,7 +73,7 @@ def _options(role: str) -> str:
     options = _LIMITS + _FORMATS
     if role.startswith("worker"):
         options += _WORKER_OPTIONS
-    if role == "worker claim":
+    if role == TASKS:
         options += _CLAIM_OPTIONS
     if role in _SHORT_OF_TIME:
         options += _LOCK_OPTIONS

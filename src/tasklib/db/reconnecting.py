@@ -1,9 +1,10 @@
-"""A connection that comes back: what a worker runs its queries on."""
+"""Connections that come back: what a worker runs its queries on."""
 
 from __future__ import annotations
 
 import asyncio
 import random
+from collections import deque
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -19,6 +20,8 @@ from tasklib.errors import DatabaseUnavailable
 
 T = TypeVar("T")
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0
+_IDLE_SECONDS = 5.0
+"""How long a connection of a pool stays open that isn't needed."""
 
 
 def backoff(failures: int) -> float:
@@ -91,6 +94,10 @@ class ReconnectingConnection:
                 await asyncio.sleep(backoff(failures))
                 failures += 1
 
+    async def open(self) -> None:
+        """Connect before there is a query."""
+        await self._open()
+
     def drop(self) -> None:
         """Close the connection at once; the next query opens a new one."""
         if self._connection is not None:
@@ -117,3 +124,127 @@ class ReconnectingConnection:
             self._lost = True
             self._on_lost(self._purpose, reason)
         return error if isinstance(error, DatabaseUnavailable) else DatabaseUnavailable(reason)
+
+
+class ReconnectingPool:
+    """A few connections for queries of every kind. One is enough while there is little to do.
+
+    A query that finds all of them at work waits for the first to be free, and another one is opened meanwhile. What is
+    not needed for a while is closed, but for the last one.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        purpose: str,
+        most: int,
+        *,
+        on_lost: Callable[[str, str], None] = lambda purpose, reason: None,
+        on_back: Callable[[str], None] = lambda purpose: None,
+    ) -> None:
+        self._most = most
+        self._outage = False
+        self._report_lost, self._report_back = on_lost, on_back
+        self._config = config
+        self._purpose = purpose
+        self._connections = [self._new()]
+        self._idle = list(self._connections)
+        self._waiting: deque[asyncio.Future[ReconnectingConnection]] = deque()
+        self._opening: asyncio.Task[None] | None = None
+        self._closing: asyncio.TimerHandle | None = None
+        self._fewest_idle = 0
+
+    async def run(self, query: Query[T], then: Callable[[T], None] | None = None) -> T:
+        """Run a query once. DatabaseUnavailable means that the connection broke: it may have taken effect or not.
+
+        `then` gets the answer to a query with `all_text` as soon as it is read, before the caller is resumed.
+        """
+        connection = self._idle.pop() if self._idle else await self._free()
+        if len(self._idle) < self._fewest_idle:
+            self._fewest_idle = len(self._idle)
+        try:
+            return await connection.run(query, then)
+        finally:
+            self._give_back(connection)
+
+    async def run_until_answered(self, query: Query[T]) -> T:
+        """Run a query again and again until the database answers; for queries that may safely run twice."""
+        failures = 0
+        while True:
+            try:
+                return await self.run(query)
+            except DatabaseUnavailable:
+                await asyncio.sleep(backoff(failures))
+                failures += 1
+
+    def drop(self) -> None:
+        """Close all connections at once; the next query opens a new one."""
+        if self._opening is not None:
+            self._opening.cancel()
+        if self._closing is not None:
+            self._closing.cancel()
+        for connection in self._connections:
+            connection.drop()
+
+    async def _free(self) -> ReconnectingConnection:
+        if len(self._connections) < self._most and self._opening is None:
+            self._opening = asyncio.create_task(self._open_another())
+        waiting: asyncio.Future[ReconnectingConnection] = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiting)
+        try:
+            return await waiting
+        except asyncio.CancelledError:
+            if waiting.done() and not waiting.cancelled():
+                self._give_back(waiting.result())
+            raise
+
+    def _give_back(self, connection: ReconnectingConnection) -> None:
+        while self._waiting:
+            waiting = self._waiting.popleft()
+            if not waiting.done():
+                waiting.set_result(connection)
+                return
+        self._idle.append(connection)
+
+    def _new(self) -> ReconnectingConnection:
+        return ReconnectingConnection(self._config, self._purpose, on_lost=self._on_lost, on_back=self._on_back)
+
+    async def _open_another(self) -> None:
+        connection = self._new()
+        try:
+            await connection.open()
+        except (psycopg.Error, DatabaseUnavailable, OSError):
+            return  # those that are open go on; the next one that has to wait tries again
+        finally:
+            self._opening = None
+        self._connections.append(connection)
+        self._give_back(connection)
+        self._fewest_idle = 0
+        if self._closing is None:
+            self._close_later()
+
+    def _close_later(self) -> None:
+        self._closing = asyncio.get_running_loop().call_later(_IDLE_SECONDS, self._close_idle)
+
+    def _close_idle(self) -> None:
+        """Close what was idle all the time since the last look, but for one connection."""
+        self._closing = None
+        for connection in self._idle[: min(self._fewest_idle, len(self._connections) - 1)]:
+            self._idle.remove(connection)
+            self._connections.remove(connection)
+            connection.drop()
+        self._fewest_idle = len(self._idle)
+        if len(self._connections) > 1:
+            self._close_later()
+
+    def _on_lost(self, purpose: str, reason: str) -> None:
+        if not self._outage:
+            self._outage = True
+            for connection in self._idle:
+                connection.drop()  # it would find out later, when that is old news
+            self._report_lost(purpose, reason)
+
+    def _on_back(self, purpose: str) -> None:
+        if self._outage:
+            self._outage = False
+            self._report_back(purpose)

@@ -11,7 +11,7 @@ import psycopg
 
 from tasklib.client.effects import Call, RunCoroutine
 from tasklib.config import Config
-from tasklib.db.connect import connect_async
+from tasklib.db.connect import TASKS, connect_async
 from tasklib.db.fast_path import discard
 from tasklib.doctor.findings import Finding, critical, note, ok, warning
 from tasklib.errors import DatabaseUnavailable
@@ -124,7 +124,7 @@ async def _process(connection: psycopg.AsyncConnection) -> int:
 async def _refused(config: Config) -> str | None:
     """What a worker is told that wants to connect; None if it is let in."""
     try:
-        discard(await connect_async(config, role="worker claim"))
+        discard(await connect_async(config, role=TASKS))
     except DatabaseUnavailable as e:
         return " ".join(str(e.__cause__ or e).split())
     return None

@@ -35,6 +35,12 @@ def was_not_begun(answer: Answer) -> bool:
     return answer.status == 429
 
 
+def code_and_detail(answer: Answer) -> tuple[str, str]:
+    """What an answer that is none says went wrong: the code, and a sentence for people."""
+    problem = _problem(answer)
+    return str(problem.get("code", "unknown")), str(problem.get("detail", "no reason given"))
+
+
 def error_of(request: Request, answer: Answer) -> TaskLibError:
     """What an answer that is none means."""
     problem, about = _problem(answer), request.about

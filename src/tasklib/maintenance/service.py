@@ -1,6 +1,6 @@
 """One process's part in the maintenance of the fleet: it stands for election and performs the duties while it leads.
 
-Any process with a database may take part: a worker (worker/postgres_backend.py) or a server (server/leading.py).
+Any process with a database may take part: a worker (backends/postgres/backend.py) or a server (server/leading.py).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-PURPOSES = frozenset({"claim", "settle", "maintenance", "listen"})
+PURPOSES = frozenset({"tasks", "maintenance", "listen"})
 
 
 class Outages:

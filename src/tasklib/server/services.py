@@ -10,6 +10,8 @@ from uuid import UUID
 import structlog
 from starlette.requests import HTTPConnection
 
+from tasklib.backends.postgres.notifier import Notifier
+from tasklib.backends.postgres.remote.workers import RemoteWorkers
 from tasklib.client.clients import AsyncClient
 from tasklib.client.effects import once
 from tasklib.config import Config
@@ -19,9 +21,7 @@ from tasklib.errors import ConfigError
 from tasklib.migrations.revisions import require_current, require_utf8
 from tasklib.server.caps import Caps
 from tasklib.server.leading import Leading
-from tasklib.server.notifier import Notifier
 from tasklib.server.redaction import Redaction
-from tasklib.server.remote.workers import RemoteWorkers
 from tasklib.server.settings import ServerSettings
 from tasklib.server.token_cache import TokenCache
 from tasklib.server.token_watch import TokenWatch
@@ -72,7 +72,10 @@ class Services:
         except BaseException:
             client.close()
             raise
-        token_cache, notifier = TokenCache(client, is_open=settings.no_auth and not has_tokens), Notifier(config)
+        token_cache, notifier = (
+            TokenCache(client, is_open=settings.no_auth and not has_tokens),
+            Notifier(config, role="server listener"),
+        )
         made = cls(config, settings, client, token_cache, notifier, RemoteWorkers(config, notifier), version())
         made.notifier.start(place or "public")
         made.tokens.start()
@@ -93,7 +96,7 @@ class Services:
 
     def lead(self, config: Config) -> None:
         """Take part in the election, with the statement timeout of the configuration, not that of requests."""
-        self.leading = Leading(config, self.remote.control)
+        self.leading = Leading(config, self.remote.db)
 
     async def close(self) -> None:
         self.stop()

@@ -9,23 +9,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Protocol
 
+from tasklib.backends.backend import Settlements
 from tasklib.db.reconnecting import backoff
 from tasklib.errors import DatabaseUnavailable
-from tasklib.store.settle import Leased
 from tasklib.worker.attempt import Attempt
-
-
-class _Record(Protocol):
-    async def begin(self, worker_id: str, begins: Sequence[tuple[Leased, bool]]) -> set[str]: ...
 
 
 class Begins:
     """Collects attempts that are about to begin and records them, many in one statement."""
 
-    def __init__(self, record: _Record) -> None:
-        self._record = record
+    def __init__(self, backend: Settlements) -> None:
+        self._backend = backend
         self._waiting: list[tuple[Attempt, asyncio.Future[bool]]] = []
         self._writing: asyncio.Task[None] | None = None
 
@@ -66,7 +61,7 @@ class Begins:
         failures = 0
         while any(not attempt.settled for attempt in attempts):
             try:
-                return await self._record.begin(worker_id, [(a.claimed, a.function.at_most_once) for a in attempts])
+                return await self._backend.begin(worker_id, [(a.claimed, a.function.at_most_once) for a in attempts])
             except DatabaseUnavailable:
                 await asyncio.sleep(backoff(failures))
                 failures += 1

@@ -12,10 +12,10 @@ import time
 from collections.abc import Sequence
 from typing import Protocol
 
+from tasklib.backends.backend import HeartbeatConnection
 from tasklib.config import Config
 from tasklib.errors import DatabaseUnavailable
 from tasklib.worker.attempt import Attempt
-from tasklib.worker.backend import HeartbeatConnection
 
 # A lease is extended when a third of it is used up, and given up for lost a little before it really ends.
 _EXTEND_AT = 2 / 3

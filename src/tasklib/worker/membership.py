@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 
+from tasklib.backends.backend import Backend, Registration
 from tasklib.config import Config
 from tasklib.db.reconnecting import backoff
 from tasklib.errors import DatabaseUnavailable
@@ -18,7 +19,6 @@ from tasklib.maintenance.failures import Failures
 from tasklib.stats import StatsCollector
 from tasklib.store.claim import Served
 from tasklib.worker.attempt import Attempt, Interruption
-from tasklib.worker.backend import Backend, Registration
 from tasklib.worker.heartbeat import HeartbeatThread
 from tasklib.worker.runner import Runner
 from tasklib.worker.slots import Slots

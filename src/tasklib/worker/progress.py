@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from typing import Protocol
 
+from tasklib.backends.backend import Kept
 from tasklib.db.reconnecting import backoff
 from tasklib.errors import DatabaseUnavailable
 from tasklib.store.settle import Leased
@@ -17,7 +19,7 @@ _SECONDS = 0.5
 
 
 class _Backend(Protocol):
-    async def progress(self, worker_id: str, reports: Sequence[tuple[Leased, str]]) -> set[str]: ...
+    async def progress(self, worker_id: str, reports: Sequence[tuple[Leased, str]]) -> Kept: ...
 
 
 class ProgressReports:
@@ -27,18 +29,18 @@ class ProgressReports:
         self._backend = backend
         # Threads of tasks write to the first one only, and entries stay until the attempt is over: so no lock is
         # needed, and no report is lost between being written and being replaced.
-        self._newest: dict[Attempt, str] = {}
+        self.newest_reports: dict[Attempt, str] = {}
         self._stored: dict[Attempt, str] = {}
         self._turn = asyncio.Lock()  # an older report must not arrive after a newer one
 
     def report(self, attempt: Attempt, text: str) -> None:
         """Take an attempt's newest progress, as JSON text. May be called from any thread."""
         if not attempt.settled:
-            self._newest[attempt] = text
+            self.newest_reports[attempt] = text
 
     def newest(self, attempt: Attempt) -> str | None:
         """The newest report, unless it is stored already. May be called from any thread."""
-        text = self._newest.get(attempt)
+        text = self.newest_reports.get(attempt)
         return None if text is self._stored.get(attempt) else text
 
     async def write_for_ever(self, unwritten: Callable[[], Iterable[Attempt]]) -> None:
@@ -46,8 +48,8 @@ class ProgressReports:
         while True:
             await asyncio.sleep(_SECONDS)
             with suppress(DatabaseUnavailable):  # newer progress will come
-                await self._write([attempt for attempt in list(self._newest) if not attempt.settled])
-            over = {attempt for attempt in list(self._newest) if attempt.settled}
+                await self._write([attempt for attempt in list(self.newest_reports) if not attempt.settled])
+            over = {attempt for attempt in list(self.newest_reports) if attempt.settled}
             if over:  # a thread that was settled without it may have reported since
                 self.forget(over.difference(unwritten()))
 
@@ -56,9 +58,7 @@ class ProgressReports:
 
         Returns those whose rows another transaction has locked.
         """
-        if not self._newest:
-            return set()
-        reporting = [attempt for attempt in attempts if attempt in self._newest]
+        reporting = [attempt for attempt in attempts if attempt in self.newest_reports]
         failures = 0
         while reporting:
             try:
@@ -78,9 +78,10 @@ class ProgressReports:
                 await self._write_of(worker_id, [report for report in reports if report[0].worker_id == worker_id])
 
     async def _write_of(self, worker_id: str, reports: Sequence[tuple[Attempt, str]]) -> None:
-        locked: set[str] = set()
+        locked: AbstractSet[str] = frozenset()
         try:
-            locked = await self._backend.progress(worker_id, [(attempt.claimed, text) for attempt, text in reports])
+            stored = await self._backend.progress(worker_id, [(attempt.claimed, text) for attempt, text in reports])
+            locked = stored.locked
         except DatabaseUnavailable:
             raise
         except Exception as e:
@@ -98,7 +99,6 @@ class ProgressReports:
 
     def forget(self, attempts: Iterable[Attempt]) -> None:
         """These are stored, with all they said."""
-        if self._newest:
-            for attempt in attempts:
-                self._newest.pop(attempt, None)
-                self._stored.pop(attempt, None)
+        for attempt in attempts:
+            self.newest_reports.pop(attempt, None)
+            self._stored.pop(attempt, None)

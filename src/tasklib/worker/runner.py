@@ -12,6 +12,7 @@ from functools import partial
 from typing import assert_never
 
 from tasklib import tracing
+from tasklib.backends.backend import Found
 from tasklib.config import Config
 from tasklib.db.connect import TASK
 from tasklib.db.database import AsyncDatabase, Database
@@ -22,16 +23,17 @@ from tasklib.executors.functions import call, call_async, failed
 from tasklib.executors.outcomes import Cancelled, Failed, FailureKind, Lost, Outcome, Released
 from tasklib.executors.processes import ProcessExecutor
 from tasklib.executors.threads import ThreadExecutor
+from tasklib.executors.timing import RepeatedLook, eager_task
 from tasklib.executors.transactions import call_in_transaction, call_in_transaction_async, transaction_config
+from tasklib.store.settle import Leased
+from tasklib.tasks import registry
 from tasklib.tasks.function import Executor
 from tasklib.worker.attempt import Attempt, Interruption
 from tasklib.worker.begin_limit import BeginLimit
 from tasklib.worker.begins import Begins
-from tasklib.worker.prefetch import PATIENCE_SECONDS
 from tasklib.worker.settler import Settler
-from tasklib.worker.slots import Slots
+from tasklib.worker.slots import PATIENCE_SECONDS, Slots
 from tasklib.worker.spans import begin_span
-from tasklib.worker.timing import RepeatedLook, eager_task
 
 _STUBBORN_SECONDS = 5.0
 """How long a cancelled coroutine (or a killed child) may take to end before its attempt is settled without it."""
@@ -77,17 +79,26 @@ class Runner:
         """What this worker holds: attempts that run, and those that wait for a slot."""
         self._waiting: deque[Attempt] = deque()
         self._starting = self._traces = False
+        self.is_draining = False
+        """Nothing is begun any more: what a last claim brings is given back."""
         self._records_all = config.crash_limit <= 1  # then the first crash is the last
         self._recording: set[asyncio.Task[None]] = set()
         self._ended = 0
         self._late = RepeatedLook(self._give_back_late)
         self._deadlines = RepeatedLook(self._interrupt_overdue)
 
-    def start(self, attempts: Iterable[Attempt]) -> None:
-        """Begin these attempts, those beyond the slots as soon as slots are free."""
-        for attempt in attempts:
+    def start(self, found: Found) -> None:
+        """Begin what was claimed, what is beyond the slots as soon as slots are free."""
+        now = time.monotonic()
+        for row in found.tasks:
+            function = registry.get(row.name)
+            assert function is not None, "a claim only brings names this worker asked for"
+            attempt = Attempt(row, function, found.worker_id, found.lease_deadline, now)
             self.running[attempt] = None
             self._waiting.append(attempt)
+        if self.is_draining:
+            self.release_waiting()
+            return
         self._start_waiting()
         if self._waiting:
             self._late.at(self._waiting[0].started_at + PATIENCE_SECONDS)
@@ -120,6 +131,17 @@ class Runner:
             attempt.runner.cancel()
         timeout = _STUBBORN_SECONDS + self._config.process_kill_grace_seconds
         self._loop.call_later(timeout, self._settle_without_it, attempt)
+
+    def leases(self) -> list[Leased]:
+        """The attempts that go on."""
+        return [attempt.claimed for attempt in self.running if not attempt.settled]
+
+    def cancel(self, leases: Iterable[Leased]) -> None:
+        """These were cancelled."""
+        cancelled = {(lease.id, lease.token) for lease in leases}
+        for attempt in list(self.running):
+            if (attempt.claimed.id, attempt.claimed.token) in cancelled and not attempt.settled:
+                self.interrupt(attempt, Interruption.CANCELLED)
 
     async def children_keep_failing(self) -> str:
         """Wait until no child process could be started many times in a row; why."""

@@ -8,10 +8,10 @@ import time
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from typing import Protocol, TypeVar, assert_never
 
+from tasklib.backends.backend import Settled, Settlements
 from tasklib.config import Config
 from tasklib.db.failures import conflict_pause
 from tasklib.db.reconnecting import backoff
@@ -25,19 +25,16 @@ from tasklib.tasks.options import MAX_DELAY_SECONDS
 from tasklib.tasks.payload import storable_text
 from tasklib.tasks.retry import RetryPolicy
 from tasklib.worker.attempt import Attempt
-from tasklib.worker.backend import Settlements, Unstorable
 from tasklib.worker.progress import ProgressReports
 from tasklib.worker.slots import Slots
 from tasklib.worker.spans import end_span
-from tasklib.worker.wakeup import Wakeup
 
 Item = TypeVar("Item", contravariant=True)
-Settled = TypeVar("Settled", covariant=True)
 _MOST_PER_FLUSH = 2000
 _TRIES_FOR_PROGRESS = 3
 
 
-class _Write(Protocol[Item, Settled]):
+class _Write(Protocol[Item]):
     async def __call__(self, worker_id: str, items: Sequence[Item], /, *, again: bool) -> Settled: ...
 
 
@@ -49,14 +46,12 @@ class Settler:
         config: Config,
         backend: Settlements,
         slots: Slots,
-        wakeup: Wakeup,
         events: Events,
         collector: StatsCollector,
     ) -> None:
         self._config = config
         self._backend = backend
         self._slots = slots
-        self._wakeup = wakeup
         self._events = events
         self._collector = collector
         self._default_policy = RetryPolicy.of(config)
@@ -96,7 +91,8 @@ class Settler:
                 del self._waiting[:_MOST_PER_FLUSH]
                 self._slots.flushing = True
                 await self._flush(batch)
-                self.progress.forget(attempt for attempt, _ in batch if attempt not in self._locked)
+                if self.progress.newest_reports:
+                    self.progress.forget(attempt for attempt, _ in batch if attempt not in self._locked)
                 settled = len(batch) - self._try_locked_later(batch)
                 self._collector.settled(settled)
                 self._writing, self._slots.flushing = [], False
@@ -130,17 +126,22 @@ class Settler:
 
     async def _flush(self, batch: Sequence[tuple[Attempt, Outcome]]) -> None:
         """Store these. They may be of two workers: this one before and after it was declared dead."""
-        # A transaction that is committed has stored its own; where the lease is lost, nothing may be written.
-        reporting = (a for a, outcome in batch if not isinstance(outcome, Committed | Lost))
-        if locked := await self.progress.write_last(reporting):
-            # By a heartbeat, most likely: the next try finds it free. A row that stays locked loses its progress only.
-            locked = {attempt for attempt in locked if self._locked.get(attempt, 0) < _TRIES_FOR_PROGRESS}
-            self._locked.update((attempt, self._locked.get(attempt, 0) + 1) for attempt in locked)
-            batch = [item for item in batch if item[0] not in locked]
+        if self.progress.newest_reports:
+            batch = await self._with_last_progress(batch)
         workers = {attempt.worker_id for attempt, _ in batch}
         for worker_id in workers:
             ours = batch if len(workers) == 1 else [item for item in batch if item[0].worker_id == worker_id]
             await self._flush_of(worker_id, ours)
+
+    async def _with_last_progress(self, batch: Sequence[tuple[Attempt, Outcome]]) -> Sequence[tuple[Attempt, Outcome]]:
+        """Store what these reported last; those whose outcomes can be stored now."""
+        # A transaction that is committed has stored its own; where the lease is lost, nothing may be written.
+        reporting = (a for a, outcome in batch if not isinstance(outcome, Committed | Lost))
+        locked = await self.progress.write_last(reporting)
+        # By a heartbeat, most likely: the next try finds it free. A row that stays locked loses its progress only.
+        locked = {attempt for attempt in locked if self._locked.get(attempt, 0) < _TRIES_FOR_PROGRESS}
+        self._locked.update((attempt, self._locked.get(attempt, 0) + 1) for attempt in locked)
+        return [item for item in batch if item[0] not in locked]
 
     async def _flush_of(self, worker_id: str, batch: Sequence[tuple[Attempt, Outcome]]) -> None:
         completions: list[tuple[Attempt, Completion]] = []
@@ -161,7 +162,7 @@ class Settler:
                     self._collector.completed([attempt], time.monotonic())
                     self._ended(attempt, "completed")
                 case Lost():
-                    self._refused(attempt)
+                    self._stale(attempt)
                 case _:
                     assert_never(outcome)
         if self._locked:  # apart, so that the others don't wait for their rows
@@ -178,7 +179,6 @@ class Settler:
         worker_id: str,
         items: list[tuple[Attempt, Completion]],
         *,
-        again: bool = False,
         contended: bool = False,
     ) -> None:
         if not items:
@@ -186,116 +186,82 @@ class Settler:
         # One lock order for all who write many rows.
         items.sort(key=lambda item: item[0].claimed.id)
         attempts = [attempt for attempt, _ in items]
-        try:
-            write = partial(self._backend.complete, contended=contended)
-            ours, locked = await self._until_answered(write, worker_id, [c for _, c in items], again=again)
-        except Unstorable as e:
-            await self._isolate_completions(worker_id, items, e.reason)
-            return
-        finished = attempts if len(ours) == len(attempts) else [a for a in attempts if a.claimed.id in ours]
+        write = partial(self._backend.complete, contended=contended)
+        settled = await self._until_answered(write, worker_id, [c for _, c in items])
+        all_well = len(settled.states) == len(attempts)
+        finished = attempts if all_well else [a for a in attempts if settled.state(a.claimed.id)]
         self._collector.completed(finished, time.monotonic())
-        if len(ours) == len(attempts) and not self._events.routine and not self._locked:
-            return  # all is well, and nobody wants to hear of it
+        if all_well and not self._events.routine and not self._locked:
+            return  # and nothing wants to hear of it
         for attempt in attempts:
-            if self._is_locked(attempt, locked):
+            if self._is_locked(attempt, settled.locked) or attempt.claimed.id in settled.refused:
                 continue
-            if attempt.claimed.id in ours:
+            if settled.state(attempt.claimed.id):
                 self._ended(attempt, "completed")
             else:
-                self._refused(attempt)
-
-    async def _isolate_completions(self, worker_id: str, items: list[tuple[Attempt, Completion]], reason: str) -> None:
-        """One result the database won't take must not strand the others: store them one by one."""
-        if len(items) > 1:
-            for item in items:
-                await self._complete(worker_id, [item], again=True)  # some may have been stored
-            return
-        attempt = items[0][0]
-        failure = self._failure(attempt, Failed(f"{ResultNotStorable.__name__}: {reason}"))
-        await self._fail(worker_id, [(attempt, failure)])
+                self._stale(attempt)
+        if settled.refused:
+            await self._fail(
+                worker_id, [(a, self._not_stored(a, settled)) for a in attempts if a.claimed.id in settled.refused]
+            )
 
     async def _fail(self, worker_id: str, items: list[tuple[Attempt, Failure]]) -> None:
         if not items:
             return
         items.sort(key=lambda item: item[0].claimed.id)
-        try:
-            states, locked = await self._until_answered(self._backend.fail, worker_id, [f for _, f in items])
-        except Unstorable:
-            for attempt, failure in items:
-                await self._fail_alone(worker_id, attempt, failure)
-            return
+        settled = await self._until_answered(self._backend.fail, worker_id, [f for _, f in items])
         for attempt, failure in items:
-            self._failed(attempt, failure, states.get(attempt.claimed.id), locked)
-
-    def _failed(self, attempt: Attempt, failure: Failure, state: str | None, locked: AbstractSet[str]) -> None:
-        if self._is_locked(attempt, locked):
-            return
-        if state is None:
-            self._refused(attempt)
-            return
-        self._count(attempt, state, failure.outcome)
-        if state == "failed":
-            self._wakeup.ring()  # an idle worker must learn when this retry is due
-            self._ended(attempt, state, failure.error, failure.delay_seconds)
-        else:
-            self._ended(attempt, state, failure.error)
-
-    async def _fail_alone(self, worker_id: str, attempt: Attempt, failure: Failure) -> None:
-        """One error text the database won't take must not strand the others: this one as it is, or escaped."""
-        for error in (failure.error, _escaped(failure.error)):
-            one = replace(failure, error=error)
-            try:
-                states, locked = await self._until_answered(self._backend.fail, worker_id, [one])
-            except Unstorable:
+            if self._is_locked(attempt, settled.locked):
                 continue
-            self._failed(attempt, one, states.get(attempt.claimed.id), locked)
-            return
-        self._refused(attempt)
+            state = settled.state(attempt.claimed.id)
+            if state is None:
+                self._stale(attempt)
+                continue
+            self._count(attempt, state, failure.outcome)
+            self._ended(attempt, state, failure.error, failure.delay_seconds if state == "failed" else None)
 
     async def _release(self, worker_id: str, attempts: list[Attempt]) -> None:
         if not attempts:
             return
         attempts.sort(key=lambda a: a.claimed.id)
-        states, locked = await self._until_answered(self._backend.release, worker_id, [a.claimed for a in attempts])
+        settled = await self._until_answered(self._backend.release, worker_id, [a.claimed for a in attempts])
         for attempt in attempts:
-            if self._is_locked(attempt, locked):
+            if self._is_locked(attempt, settled.locked):
                 continue
-            if state := states.get(attempt.claimed.id):
+            if state := settled.state(attempt.claimed.id):
                 self._collector.ended(attempt.claimed, "cancelled" if state == "cancelled" else "released")
                 self._ended(attempt, state)
             else:
-                self._refused(attempt)
+                self._stale(attempt)
 
     async def _stop(self, worker_id: str, items: list[tuple[Attempt, str]]) -> None:
         if not items:
             return
         items.sort(key=lambda item: item[0].claimed.id)
         stopped = [(a.claimed, error) for a, error in items]
-        try:
-            ours, locked = await self._until_answered(self._backend.stop, worker_id, stopped)
-        except Unstorable:
-            stopped = [(lease, _escaped(error)) for lease, error in stopped]
-            ours, locked = await self._until_answered(self._backend.stop, worker_id, stopped)
+        settled = await self._until_answered(self._backend.stop, worker_id, stopped)
         for attempt, error in items:
-            if self._is_locked(attempt, locked):
+            if self._is_locked(attempt, settled.locked):
                 continue
-            if attempt.claimed.id in ours:
+            if settled.state(attempt.claimed.id):
                 self._count(attempt, "cancelled")
                 self._ended(attempt, "cancelled", error)
             else:
-                self._refused(attempt)
+                self._stale(attempt)
 
-    async def _until_answered(
-        self, write: _Write[Item, Settled], worker_id: str, items: Sequence[Item], *, again: bool = False
-    ) -> Settled:
+    async def _until_answered(self, write: _Write[Item], worker_id: str, items: Sequence[Item]) -> Settled:
         """Write until it is answered. After an answer that was lost, what took effect counts as ours."""
         failures = 0
         while True:
             try:
-                return await write(worker_id, items, again=again or failures > 0)
+                return await write(worker_id, items, again=failures > 0)
             except DatabaseUnavailable:
                 await asyncio.sleep(backoff(failures))
                 failures += 1
+
+    def _not_stored(self, attempt: Attempt, settled: Settled) -> Failure:
+        """What an attempt becomes whose return value can't be stored."""
+        return self._failure(attempt, Failed(f"{ResultNotStorable.__name__}: {settled.refused[attempt.claimed.id]}"))
 
     def _failure(self, attempt: Attempt, outcome: Failed) -> Failure:
         asked, crashed = outcome.delay_seconds, outcome.kind is FailureKind.CRASH
@@ -341,13 +307,8 @@ class Settler:
         ran = (attempt.started_at, time.monotonic()) if attempt.begun else None
         self._collector.ended(attempt.claimed, outcome, reason, ran)
 
-    def _refused(self, attempt: Attempt) -> None:
+    def _stale(self, attempt: Attempt) -> None:
         self.stale_results += 1
         self._collector.ended(attempt.claimed, "stale")
         c = attempt.claimed
         self._events.emit(ResultRefused(c.id, c.name, c.token, attempt.trace_id))
-
-
-def _escaped(text: str) -> str:
-    """The same in the characters that every database can store."""
-    return text.encode("ascii", "backslashreplace").decode()

@@ -9,31 +9,28 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 
+from tasklib.backends.backend import Backend
+from tasklib.backends.postgres.backend import PostgresBackend
 from tasklib.client.clients import AsyncClient
 from tasklib.client.default import given_to_init
 from tasklib.config import Config
 from tasklib.errors import ConfigError, TaskLibError
 from tasklib.events import DutyFailed, Events, SchedulesSynced, WorkerDraining, WorkerStarted, WorkerStopped
 from tasklib.executors.exits import exits_kept_in_attempts
-from tasklib.executors.outcomes import Released
 from tasklib.stats import StatsCollector
-from tasklib.store.claim import Claimed, Served
 from tasklib.tasks import registry
-from tasklib.worker.attempt import Attempt, Interruption
-from tasklib.worker.backend import Backend
+from tasklib.worker.attempt import Interruption
 from tasklib.worker.begin_limit import BeginLimit
 from tasklib.worker.begins import Begins
+from tasklib.worker.claimer import Claimer, Serving
 from tasklib.worker.membership import Membership, fresh_id
-from tasklib.worker.postgres_backend import PostgresBackend
 from tasklib.worker.runner import Runner
 from tasklib.worker.settler import Settler
 from tasklib.worker.signals import stop_signals
 from tasklib.worker.slots import Slots
-from tasklib.worker.wakeup import Wakeup
 
 _LAST_SETTLE_SECONDS = 10.0
 """How long the last outcomes may take to be stored when the worker is told to stop at once."""
@@ -92,8 +89,7 @@ class Worker:
         self._membership: Membership | None = None
         self.events = Events()
         self.collector = StatsCollector()
-        self._served = self._serving(self.names or ())
-        self._known_functions = -1
+        self._serving = Serving(self.names, self.queues, self.capabilities)
         self._stop_asked = asyncio.Event()
         self._stopping_now = False
         self._problem: TaskLibError | None = None
@@ -119,7 +115,7 @@ class Worker:
         In the main thread, SIGTERM, SIGINT and SIGHUP call `stop()`, unless the program handles them itself or the
         worker was made with `signals=False`.
         """
-        self._stop_asked, self._stopping_now = asyncio.Event(), False
+        self._stop_asked, self._stopping_now, self._settler_ended = asyncio.Event(), False, False
         with stop_signals(self.stop) if self._signals else nullcontext(), exits_kept_in_attempts():
             starting = asyncio.create_task(self._start_up())
             if await self._until_done_or_stopped(starting):
@@ -167,24 +163,13 @@ class Worker:
             raise
 
     async def _open(self) -> None:
-        """Come in, and make the parts that work there."""
+        """Connect to the backend and build the worker's components."""
         config = await self._backend.open()
-        self._wakeup = Wakeup(config.poll_interval_seconds, self.events)
-        self._settler = Settler(config, self._backend, self._slots, self._wakeup, self.events, self.collector)
+        self._serving.serves = self._backend.serves
+        self._settler = Settler(config, self._backend, self._slots, self.events, self.collector)
         self._begin_limit = BeginLimit(self._slots, self._backend, lambda: self.id)
         begins = Begins(self._backend)
         self._runner = Runner(config, self._slots, self._settler, self.events, self.modules, begins, self._begin_limit)
-        self._claimer = self._backend.claimer(
-            self._slots,
-            self._wakeup,
-            self.events,
-            served=self._what_we_serve,
-            worker_id=lambda: self.id,
-            start=self._start,
-            held=lambda: [*self._runner.running, *self._settler.unwritten],
-            begin_limit=self._begin_limit,
-            burst=self.burst,
-        )
         self._membership = Membership(
             config,
             self._backend,
@@ -193,28 +178,38 @@ class Worker:
             self.events,
             self.collector,
             id_=self._first_id,
-            served=self._what_we_serve,
+            served=self._serving.served,
             drain=self._stop_asked.set,
+        )
+        self._claimer = Claimer(
+            self._backend,
+            self._slots,
+            self.events,
+            self.collector,
+            self._begin_limit,
+            self._serving,
+            self._membership,
+            start=self._runner.start,
+            held=lambda: [*self._runner.running, *self._settler.unwritten],
+            burst=self.burst,
         )
 
     async def _start_background(self) -> list[asyncio.Task[None]]:
         assert self._membership is not None
         await self._membership.join()
-        self._wakeup.on_fleet_change = self._membership.look
-        names = self._what_we_serve().names or ()
+        names = self._serving.served().names or ()
         self.events.emit(WorkerStarted(self.id, tuple(names), self.queues, self.concurrency))
         await self._sync_schedules()
         jobs = [
             self._settler.run(),
             self._settler.write_progress(),
             self._begin_limit.run(),
-            *self._backend.jobs(self._runner, self._wakeup, self.events, lambda: self.id),
+            *self._backend.jobs(self._runner, self._membership.look),
         ]
         if self.burst:
             jobs.append(self._end_without_children())
         background = [asyncio.create_task(job) for job in jobs]
-        self._settling = background[0]
-        self._settling.add_done_callback(lambda _: self._slots.nudge())
+        background[0].add_done_callback(self._settler_has_ended)
         return background
 
     async def _sync_schedules(self) -> None:
@@ -230,6 +225,10 @@ class Worker:
             self.events.emit(
                 SchedulesSynced(*map(tuple, (done.created, done.changed, done.unchanged, done.refused, done.retired)))
             )
+
+    def _settler_has_ended(self, _: object) -> None:
+        self._settler_ended = True
+        self._slots.nudge()
 
     async def _end_without_children(self) -> None:
         """A burst would never end if no child process can be started for the tasks that are due."""
@@ -248,6 +247,7 @@ class Worker:
         finally:
             # Stop claiming before draining: a claim under way ends, and what it brought is released.
             self._stop_asked.set()
+            self._runner.is_draining = True
             self._claimer.stop()
             assert self._membership is not None
             self._membership.draining()
@@ -273,7 +273,7 @@ class Worker:
 
     def _all_settled(self) -> bool:
         # A program that exits has cancelled the settler too: what it did not write is released at the end.
-        return self._settling.done() or (self._settler.is_idle and all(a.settled for a in self._runner.running))
+        return self._settler_ended or (self._settler.is_idle and all(a.settled for a in self._runner.running))
 
     async def _until(self, condition: Callable[[], bool], seconds: float) -> None:
         """Wait until a condition on slots and settlements holds, or the time is up."""
@@ -298,37 +298,10 @@ class Worker:
         if self.server is None:
             return PostgresBackend(self.config, self.events, self.collector)
         try:
-            from tasklib.worker.http_backend import HttpBackend
+            from tasklib.backends.http.backend import HttpBackend
         except ImportError as e:
             raise ConfigError(f"a worker over HTTP needs httpx ({e}): pip install 'tasklib-pg[http]'") from e
         return HttpBackend(self.config, self.events, self.collector, self.server, self._token)
-
-    def _start(self, claimed: list[Claimed], worker_id: str, lease_deadline: float) -> None:
-        """Begin what was claimed under this id, which need not be ours any more."""
-        now = time.monotonic()
-        attempts = []
-        for row in claimed:
-            function = registry.get(row.name)
-            assert function is not None, "a claim only brings names this worker asked for"
-            attempts.append(Attempt(row, function, worker_id, lease_deadline, now))
-        if self._stop_asked.is_set():
-            self._slots.waiting -= len(attempts)
-            for attempt in attempts:
-                self._settler.put(attempt, Released())
-        else:
-            self._runner.start(attempts)
-
-    def _what_we_serve(self) -> Served:
-        # Task functions may be registered at any time; there is rarely a new one.
-        if self.names is None and registry.count() != self._known_functions:
-            self._known_functions = registry.count()
-            names = [name for name in registry.names() if self._backend.serves(registry.find(name))]
-            self._served = self._serving(tuple(names))
-        return self._served
-
-    def _serving(self, names: tuple[str, ...]) -> Served:
-        at_most_once = any(registry.find(name).at_most_once for name in names)
-        return Served(names, self.queues, self.capabilities, at_most_once)
 
 
 def _configuration(given: Config | str | None, *, over_http: bool) -> Config:

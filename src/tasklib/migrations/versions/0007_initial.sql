@@ -194,8 +194,8 @@ FROM {schema.}worker_registrations;
 
 -- A commit that notifies takes a lock of the whole server, so eight busy producers would wait for each other: notify
 -- only if a worker sleeps. A worker that falls asleep says so first, and then waits for the transactions that may not
--- have seen it (worker/sleep.py). They see it if they look after they began to write, which a snapshot from before
--- would prevent: so transactions in a stricter isolation always notify.
+-- have seen it (backends/postgres/sleep.py). They see it if they look after they began to write, which a snapshot from
+-- before would prevent: so transactions in a stricter isolation always notify.
 -- One tiny notification per statement; PostgreSQL folds those of a transaction into one at commit.
 -- It runs as its owner: a producer needs no right to see the workers. The schema is written into it, because the
 -- session that inserts may have any search_path.

@@ -17,8 +17,13 @@ from pydantic import (
     WrapValidator,
 )
 
+from tasklib.backends.backend import Registration
+from tasklib.backends.postgres.remote.results import FailureReason, ResultStatus
+from tasklib.backends.postgres.remote.workers import Beat
 from tasklib.server.remote.reading import Unreadable
 from tasklib.server.request_models import Body, Name, Seconds
+from tasklib.store.claim import Served
+from tasklib.store.settle import Lease
 from tasklib.tasks.options import is_storable
 
 PROTOCOL = 1
@@ -51,6 +56,11 @@ class RegisterBody(Body):
     host: Label = ""
     pid: Annotated[StrictInt, Field(ge=0, le=2**31 - 1)] = 0
 
+    def registration(self, queues: tuple[str, ...] | None) -> Registration:
+        """The same, of a worker that may take from these queues."""
+        served = Served(self.task_types, queues, sorted(set(self.capabilities)))
+        return Registration(served, self.capacity, self.version, self.host, self.pid)
+
 
 class Terms(BaseModel):
     """What every worker has to keep to."""
@@ -80,6 +90,10 @@ class LeaseBody(Body):
 
     task_id: UUID
     lease_token: LeaseToken
+
+    @property
+    def lease(self) -> Lease:
+        return Lease(str(self.task_id), self.lease_token)
 
 
 class PollBody(Body):
@@ -141,6 +155,17 @@ class HeartbeatBody(Body):
     cancelling: list[UUID] = Field(default_factory=list, description="Tasks it knows to be cancelled: no news.")
     wait_seconds: Seconds = Field(0.0, description="How long to wait for news if there is none.")
 
+    def beat(self, wait_seconds: float) -> Beat:
+        """The same, with no longer a wait than this."""
+        return Beat(
+            load=self.current_load,
+            drains=self.status is WorkerStatus.DRAINING,
+            names=self.task_types,
+            running=[body.lease for body in self.running],
+            cancelling=frozenset(map(str, self.cancelling)),
+            wait_seconds=wait_seconds,
+        )
+
 
 class LeaseAnswer(BaseModel):
     """One attempt's hold on a task."""
@@ -160,25 +185,6 @@ class HeartbeatAnswer(BaseModel):
         default=[],
         description="Those of `running` that were not extended, as another transaction holds their rows: try again.",
     )
-
-
-class ResultStatus(StrEnum):
-    """How an attempt ended."""
-
-    COMPLETED = "completed"
-    FAILED = "failed"
-    RELEASED = "released"
-    CANCELLED = "cancelled"
-
-
-class FailureReason(StrEnum):
-    """Why an attempt failed; the `outcome` in the task's history."""
-
-    ERROR = "error"
-    TIMEOUT = "timeout"
-    RETRY = "retry"
-    REJECTED = "rejected"
-    CRASH = "crash"
 
 
 class ResultBody(LeaseBody):

@@ -9,11 +9,12 @@ from typing import Annotated, TypeVar
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi import Path as PathParameter
 
+from tasklib.backends.postgres.remote.polls import MOST_TASKS, Delivery, Gone, Poll
+from tasklib.backends.postgres.remote.results import NOT_STORABLE, Verdict
 from tasklib.server.access import Principal, Role, allow
-from tasklib.server.caps import slot_of
+from tasklib.server.caps import slot_of, token_limit
 from tasklib.server.openapi import refusals
 from tasklib.server.problems import Problem
-from tasklib.server.remote.polls import MOST_TASKS, Found, Gone, Poll
 from tasklib.server.remote.reading import LenientRoute, Unreadable
 from tasklib.server.remote.request_models import (
     PROTOCOL,
@@ -37,12 +38,11 @@ from tasklib.server.remote.request_models import (
     ResultsBody,
     Terms,
 )
-from tasklib.server.remote.results import NOT_STORABLE, Verdict
-from tasklib.server.remote.workers import leases_of
 from tasklib.server.services import Services, services
 from tasklib.server.token_watch import WaitingRequest, token_ended
 from tasklib.store.claim import Claimed
 from tasklib.store.settle import Lease
+from tasklib.tasks.payload import UnstorableValue, dump
 from tasklib.tracing import trace_id_for
 
 router = APIRouter(prefix="/internal/workers", tags=["worker protocol"])
@@ -62,8 +62,12 @@ async def terms(principal: WorkerPrincipal, given: Given) -> Terms:
 @router.post("/register", operation_id="register_worker", summary="Register a worker", status_code=201)
 async def register(body: RegisterBody, principal: WorkerPrincipal, given: Given) -> RegisterAnswer:
     """Join the fleet, under a new id. If the answer is lost, register again: nobody misses the first one."""
-    await given.remote.members.check_room(principal, given.settings.max_workers_per_token)
-    member, queues = await given.remote.members.register(principal, body)
+    members, most = given.remote.members, given.settings.max_workers_per_token
+    if not await members.has_room(principal.token_id, most):
+        raise token_limit("registered workers", "max_workers_per_token", most)
+    queues = _allowed_queues(principal, body.queues)
+    name = body.name or f"{body.host or 'worker'}-{body.pid}"
+    member = await members.register(principal.token_id, name, body.registration(queues))
     named = list(queues) if queues is not None else None
     return RegisterAnswer(worker_id=member.id, queues=named, **_terms(given).model_dump())
 
@@ -82,17 +86,17 @@ async def poll(
 
     Waits up to `wait_seconds` for the first one. One poll at a time: a newer one ends an older one.
     """
-    member = await given.remote.members.find(principal, worker_id)
+    member = await given.remote.members.find(principal.token_id, worker_id)
     asked = Poll(
         min(body.available_capacity, MOST_TASKS),
         min(body.wait_seconds, given.settings.max_wait_seconds),
         sorted(set(body.capabilities)) if body.capabilities is not None else None,
-        leases_of(body.holding) if body.holding is not None else None,
+        [held.lease for held in body.holding] if body.holding is not None else None,
         body.reports_begin,
     )
     waits = slot_of(request).waiting(is_needed=asked.wait_seconds > 0, may_be_refused=False)
     with waits, given.token_watch.waiting(principal) as waiting:
-        found = await given.remote.poll(member, asked, _gone(request, waiting))
+        found = await given.remote.polls.answer(member, asked, _gone(request, waiting))
     if waiting.is_over and not found.tasks:
         raise token_ended()
     return Response(_poll_text(found, given.config.lock_timeout_seconds), media_type="application/json")
@@ -112,14 +116,13 @@ async def heartbeat(
     With `wait_seconds` the answer comes when there is something in it, or after that time.
     """
     _check_batch(body.running, given)
-    member = await given.remote.members.find(principal, worker_id)
+    member = await given.remote.members.find(principal.token_id, worker_id)
     # A heartbeat is never refused for want of room to wait: its tasks would be lost.
     has_room = given.caps.waiting.has_room(principal)
     wait = min(body.wait_seconds, given.settings.max_wait_seconds if has_room else _WAIT_WITHOUT_ROOM_SECONDS)
-    bounded = body.model_copy(update={"wait_seconds": wait})
     waits = slot_of(request).waiting(is_needed=wait > 0 and has_room, may_be_refused=False)
     with waits, given.token_watch.waiting(principal) as waiting:
-        heard = await given.remote.heartbeat(member, bounded, _gone(request, waiting))
+        heard = await given.remote.heartbeat(member, body.beat(wait), _gone(request, waiting))
     if waiting.is_over:
         raise token_ended()
     return HeartbeatAnswer(
@@ -139,8 +142,8 @@ async def result(
     """
     results: list[ResultBody | Unreadable] = [*body.results] if isinstance(body, ResultsBody) else [body]
     _check_batch(results, given)
-    member = await given.remote.members.find(principal, worker_id, dead_too=True)
-    verdicts = iter(await given.remote.store(member, [r for r in results if isinstance(r, ResultBody)]))
+    member = await given.remote.members.find(principal.token_id, worker_id, dead_too=True)
+    verdicts = iter(await given.remote.results.store(member.id, [r for r in results if isinstance(r, ResultBody)]))
     if isinstance(body, ResultBody):
         return _answer_or_problem(body, next(verdicts))
     return ResultsAnswer(
@@ -174,8 +177,8 @@ async def begin(
     """One attempt, or `tasks` with many. Ask before calling the function, and call it only if it is in `begun`."""
     begins = body.tasks if isinstance(body, BeginsBody) else [body]
     _check_batch(begins, given)
-    member = await given.remote.members.find(principal, worker_id)
-    begun, lost = await given.remote.begin(member, begins)
+    member = await given.remote.members.find(principal.token_id, worker_id)
+    begun, lost = await given.remote.begin(member, {begin.lease: begin.at_most_once for begin in begins})
     if lost and isinstance(body, BeginBody):
         raise Problem(409, "stale_attempt", "The attempt is not this worker's", "It was lost, or has ended.")
     return BeginAnswer(begun=_lease_answers(begun), lost=_lease_answers(lost))
@@ -193,8 +196,15 @@ async def progress(
     """One report, or `reports` with many. The newest counts; a few a second are plenty."""
     reports = body.reports if isinstance(body, ProgressesBody) else [body]
     _check_batch(reports, given)
-    member = await given.remote.members.find(principal, worker_id)
-    lost, refused = await given.remote.progress(member, reports)
+    member = await given.remote.members.find(principal.token_id, worker_id)
+    texts: dict[Lease, str] = {}
+    refused: list[tuple[Lease, str]] = []
+    for report in reports:
+        try:
+            texts[report.lease] = dump(report.progress)
+        except UnstorableValue as e:
+            refused.append((report.lease, str(e)))
+    lost = await given.remote.progress(member, texts)
     if refused and isinstance(body, ProgressBody):
         raise Problem(422, "progress_not_storable", "This progress can't be stored", refused[0][1])
     if lost and isinstance(body, ProgressBody):
@@ -215,7 +225,22 @@ async def progress(
 )
 async def deregister(worker_id: WorkerId, principal: WorkerPrincipal, given: Given) -> None:
     """Report or release what you hold first. What is still leased to the worker goes back to where it was."""
-    await given.remote.leave(await given.remote.members.find(principal, worker_id, dead_too=True))
+    await given.remote.leave(await given.remote.members.find(principal.token_id, worker_id, dead_too=True))
+
+
+def _allowed_queues(principal: Principal, asked: list[str] | None) -> tuple[str, ...] | None:
+    allowed = principal.queues
+    if allowed is None:
+        return tuple(asked) if asked is not None else None
+    if others := [queue for queue in asked or () if queue not in allowed]:
+        raise Problem(
+            403,
+            "queue_not_allowed",
+            "The token doesn't open these queues",
+            f"This token is for workers of {', '.join(allowed)} only, not of {', '.join(others)[:500]}.",
+            queues=list(allowed),
+        )
+    return tuple(asked) if asked is not None else allowed
 
 
 def _gone(request: Request, waiting: WaitingRequest) -> Gone:
@@ -250,7 +275,7 @@ def _check_batch(items: Sequence[object], given: Services) -> None:
         raise Problem(413, "batch_too_large", "Too many at once", detail)
 
 
-def _poll_text(found: Found, lease_seconds: float) -> str:
+def _poll_text(found: Delivery, lease_seconds: float) -> str:
     """The answer as JSON. Arguments are JSON already, and are not read again to be written again."""
     tasks = ",".join(map(_task_text, found.tasks))
     return f'{{"tasks":[{tasks}],"waited_seconds":{found.waited_seconds:.6f},"lease_seconds":{lease_seconds}}}'

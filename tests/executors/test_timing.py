@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from tasklib.worker.timing import RepeatedLook, eager_task
+from tasklib.executors.timing import RepeatedLook, eager_task
 
 
 class Looks:

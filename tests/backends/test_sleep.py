@@ -10,12 +10,13 @@ import psycopg
 import pytest
 
 from tasklib import AsyncClient, Config, task
+from tasklib.backends.postgres.notifier import Notifier
+from tasklib.backends.postgres.sleep import Sleep, Wakeup
 from tasklib.db.reconnecting import ReconnectingConnection
+from tasklib.errors import WorkerNotFound
 from tasklib.events import Events, TaskStarted
 from tasklib.store import fleet
 from tasklib.store.claim import Served
-from tasklib.worker.sleep import Sleep
-from tasklib.worker.wakeup import Wakeup
 from tests.eventually import soon
 from tests.worker.watching import working
 
@@ -109,14 +110,15 @@ class Sleeper:
     """A worker's way to sleep, one step at a time."""
 
     def __init__(self, config: Config) -> None:
-        self.link = ReconnectingConnection(config, "claim")
-        self.wakeup = Wakeup(1000.0, Events())
-        self.wakeup.listening.set()
-        self.sleep = Sleep(self.link, self.wakeup, served=lambda: Served(["work"]), worker_id=lambda: "w")
+        self.link = ReconnectingConnection(config, "tasks")
+        self.notifier = Notifier(config)
+        self.notifier.listening.set()
+        self.wakeup = Wakeup(self.notifier, 1000.0, Events())
+        self.sleep = Sleep(self.link)
 
     async def rest(self) -> bool:
         """Rest once; whether it now relies on being notified."""
-        await self.sleep.rest()
+        await self.sleep.rest(self.wakeup, "w", Served(["work"]))
         return self.sleep.relies_on_notification
 
 
@@ -192,16 +194,16 @@ async def test_announcement_stays_while_there_is_little_to_do_and_is_withdrawn_a
 
 
 async def test_worker_that_nobody_notifies_announces_nothing(sleeper: Sleeper, db: psycopg.Connection) -> None:
-    sleeper.wakeup.listening.clear()
+    sleeper.notifier.listening.clear()
     sleeper.wakeup._longest = 0.001
     assert not await sleeper.rest()
     assert not _is_asleep(db)
 
 
-async def test_worker_that_was_declared_dead_polls_until_it_is_back(sleeper: Sleeper, db: psycopg.Connection) -> None:
+async def test_worker_that_was_declared_dead_is_not_announced(sleeper: Sleeper, db: psycopg.Connection) -> None:
     db.execute("UPDATE workers SET reported_status = 'dead'")
-    sleeper.wakeup._longest = 0.001
-    assert not await sleeper.rest()
+    with pytest.raises(WorkerNotFound):
+        await sleeper.rest()
     assert not _is_asleep(db)
 
 
@@ -229,3 +231,28 @@ async def test_worker_without_room_is_not_asleep(config: Config, db: psycopg.Con
         await AsyncClient(config).submit_task(long)
         await watched.until(TaskStarted)
         await soon(lambda: not _is_asleep(db))
+
+
+async def test_task_that_commits_unannounced_after_the_last_look_is_found(
+    config: Config, connect: Connect, db: psycopg.Connection
+) -> None:
+    """Its producer saw no worker asleep, and its commit comes when the worker has looked: no poll would find it."""
+
+    @task
+    async def work() -> None: ...
+
+    producer = connect()
+    producer.execute("BEGIN")
+    producer.execute(INSERT)
+    async with working(config, poll_interval_seconds=1000.0) as watched:
+        await soon(lambda: _is_asleep(db))
+        producer.execute("COMMIT")
+        await watched.until(TaskStarted)
+
+
+async def test_notification_that_comes_while_it_looks_is_not_slept_through(sleeper: Sleeper) -> None:
+    while not await sleeper.rest():
+        pass
+    sleeper.wakeup.arm()
+    sleeper.wakeup.hear("")
+    await sleeper.rest()  # returns though nothing else would wake it

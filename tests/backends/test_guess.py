@@ -98,7 +98,7 @@ async def test_a_lost_connection_in_the_middle_of_a_guess_is_survived(
         await watched.asleep()
         asked.clear()
         db.execute("""SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-                      WHERE datname = current_database() AND application_name = 'tasklib worker claim'""")
+                      WHERE datname = current_database() AND application_name = 'tasklib worker tasks'""")
         await watched.ended(await client.submit_task(ping), "completed")
         assert asked[0] == "claim_next"
 

@@ -12,12 +12,12 @@ import psycopg
 import pytest
 
 from tasklib import AsyncClient, Config, task
+from tasklib.backends.postgres.heartbeat import PostgresHeartbeatConnection
 from tasklib.db.database import Database
 from tasklib.db.query import Query
 from tasklib.errors import DatabaseUnavailable
 from tasklib.store import settle
 from tasklib.store.settle import Completion, Failure, Lease
-from tasklib.worker.postgres_backend import PostgresHeartbeatConnection
 from tests.eventually import soon
 from tests.worker.watching import working
 

@@ -13,7 +13,9 @@ from sqlalchemy.orm import Session
 
 import tasklib
 from tasklib import AsyncClient, Client, Config, task
-from tasklib.events import TaskEnded, TaskStarted, Woken
+from tasklib.backends.postgres.notifier import Notifier
+from tasklib.backends.postgres.sleep import Wakeup
+from tasklib.events import Events, TaskEnded, TaskStarted, Woken
 from tests.worker.watching import working
 
 NEVER = 1000.0
@@ -252,11 +254,8 @@ async def test_higher_priority_runs_first_and_old_age_raises_it(config: Config, 
     ]
 
 
-async def test_poll_never_waits_longer_than_its_interval_and_is_jittered() -> None:
-    from tasklib.events import Events
-    from tasklib.worker.wakeup import Wakeup
-
-    wakeup = Wakeup(2.0, Events())
+async def test_poll_never_waits_longer_than_its_interval_and_is_jittered(config: Config) -> None:
+    wakeup = Wakeup(Notifier(config), 2.0, Events())
     pauses = [wakeup._poll_seconds() for _ in range(50)]
     assert max(pauses) <= 2.0
     assert pauses[0] <= 2.0 / 16

@@ -1,0 +1,1 @@
+"""Claim, sleep, settle and heartbeat on PostgreSQL: for one worker, or for the many that a server stands in for."""

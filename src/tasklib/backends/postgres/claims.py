@@ -1,0 +1,179 @@
+"""Claiming for one worker: where its last claim ended, what a notification is most likely about, and how it sleeps."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+
+from tasklib.backends.backend import ClaimHost, Found
+from tasklib.backends.postgres.registration import give_back, undelivered
+from tasklib.backends.postgres.sleep import LONG_AWAKE_SECONDS, Sleep, Wakeup
+from tasklib.config import Config
+from tasklib.db.reconnecting import ReconnectingPool
+from tasklib.errors import WorkerNotFound
+from tasklib.executors.timing import eager_task
+from tasklib.store import claim
+from tasklib.store.claim import Claimed, Lane, Place
+
+_LOOK_EVERY_SECONDS = 0.1
+_SHARE = 20
+"""Claims from the beginning take at most one part in so many of a busy worker's time."""
+_MANY = 100
+"""Smaller claims of longer tasks begin at the beginning: that costs little, and keeps to the order at every moment."""
+_DOUBT_SECONDS = 60.0
+"""For how long after a lost answer we look what else is leased to us."""
+_DOUBT_EVERY_SECONDS = 1.0
+
+
+class ClaimCursor:
+    """The places behind the last claim's tasks, while they are worth going on from.
+
+    What was claimed stays in the index until it is vacuumed, and for as long as any snapshot in the database might see
+    it (a report, a backup): a claim from the beginning reads past all of it. So a worker that claims much goes on where
+    it was, and looks from the beginning now and then: for other lanes, and for what came late.
+    """
+
+    def __init__(self, are_short: Callable[[Iterable[str]], bool]) -> None:
+        self.behind: dict[Lane, Place] = {}
+        self.last: Lane | None = None
+        """The lane of the last task that was claimed."""
+        self._names = frozenset[str]()
+        self._are_short = are_short
+        self._until = 0.0
+
+    @property
+    def are_short(self) -> bool:
+        """What was claimed last is short as far as is known now: more of it may be claimed ahead."""
+        return bool(self._names) and self._are_short(self._names)
+
+    @property
+    def worth_going_on(self) -> bool:
+        return bool(self.behind) and time.monotonic() < self._until
+
+    def looked(self, asked: int, claimed: Sequence[Claimed], seconds: float) -> None:
+        """A claim from the beginning brought these, in order, and took so long."""
+        self.behind.clear()
+        self._until = time.monotonic() + max(_LOOK_EVERY_SECONDS, _SHARE * seconds)
+        self.went_on(asked, claimed)
+
+    def went_on(self, asked: int, claimed: Sequence[Claimed]) -> None:
+        """A claim that went on from here brought these, in order."""
+        last = {(c.queue, c.name, c.required_capabilities, c.priority): c for c in claimed}
+        behind = {c.lane: c.place for c in last.values()}
+        self.last = next(reversed(behind), self.last)
+        self._names = frozenset(lane.name for lane in behind)
+        if len(claimed) == asked and (self.are_short or asked >= _MANY):
+            self.behind.update(behind)
+        else:
+            self.behind.clear()  # the lanes are empty, or others may be better by now
+
+
+class PostgresClaims:
+    """Claims by SQL, and sleeps while there is nothing to claim."""
+
+    def __init__(self, config: Config, db: ReconnectingPool, wakeup: Wakeup, host: ClaimHost) -> None:
+        self._lease_seconds = config.lock_timeout_seconds
+        self._db = db
+        self._wakeup = wakeup
+        self._host = host
+        self.sleep = Sleep(db)
+        self._cursor = ClaimCursor(host.are_short)
+        self._guessing: asyncio.Task[None] | None = None
+        self._doubt_until = self._doubt_at = 0.0
+        wakeup.on_waking = self._guess
+        self._terms = {
+            "lease_seconds": config.lock_timeout_seconds,
+            "medium_after": config.promote_to_medium_after_seconds,
+            "high_after": config.promote_to_high_after_seconds,
+        }
+
+    @property
+    def goes_on(self) -> bool:
+        return self._cursor.worth_going_on
+
+    @property
+    def are_short(self) -> bool:
+        return self._cursor.are_short
+
+    @property
+    def withdraw_after(self) -> float | None:
+        return LONG_AWAKE_SECONDS if self.sleep.is_announced else None
+
+    async def claim(self, limit: int) -> Found:
+        await self.sleep.stay_awake()
+        self._wakeup.arm()
+        if self._doubt_at < time.monotonic() < self._doubt_until:
+            await self._give_back_unknown()
+        # From before the statement is sent, so that our idea of the lease ends before the database's.
+        before, worker_id, cursor = time.monotonic(), self._host.worker_id, self._cursor
+        if cursor.worth_going_on:
+            claimed = await self._db.run(claim.claim_on(cursor.behind, limit, worker_id, **self._terms))
+            cursor.went_on(limit, claimed)
+        else:
+            claimed = await self._db.run(claim.claim(self._host.served, limit, worker_id, **self._terms))
+            cursor.looked(limit, claimed, time.monotonic() - before)
+        if claimed:
+            self._wakeup.busy()
+        return Found(claimed, worker_id, before + self._lease_seconds)
+
+    async def rest(self) -> None:
+        try:
+            await self._sleep()
+        except asyncio.CancelledError:
+            if self._guessing is not None:  # nothing would start what it brings
+                self._guessing.cancel()
+                await asyncio.gather(self._guessing, return_exceptions=True)
+            raise
+        guessing, self._guessing = self._guessing, None
+        if guessing is not None:
+            await guessing
+
+    async def _sleep(self) -> None:
+        try:
+            await self.sleep.rest(self._wakeup, self._host.worker_id, self._host.served)
+        except WorkerNotFound:
+            await self._wakeup.sleep(None)  # not one of the fleet just now; the poll will do
+
+    async def stay_awake(self) -> None:
+        await self.sleep.stay_awake()
+
+    def lost(self) -> None:
+        self._doubt_until, self._doubt_at = time.monotonic() + _DOUBT_SECONDS, 0.0
+
+    def stop(self) -> None:
+        self._wakeup.ring()
+
+    async def _give_back_unknown(self) -> None:
+        """Release what is leased to us though we know nothing of it: the answer to a claim was lost.
+
+        That claim may commit only now, or later, so this is repeated for a while. What turns up later still is found
+        when its lease ends.
+        """
+        worker_id = self._host.worker_id
+        await self._host.in_doubt()
+        await give_back(self._db, worker_id, await undelivered(self._db, worker_id, self._host.held()))
+        self._doubt_at = time.monotonic() + _DOUBT_EVERY_SECONDS
+
+    def _guess(self) -> None:
+        """A ring, most likely for the lane served last: ask for its next task at once, look at all when it runs."""
+        if self._guessing is not None:
+            return
+        if self._cursor.last is not None and self._host.has_room_to_guess:
+            self._guessing = eager_task(self._claim_next(self._cursor.last), asyncio.get_running_loop())
+        else:
+            self._wakeup.wake()
+
+    async def _claim_next(self, lane: Lane) -> None:
+        worker_id, deadline = self._host.worker_id, time.monotonic() + self._lease_seconds
+        try:
+            query = claim.claim_next(lane, worker_id, **self._terms)
+            await self._db.run(query, partial(self._hand_on, worker_id, deadline))
+        finally:
+            self._wakeup.wake()
+
+    def _hand_on(self, worker_id: str, deadline: float, claimed: list[Claimed]) -> None:
+        if claimed:
+            self._wakeup.busy()
+            self._host.take(Found(claimed, worker_id, deadline))

@@ -1,0 +1,188 @@
+"""One LISTEN connection per process, and everything in the process that waits for its notifications.
+
+The connection is opened again after any loss, and asked for a sign of life when it has been silent for a while: a
+half-open socket is silent, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TypeAlias
+
+import psycopg
+
+from tasklib.config import Config, channel_of
+from tasklib.db.connect import connect_async
+from tasklib.db.reconnecting import backoff
+from tasklib.errors import DatabaseUnavailable
+from tasklib.sql import quoted
+from tasklib.store import control, fleet
+
+_WATCHDOG_SECONDS = 30.0
+Hear: TypeAlias = Callable[[str | None], None]
+"""Called with each message; with None if any may have been missed."""
+
+
+class Notifier:
+    """Look, and wait if there was nothing: what is announced in between is not missed.
+
+    mark = notifier.mark()
+    ...                                 # look
+    await notifier.wait(30, since=mark)     # true if there is news; then look again
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        role: str = "listener",
+        on_lost: Callable[[str, str], None] = lambda purpose, reason: None,
+        on_back: Callable[[str], None] = lambda purpose: None,
+    ) -> None:
+        self._config = config
+        self._role = role
+        self._on_lost = on_lost
+        self._on_back = on_back
+        self._count = 0
+        self._orders = 0
+        self.hearing: set[Hear] = set()
+        self._waiting: set[asyncio.Future[None]] = set()
+        self._waiting_for_orders: set[asyncio.Future[None]] = set()
+        self._task: asyncio.Task[None] | None = None
+        self.listening = asyncio.Event()
+        """Set while notifications arrive. Otherwise only polling finds what is new."""
+        self.is_stopped = False
+        """The process is about to end: answer now."""
+
+    @property
+    def is_listening(self) -> bool:
+        return self.listening.is_set()
+
+    def start(self, schema: str) -> None:
+        if self._config.listen:
+            self._task = asyncio.create_task(self.listen(schema))
+
+    def stop(self) -> None:
+        """Everything that waits stops waiting, now and from now on."""
+        self.is_stopped = True
+        self.ring()
+
+    async def close(self) -> None:
+        self.stop()
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+
+    @contextmanager
+    def heard_by(self, hear: Hear) -> Iterator[None]:
+        """Pass each message on to this function while the block runs."""
+        self.hearing.add(hear)
+        try:
+            yield
+        finally:
+            self.hearing.discard(hear)
+
+    def mark(self, *, orders: bool = False) -> int:
+        """This moment, to say later since when there may be news (or orders to workers)."""
+        return self._orders if orders else self._count
+
+    def ring(self, message: str | None = None) -> None:
+        """There is news; None: of any kind."""
+        self._count += 1
+        for hear in tuple(self.hearing):
+            hear(message)
+        _wake(self._waiting)
+        if message is None or message in (control.CANCEL, fleet.DRAIN):
+            self._orders += 1
+            _wake(self._waiting_for_orders)
+
+    async def wait(self, seconds: float, *, since: int | None = None, orders: bool = False) -> bool:
+        """Wait for a notification, but no longer than this; without LISTEN no longer than the poll interval.
+
+        `orders`: only for those that ask workers to drain or to stop a task.
+        """
+        if self.is_stopped or (since is not None and since != self.mark(orders=orders)):
+            return not self.is_stopped
+        if not self.is_listening:
+            seconds = min(seconds, self._config.poll_interval_seconds)
+        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        everybody = self._waiting_for_orders if orders else self._waiting
+        everybody.add(waiting)
+        try:
+            async with asyncio.timeout(max(0.0, seconds)):
+                await waiting
+            return not self.is_stopped
+        except TimeoutError:
+            return False
+        finally:
+            everybody.discard(waiting)
+
+    async def listen(self, schema: str) -> None:
+        """LISTEN for ever: reconnect after any loss, listen again, and let everything that waits look at once."""
+        failures, lost = 0, False
+        while True:
+            connection = None
+            try:
+                url = self._config.listen_database_url or self._config.database_url
+                connection = await connect_async(self._config, url=url, role=self._role)
+                await connection.execute(f"LISTEN {quoted(channel_of(schema))}".encode())
+                if lost:
+                    self._on_back("listen")
+                failures, lost = 0, False
+                self.listening.set()
+                self.ring()
+                await self._read(connection)
+            except (psycopg.Error, DatabaseUnavailable, OSError, TimeoutError) as e:
+                self.listening.clear()
+                if not lost:
+                    self._on_lost("listen", str(e) or "no answer")
+                lost = True
+                self.ring()  # those that wait begin to poll
+                await asyncio.sleep(backoff(failures))
+                failures += 1
+            finally:
+                self.listening.clear()
+                if connection is not None:
+                    connection.pgconn.finish()
+
+    async def _read(self, connection: psycopg.AsyncConnection) -> None:
+        """Straight from the socket: a generator of notifications would take longer to tell than the server does."""
+        pgconn, loop = connection.pgconn, asyncio.get_running_loop()
+        socket = pgconn.socket  # asked now: a connection that is lost doesn't tell
+        lost: asyncio.Future[None] = loop.create_future()
+
+        def read() -> None:
+            try:
+                pgconn.consume_input()
+                while notification := pgconn.notifies():
+                    self.ring(notification.extra.decode())
+            except psycopg.Error as e:
+                loop.remove_reader(socket)  # libpq has closed it, and its number may soon be another one's
+                if not lost.done():
+                    lost.set_exception(e)
+                return
+            # Begun anew: libuv ends a watch in which it saw an error, though there may be more to read.
+            loop.remove_reader(socket)
+            loop.add_reader(socket, read)
+
+        connection.add_notify_handler(lambda notification: self.ring(notification.payload))  # while we ask
+        while True:
+            loop.add_reader(socket, read)
+            try:
+                async with asyncio.timeout(_WATCHDOG_SECONDS):
+                    await asyncio.shield(lost)
+            except TimeoutError:
+                pass
+            finally:
+                loop.remove_reader(socket)
+            # Silence may be peace or a half-open socket: ask.
+            await connection.execute("SELECT 1")
+
+
+def _wake(everybody: set[asyncio.Future[None]]) -> None:
+    for waiting in everybody:
+        if not waiting.done():
+            waiting.set_result(None)

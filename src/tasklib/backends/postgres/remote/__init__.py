@@ -1,0 +1,1 @@
+"""Workers that come over HTTP: a server claims, settles and sleeps for them. docs/reference/worker-protocol.md."""
