@@ -11,21 +11,9 @@ task_id = await send_email.submit(to="a@example.com")
 await task_id.result(timeout=10)
 """
 
+import importlib
 import typing
 
-from tasklib import sync
-from tasklib.client.clients import AsyncClient, Client
-from tasklib.client.default import (
-    cancel_task,
-    close,
-    get_task,
-    init,
-    list_tasks,
-    replay_task,
-    submit_many,
-    submit_task,
-    wait_for,
-)
 from tasklib.config import Config
 from tasklib.errors import (
     AccessDenied,
@@ -64,16 +52,30 @@ from tasklib.states import (
     is_running,
     is_terminal,
 )
-from tasklib.store.filters import DeadLetterFilter, TaskFilter
 from tasklib.tasks.context import TaskContext, current_task
+from tasklib.tasks.default_client import load_default_client_with
 from tasklib.tasks.function import TaskFunction, task
 from tasklib.tasks.options import SubmitOptions
 from tasklib.tasks.retry import Reject, Retry, RetryPolicy
 from tasklib.tasks.task_id import SyncTaskId, TaskId
-from tasklib.worker.worker import Worker
 
 if typing.TYPE_CHECKING:
+    from tasklib import sync
+    from tasklib.client.clients import AsyncClient, Client
+    from tasklib.client.default import (
+        cancel_task,
+        close,
+        get_task,
+        init,
+        list_tasks,
+        replay_task,
+        submit_many,
+        submit_task,
+        wait_for,
+    )
     from tasklib.models import Task
+    from tasklib.store.filters import DeadLetterFilter, TaskFilter
+    from tasklib.worker.worker import Worker
 
 __version__ = "0.1.0"
 
@@ -141,15 +143,38 @@ __all__ = [
 ]
 
 
+# Imported when first asked for: a module that only defines tasks needs neither a driver nor a worker nor SQLModel.
+_LATER = {
+    "AsyncClient": "tasklib.client.clients",
+    "Client": "tasklib.client.clients",
+    "DeadLetterFilter": "tasklib.store.filters",
+    "Task": "tasklib.models",
+    "TaskFilter": "tasklib.store.filters",
+    "Worker": "tasklib.worker.worker",
+    "cancel_task": "tasklib.client.default",
+    "close": "tasklib.client.default",
+    "get_task": "tasklib.client.default",
+    "init": "tasklib.client.default",
+    "list_tasks": "tasklib.client.default",
+    "replay_task": "tasklib.client.default",
+    "submit_many": "tasklib.client.default",
+    "submit_task": "tasklib.client.default",
+    "wait_for": "tasklib.client.default",
+}
+
+load_default_client_with(lambda: importlib.import_module("tasklib.client.default"))
+
 if not typing.TYPE_CHECKING:  # type checkers would take any name for one that it may know
 
     def __getattr__(name: str) -> typing.Any:
-        """`Task` when it is asked for: SQLModel takes longer to import than all the rest together."""
-        if name == "Task":
-            from tasklib.models import Task
-
-            globals()["Task"] = Task
-            return Task
-        if name.endswith("_sync") and name.removesuffix("_sync") in sync.__all__:
-            raise AttributeError(f"tasklib.{name} is called tasklib.sync.{name.removesuffix('_sync')}.")
+        if name == "sync":
+            return importlib.import_module("tasklib.sync")
+        if module := _LATER.get(name):
+            value = globals()[name] = getattr(importlib.import_module(module), name)
+            return value
+        if name.endswith("_sync") and (call := name.removesuffix("_sync")) in __getattr__("sync").__all__:
+            raise AttributeError(f"tasklib.{name} is called tasklib.sync.{call}.")
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

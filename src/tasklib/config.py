@@ -14,9 +14,6 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from typing import Any
 
-from psycopg import ProgrammingError
-from psycopg.conninfo import conninfo_to_dict
-
 from tasklib import environment
 from tasklib.errors import ConfigError
 from tasklib.states import TERMINAL
@@ -266,6 +263,12 @@ def _checked_url(name: str, url: object) -> str:
     scheme = plain.partition("://")[0] if "://" in plain else None
     if scheme not in (None, "postgres", "postgresql"):
         raise ConfigError(f"{name} starts with {scheme}://, but TaskLib needs PostgreSQL: postgresql://user@host/db.")
+    if plain in ("postgres://", "postgresql://"):
+        return plain  # nothing in it to check: libpq's defaults, or a program that never connects
+    # Imported here: a module that only defines tasks has no configuration, and needs no driver.
+    from psycopg import ProgrammingError
+    from psycopg.conninfo import conninfo_to_dict
+
     try:
         parts = conninfo_to_dict(plain)
     except ProgrammingError as e:

@@ -16,15 +16,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psycopg
-from alembic import command
-from alembic.config import Config as AlembicConfig
 from psycopg import errors as pg
-from sqlalchemy import Connection, create_engine
-from sqlalchemy.exc import DBAPIError
-from sqlalchemy.pool import NullPool
 
 from tasklib.config import Config
 from tasklib.db.connect import connect
@@ -40,6 +35,13 @@ from tasklib.migrations.revisions import (
     require_utf8,
 )
 from tasklib.sql import quoted
+
+# Alembic and SQLAlchemy are imported where they are used: each worker and server asks for the revision when it starts,
+# and must not wait for them.
+if TYPE_CHECKING:
+    from alembic.config import Config as AlembicConfig
+    from sqlalchemy import Connection
+    from sqlalchemy.exc import DBAPIError
 
 __all__ = ["ROLES", "carry_over", "check", "migrate", "pending", "roles", "script"]
 
@@ -96,6 +98,8 @@ def check(config: Config) -> None:
 
 def script(schema: str | None = None) -> str:
     """All migrations as one SQL script, without touching a database."""
+    from alembic import command
+
     buffer = io.StringIO()
     alembic = _alembic(schema)
     alembic.output_buffer = buffer
@@ -128,6 +132,8 @@ def _literal(text: str) -> str:
 
 
 def _upgrade(connection: Connection, schema: str | None) -> None:
+    from alembic import command
+
     alembic = _alembic(schema)
     alembic.attributes["connection"] = connection
     with _one_at_a_time:
@@ -153,6 +159,8 @@ def _schema_of(connection: Connection, table: str) -> str:
 
 
 def _alembic(schema: str | None) -> AlembicConfig:
+    from alembic.config import Config as AlembicConfig
+
     config = AlembicConfig()
     config.set_main_option("script_location", str(files("tasklib.migrations")).replace("%", "%%"))
     config.attributes["schema"] = schema
@@ -161,6 +169,10 @@ def _alembic(schema: str | None) -> AlembicConfig:
 
 @contextmanager
 def _connection(config: Config) -> Iterator[Connection]:
+    from sqlalchemy import create_engine
+    from sqlalchemy.exc import DBAPIError
+    from sqlalchemy.pool import NullPool
+
     # A plain psycopg connection underneath: any libpq string works, and errors are ours.
     engine = create_engine("postgresql+psycopg://", creator=lambda: _open(config), poolclass=NullPool)
     try:
@@ -194,6 +206,8 @@ def _prepare(connection: Connection, schema: str | None) -> None:
 
 
 def _create(connection: Connection, ddl: str) -> None:
+    from sqlalchemy.exc import DBAPIError
+
     # IF NOT EXISTS still collides in the catalogue when two processes create at the same instant: then it exists.
     try:
         _run(connection, ddl)

@@ -5,12 +5,13 @@ All of it happens in the caller's transaction, so either every row arrives or no
 
 from __future__ import annotations
 
-from typing import Any
-
-from sqlalchemy import Connection
+from typing import TYPE_CHECKING, Any
 
 from tasklib.errors import SchemaError
 from tasklib.sql import quoted
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
 
 _ASIDE = "tasklib_0_1_"
 """What the old tables' names begin with until they are dropped."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, NotRequired, get_origin, get_type_hints
 
-import psycopg
 from pydantic import (
     ConfigDict,
     GetCoreSchemaHandler,
@@ -161,7 +161,8 @@ class Arguments:
 
 def asks_for_connection(function: Callable[..., Any]) -> bool:
     """True for a function whose parameter `connection` is declared as one of psycopg's connections."""
-    if CONNECTION not in getattr(function, "__annotations__", ()):
+    psycopg = sys.modules.get("psycopg")  # importing it takes as long as all the rest: nobody has its types without it
+    if psycopg is None or CONNECTION not in getattr(function, "__annotations__", ()):
         return False
     try:
         hint = get_type_hints(function).get(CONNECTION)
