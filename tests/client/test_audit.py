@@ -21,7 +21,7 @@ READING = {
     *("get_task", "list_tasks", "wait_for", "explain_task", "queue_position"),
     *("workers", "pauses", "settings", "dead_letters", "dead_letter_groups", "tokens", "audit"),
     *("search_tasks", "count_states", "latest_dead_letter_groups", "dead_letters_alike"),
-    *("schedules", "get_schedule", "preview_schedule"),
+    *("schedules", "get_schedule", "preview_schedule", "explain_schedule"),
 }
 SUBMITTING = {"submit_task", "submit", "submit_many", "submit_each"}
 NO_CALLS = {"perform", "close", "on_behalf_of", "asynchronous"}

@@ -46,6 +46,7 @@ WITHOUT_A_ROUTE: dict[str, Any] = {
     "run_schedule": ["nightly"],
     "delete_schedule": ["nightly"],
     "preview_schedule": ["@daily"],
+    "explain_schedule": ["nightly"],
     "sync_schedules": [],
 }
 OPTIONS: dict[str, dict[str, Any]] = {

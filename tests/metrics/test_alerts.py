@@ -44,7 +44,7 @@ def test_each_rule_fires_when_it_should_and_not_before(tmp_path: Path) -> None:
 
 def test_every_rule_has_a_case() -> None:
     rules = re.findall(r"alert: (\w+)", RULES)
-    assert len(rules) == 9
+    assert len(rules) == 11
     assert set(re.findall(r"alertname: (\w+)", CASES)) == set(rules)
 
 

@@ -219,6 +219,37 @@ async def test_the_calls_can_be_awaited(config: Config, report: Any) -> None:
         assert [info.last_runs for info in await client.schedules()] == [[]]
 
 
+def test_a_schedule_explains_what_became_of_a_slot(client: Client, db: psycopg.Connection, report: Any) -> None:
+    client.create_schedule(report, Schedule(every=HOUR), name="nightly")
+    db.execute("UPDATE schedules SET created_at = '2026-01-01'")
+    slot = datetime(2026, 3, 29, 1, tzinfo=UTC)
+    client.backfill_schedule("nightly", start=slot, end=slot)
+    db.execute("INSERT INTO schedule_skips VALUES ('nightly', %s, %s, 'overlap', 3)", (slot + HOUR, slot + 3 * HOUR))
+
+    def told(at: datetime) -> str:
+        return client.explain_schedule("nightly", at)[0]
+
+    assert "was run: task" in told(slot)
+    assert "an earlier run was not finished" in told(slot + 2 * HOUR)
+    assert "is not on record" in told(slot + 4 * HOUR)
+    assert "is no slot of this schedule" in told(slot + timedelta(minutes=30))
+    assert "before the schedule was made" in told(datetime(2025, 1, 1, tzinfo=UTC))
+    assert "has not been decided yet" in told(_now(db).replace(minute=0, second=0, microsecond=0) + 2 * HOUR)
+    assert client.explain_schedule("nightly")[0].startswith("Its next slot is")
+    client.pause_schedule("nightly", "not today")
+    assert "not today. Resume it" in client.explain_schedule("nightly")[0]
+    db.execute("UPDATE schedules SET paused_at = NULL, next_slot = now() - interval '1 min'")
+    assert "No worker and no server leads now." in client.explain_schedule("nightly")[0]
+
+
+def test_runs_of_a_schedule_are_found_by_a_search(client: Client, report: Any) -> None:
+    client.create_schedule(report, "@daily", name="nightly")
+    run, plain = client.run_schedule("nightly"), client.submit_task(report)
+    assert [t.id for t in client.search_tasks("schedule:nightly").tasks] == [run]
+    assert [t.id for t in client.search_tasks("schedule:*").tasks] == [run]
+    assert [t.id for t in client.search_tasks("-schedule:nightly").tasks] == [plain]
+
+
 # Schedules in code.
 
 

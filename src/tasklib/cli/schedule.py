@@ -143,6 +143,27 @@ def preview(
 
 
 @app.command()
+def explain(
+    name: Name,
+    at: Annotated[
+        str | None, typer.Argument(metavar="TIME", show_default=False, help="A slot: 2026-03-29T03:00+02:00.")
+    ] = None,
+    database_url: DatabaseUrl = None,
+    schema: Schema = None,
+    debug: Debug = False,
+) -> None:
+    """Say why a schedule does not run, and what became of a slot.
+
+    Example: tasklib schedule explain nightly 2026-03-29T03:00+02:00
+    """
+    from tasklib.client.clients import Client
+
+    with Client(configured(database_url, schema)) as client:
+        for sentence in client.explain_schedule(name, future_moment("TIME", at)):
+            typer.echo(sentence)
+
+
+@app.command()
 def create(
     name: Name,
     task: Annotated[str, typer.Argument(metavar="TASK", show_default=False, help="The task function's name.")],

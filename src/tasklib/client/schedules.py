@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any
 from uuid import UUID
 
-from tasklib.client import validation
+from tasklib.client import schedule_reasons, validation
 from tasklib.client.effects import Call
 from tasklib.client.identity import OnBehalf
 from tasklib.client.submissions import Defaults, Target, target_of, writer_of
@@ -21,7 +21,7 @@ from tasklib.errors import DatabaseUnavailable, InvalidOption, ScheduleNotFound
 from tasklib.schedules import PreviewedSlot, Schedule, Skipped, describe, lost, next_slot, preview, slots_between
 from tasklib.store import schedules
 from tasklib.store.audit import Action
-from tasklib.store.schedules import Declared, ScheduleInfo
+from tasklib.store.schedules import Declared, ScheduleInfo, SlotFate
 from tasklib.tasks import registry
 from tasklib.tasks.function import TaskFunction
 from tasklib.tasks.ids import Ids
@@ -221,6 +221,15 @@ class ScheduleCalls(OnBehalf):
         wanted = Schedule.of(schedule)
         now: datetime = yield schedules.now()
         return Preview(describe(wanted), preview(wanted, now, count))
+
+    def explain_schedule(self, name: str, at: datetime | None = None) -> Call[list[str]]:
+        """Sentences: whether a schedule runs and when next; with `at`, first what became of that slot."""
+        if at is not None:
+            require_aware("at", at)
+        info = yield from self.get_schedule(name)
+        fate: SlotFate = yield schedules.slot_fate(info.name, at)
+        said = [] if at is None else [schedule_reasons.of_slot(info, at, fate)]
+        return [*said, *schedule_reasons.of_schedule(info, fate)]
 
     def sync_schedules(self, *, retire_others: bool = False) -> Call[Sync]:
         """Store the schedules that this program's task functions declare with `@task(schedule=...)`.

@@ -160,6 +160,9 @@ class _Reader:
     def workers(self, term: SearchTerm) -> None:
         self.add(term, "workers", [f"{_named(v)}%" for v in term.values])
 
+    def schedules(self, term: SearchTerm) -> None:
+        self.add(term, "schedules", [_named(v) for v in term.values])
+
     def errors(self, term: SearchTerm) -> None:
         self.add(term, "errors", [f"%{_named(v)}%" for v in term.values])
 
@@ -288,6 +291,7 @@ _QUALIFIERS: Mapping[str, Callable[[_Reader, SearchTerm], None]] = {
     "queue": _Reader.queues,
     "tag": _Reader.tags,
     "worker": _Reader.workers,
+    "schedule": _Reader.schedules,
     "error": _Reader.errors,
     "id": _Reader.ids,
     "priority": _Reader.priorities,
@@ -299,6 +303,7 @@ _EXAMPLES = {
     "queue": "queue:mail",
     "tag": "tag:customer=42",
     "worker": "worker:web1",
+    "schedule": "schedule:nightly",
     "error": 'error:"connection refused"',
     "id": "id:3f2a9c01",
     "priority": "priority:high",

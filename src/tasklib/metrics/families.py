@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import get_args
 
 from prometheus_client.core import (
     CounterMetricFamily,
@@ -13,6 +14,7 @@ from prometheus_client.core import (
     SummaryMetricFamily,
 )
 
+from tasklib.schedules import Reason
 from tasklib.stats import BOUNDS, Key, Stat, together
 from tasklib.store.levels import NAMES, FleetFigures, QueueLevel, StateCount
 from tasklib.store.stats import Point
@@ -22,7 +24,7 @@ RAN = ("completed", "failed", "dead_letter", "cancelled")
 REASONS = ("error", "timeout", "retry", "rejected", "crash", "lost")
 DUTIES = (
     *("dead workers", "orphans", "overdue", "snapshot", "stats", "idempotency", "dead letters", "retention"),
-    *("election", "stats", "cancel requests", "registration"),
+    *("election", "stats", "cancel requests", "registration", "schedules"),
 )
 PROMOTIONS = (("low", "medium"), ("low", "high"), ("medium", "high"))
 MOST_QUEUES = 200
@@ -50,6 +52,7 @@ def of_server(reading: Reading, most_queues: int = MOST_QUEUES) -> Iterator[Metr
     yield _backlog(levels, reading.recent, most_queues)
     yield from _of_states(reading.states)
     yield from _of_fleet(reading.fleet)
+    yield from _of_schedules(reading.fleet)
 
 
 def of_stats(stats: Sequence[Stat]) -> Iterator[Metric]:
@@ -84,8 +87,14 @@ def of_stats(stats: Sequence[Stat]) -> Iterator[Metric]:
     )  # fmt: skip
     yield _summary("claim_batch_size", "Tasks per claim that found some.", counts.of("claim"), counts.of("claimed"))
     yield _summary("settle_batch_size", "Outcomes stored per flush.", counts.of("settle"), counts.of("settled"))
+    yield _counter("schedule_slots_fired", "Slots of schedules that were run.", [], {(): counts.of("slot_fired")})
+    yield _counter(
+        "schedule_slots_skipped", "Slots of schedules that were not run, and why.", ["reason"],
+        {(reason,): counts.of("slot_skipped", reason=reason) for reason in get_args(Reason)},
+    )  # fmt: skip
     yield _durations(counts)
     yield _waits(counts)
+    yield _lateness(counts)
 
 
 class _Counts:
@@ -126,6 +135,13 @@ def _waits(counts: _Counts) -> Metric:
     for level in NAMES:
         ended = counts.together(RAN, level)
         family.add_metric([level], _cumulative(ended.waits), sum_value=ended.waited)
+    return family
+
+
+def _lateness(counts: _Counts) -> Metric:
+    family = HistogramMetricFamily("schedule_lateness_seconds", "From a slot to the making of its task.", labels=[])
+    fired = together(counts.matching(["slot_lateness"], None), Key("", "", "", ""))
+    family.add_metric([], _cumulative(fired.waits), sum_value=fired.waited)
     return family
 
 
@@ -231,6 +247,13 @@ def _of_fleet(fleet: FleetFigures) -> Iterator[Metric]:
         "database_oldest_transaction_seconds", "Age of the oldest transaction with a snapshot.",
         fleet.oldest_transaction_seconds,
     )  # fmt: skip
+
+
+def _of_schedules(fleet: FleetFigures) -> Iterator[Metric]:
+    late = fleet.schedule_late_seconds
+    yield _gauge("schedule_oldest_due_seconds", "How long the oldest slot is due without being run or skipped.", late)
+    yield _gauge("schedules_paused", "Schedules that are paused.", fleet.schedules_paused)
+    yield _gauge("schedules_failing", "Schedules whose last run became a dead letter.", fleet.schedules_failing)
 
 
 def of_slots(size: int, taken: int) -> Iterator[Metric]:

@@ -164,3 +164,18 @@ def clock() -> Query[float]:
 
 def _read(name: str, parameters: Mapping[str, Any], read: Any) -> Query[Any]:
     return Query(name, parameters, read, repeatable=True)
+
+
+class ScheduleSeen(NamedTuple):
+    """An active schedule, unread."""
+
+    name: str
+    task: str
+    spec: dict[str, Any]
+    late_seconds: float
+    """How long its next slot is due; below zero if it is not yet."""
+
+
+def schedules(limit: int) -> Query[list[ScheduleSeen]]:
+    """Active schedules, those first that are due first."""
+    return Query("doctor_schedules", {"limit": limit}, lambda rows: [ScheduleSeen(*row) for row in rows])

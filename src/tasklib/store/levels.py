@@ -77,6 +77,11 @@ class FleetFigures:
     oldest_xmin_age: int
     """How many transactions ago the oldest snapshot was taken that this user can see."""
     oldest_transaction_seconds: float
+    schedule_late_seconds: float = 0.0
+    """How long ago the oldest slot was that is due and not decided."""
+    schedules_paused: int = 0
+    schedules_failing: int = 0
+    """Schedules whose last run became a dead letter within a day, up to 1,000 dead letters ago."""
 
     def slots(self, *statuses: str) -> tuple[int, int]:
         """How many slots workers of these statuses have, and how many are taken."""

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
 from tasklib.db.query import Query, Rows, nothing
@@ -187,6 +187,21 @@ def run(
         "submitted_by": submitted_by,
     }
     return audited("schedule_run", parameters, _ids, by=by, action=action, target=name, details=details)
+
+
+class SlotFate(NamedTuple):
+    """What became of a slot."""
+
+    task_id: str | None
+    state: str | None
+    skipped: str | None
+    """Why it was skipped."""
+    has_leader: bool
+
+
+def slot_fate(name: str, slot: datetime | None) -> Query[SlotFate]:
+    parameters = {"name": name, "slot": slot}
+    return Query("schedule_slot", parameters, lambda rows: SlotFate(*rows[0]), repeatable=True)
 
 
 def in_code() -> Query[list[ScheduleInfo]]:

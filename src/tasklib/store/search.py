@@ -55,6 +55,8 @@ class Search:
     not_tags: tuple[Tag, ...] = ()
     workers: tuple[str, ...] = ()
     not_workers: tuple[str, ...] = ()
+    schedules: tuple[str, ...] = ()
+    not_schedules: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()
     not_errors: tuple[str, ...] = ()
     ids: tuple[str, ...] = ()
@@ -78,7 +80,7 @@ class Search:
         return replace(self, states=None, owner=None) == Search()
 
     def parameters(self) -> dict[str, Any]:
-        texts = ("names", "queues", "workers", "errors", "ids", "words")
+        texts = ("names", "queues", "workers", "schedules", "errors", "ids", "words")
         lists = {name: list(getattr(self, name)) or None for base in texts for name in (base, f"not_{base}")}
         return {
             **lists,

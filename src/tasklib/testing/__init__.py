@@ -10,6 +10,7 @@ drained = await drain()
 assert drained.counts == {"completed": 1}
 """
 
+from tasklib.testing import schedules
 from tasklib.testing.draining import Drained, drain, drain_sync
 from tasklib.testing.inline_mode import Inline, inline
 from tasklib.testing.inline_task import InlineTask
@@ -24,5 +25,6 @@ __all__ = [
     "drain",
     "drain_sync",
     "inline",
+    "schedules",
     "submitted",
 ]

@@ -286,6 +286,7 @@ CREATE INDEX schedules_next ON {schema.}schedules (next_slot)
     WHERE paused_at IS NULL AND retired_at IS NULL AND next_slot IS NOT NULL;
 CREATE INDEX schedules_waiting ON {schema.}schedules (waiting_slot)
     WHERE paused_at IS NULL AND retired_at IS NULL AND waiting_slot IS NOT NULL;
+CREATE INDEX schedules_paused ON {schema.}schedules (name) WHERE paused_at IS NOT NULL;
 
 -- Slots that were not run, and why. Neighbours that were skipped for the same reason are one row.
 CREATE TABLE {schema.}schedule_skips (

@@ -4,6 +4,8 @@
       AND (%(not_names)s::text[] IS NULL OR NOT task.name LIKE ANY (%(not_names)s::text[]))
       AND (%(queues)s::text[] IS NULL OR task.queue LIKE ANY (%(queues)s::text[]))
       AND (%(not_queues)s::text[] IS NULL OR NOT task.queue LIKE ANY (%(not_queues)s::text[]))
+      AND (%(schedules)s::text[] IS NULL OR task.schedule LIKE ANY (%(schedules)s::text[]))
+      AND (%(not_schedules)s::text[] IS NULL OR NOT COALESCE(task.schedule, '') LIKE ANY (%(not_schedules)s::text[]))
       AND (%(created_from)s::timestamptz IS NULL OR task.created_at >= %(created_from)s::timestamptz)
       AND (%(created_to)s::timestamptz IS NULL OR task.created_at < %(created_to)s::timestamptz)
       AND (%(ids)s::text[] IS NULL OR task.id::text LIKE ANY (%(ids)s::text[]))
