@@ -188,10 +188,10 @@ BAD_URLS = [
     ("password='hunter2", "is not a connection string PostgreSQL understands: unterminated quoted string"),
     ("postgresql://app@db/shop?hunter2", "is not a connection string PostgreSQL understands: missing key/value"),
     ("postgresql://app@db/shop?hunter2=1", "is not a connection string PostgreSQL understands: invalid URI query"),
-    ("postgresql://app:p@hunter2@db/shop", "has a host or port that can't be one. In a user or password, write @ as"),
-    ("postgresql://app:hunter2/x@db/shop", "has a host or port that can't be one. In a user or password, write @ as"),
-    ("postgresql://app:p@hunter2/x@db/shop", "has a host or port that can't be one. In a user or password, write @ as"),
-    ("postgresql://app:1/hunter2@db/shop", "has a host or port that can't be one. In a user or password, write @ as"),
+    ("postgresql://app:p@hunter2@db/shop", "has an invalid host or port. In a user or password, write @ as"),
+    ("postgresql://app:hunter2/x@db/shop", "has an invalid host or port. In a user or password, write @ as"),
+    ("postgresql://app:p@hunter2/x@db/shop", "has an invalid host or port. In a user or password, write @ as"),
+    ("postgresql://app:1/hunter2@db/shop", "has an invalid host or port. In a user or password, write @ as"),
 ]
 
 

@@ -279,7 +279,7 @@ def _checked_url(name: str, url: object) -> str:
     read = f"{parts.get('host', '')}{parts.get('dbname', '') if scheme else ''}"
     if "@" in read or not re.fullmatch(r"[\d,]*", str(parts.get("port", ""))):
         raise ConfigError(
-            f"{name} has a host or port that can't be one. In a user or password, write @ as %40, / as %2F, : as %3A."
+            f"{name} has an invalid host or port. In a user or password, write @ as %40, / as %2F, : as %3A."
         )
     return plain
 
@@ -363,7 +363,8 @@ def _check_ranges(config: Config) -> None:
     if config.heartbeat_interval_seconds > config.heartbeat_timeout_seconds / 3:
         raise ConfigError(
             f"heartbeat_interval_seconds ({config.heartbeat_interval_seconds:g}) must be at most a third of "
-            f"heartbeat_timeout_seconds ({config.heartbeat_timeout_seconds:g}), so that a late heartbeat kills nobody."
+            f"heartbeat_timeout_seconds ({config.heartbeat_timeout_seconds:g}), so that one late "
+            "heartbeat doesn't make a worker count as dead."
         )
     if config.retry_jitter > 1:
         raise ConfigError(f"retry_jitter is a fraction and must be at most 1, not {config.retry_jitter!r}.")

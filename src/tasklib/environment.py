@@ -35,8 +35,8 @@ def require_https(url: str, token: str | None, environ: Mapping[str, str] | None
     environ = os.environ if environ is None else environ
     if not _parsed(ALLOW_HTTP, environ.get(ALLOW_HTTP) or "false", bool):
         raise ConfigError(
-            f"over http:// the token could be read on its way to {parts.hostname}. Use https://, or set "
-            f"{ALLOW_HTTP}=true if the network between is safe."
+            f"over http:// the token is sent unencrypted to {parts.hostname}. Use https://, or set "
+            f"{ALLOW_HTTP}=true if the network is trusted."
         )
 
 

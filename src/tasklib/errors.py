@@ -117,7 +117,9 @@ class WorkerNotFound(TaskLibError, LookupError):
     @classmethod
     def with_id(cls, worker_id: str, status: str | None, live: Iterable[str]) -> WorkerNotFound:
         if status is not None:
-            return cls(f"worker {worker_id} is {status}; its tasks run elsewhere, or soon will.", worker_id=worker_id)
+            return cls(
+                f"worker {worker_id} is {status}; other workers run its tasks, or soon will.", worker_id=worker_id
+            )
         near = difflib.get_close_matches(worker_id, list(live), n=1, cutoff=0.6)
         hint = f" Did you mean {near[0]}?" if near else ""
         message = f"no live worker has the id {worker_id}; a worker has a new id at every start.{hint}"
@@ -137,7 +139,7 @@ class TokenNotFound(TaskLibError, LookupError):
 
     def __init__(self, id_or_prefix: UUID | str) -> None:
         # Not repeated, for it may be a whole token.
-        super().__init__("no token has this id or prefix. See which there are: tasklib token list")
+        super().__init__("no token has this id or prefix. List all tokens: tasklib token list")
         self.id_or_prefix = id_or_prefix
 
 
@@ -146,8 +148,8 @@ class IdempotencyKeyTaken(TaskLibError):
 
     def __init__(self, name: str, key: str) -> None:
         super().__init__(
-            f"the idempotency key {key!r} of {name} is taken, by a task that is not yours. "
-            "Choose keys that nobody else does, such as your program's name and a number."
+            f"the idempotency key {key!r} of {name} is used by a task of another owner. "
+            "Choose unique keys, such as your program's name and a number."
         )
         self.name = name
         self.key = key
@@ -213,7 +215,9 @@ class WaitTimeout(TaskLibError, TimeoutError):
     def __init__(self, task_id: UUID, state: str, seconds: float) -> None:
         self.task_id = task_id
         self.state = state
-        super().__init__(f"task {task_id} is still {state} after {seconds:g} s; it goes on without this caller.")
+        super().__init__(
+            f"task {task_id} is still {state} after {seconds:g} s. The task is not stopped; only this call has ended."
+        )
 
 
 class DatabaseUnavailable(TaskLibError, ConnectionError):
@@ -234,7 +238,7 @@ class AccessDenied(TaskLibError, PermissionError):
 
 
 class ServerUnavailable(TaskLibError, ConnectionError):
-    """The server can't be reached, or says that it has no time now. What was asked for may have happened."""
+    """The server can't be reached, or says that it has no time now. The request may or may not have taken effect."""
 
 
 class UnexpectedAnswer(TaskLibError):

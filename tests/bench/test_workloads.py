@@ -132,7 +132,7 @@ def test_somebody_elses_schema_is_not_touched(empty_database_url: str) -> None:
 
 
 def test_two_at_a_time_are_refused(empty_database_url: str, schema: BenchSchema) -> None:
-    with pytest.raises(SchemaError, match="another tasklib bench is at work"), open_schema(Config(empty_database_url)):
+    with pytest.raises(SchemaError, match="another tasklib bench is running"), open_schema(Config(empty_database_url)):
         pass
     assert schema.row("SELECT count(*) FROM {tasks}") == (0,)
 

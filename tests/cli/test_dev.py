@@ -40,7 +40,7 @@ def test_edited_code_runs_and_a_mistake_waits_for_the_next_edit(
 
     file.write_text("def broken(:\n")
     process.until("SyntaxError", "error: importing tasks failed: SyntaxError: invalid syntax")
-    process.until("The worker has ended. It starts again when a file changes.")
+    process.until("The worker has ended. It restarts when a file changes.")
 
     file.write_text(TASKS.format(3))
     process.until("worker started", count=3)

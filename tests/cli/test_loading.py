@@ -95,7 +95,7 @@ def test_file_elsewhere_is_imported_from_where_it_is(project: Path, tmp_path: Pa
 @pytest.mark.usefixtures("tasks")
 def test_misspelt_module_is_guessed(project: Path) -> None:
     assert str(refusal("maling")) == (
-        f"no module named maling in {project} or elsewhere on the Python path. Did you mean 'mailing'? "
+        f"no module named maling in {project} or on the Python path. Did you mean 'mailing'? "
         "Check the spelling, and run the command in the directory that holds it."
     )
 

@@ -187,7 +187,7 @@ def test_cancel_by_filter_needs_a_yes_where_nobody_can_be_asked(run: Run, db: ps
 def test_cancel_asks_in_a_terminal(command: Command, url: str, db: psycopg.Connection, answer: str, state: str) -> None:
     task = insert(db, "mail")
     process = command("cancel", "--name", "mail", terminal=True, TASKLIB_DATABASE_URL=url)
-    process.until("This will cancel 1 waiting task. Go on?")
+    process.until("This will cancel 1 waiting task. Continue?")
     process.press(answer)
     assert process.exit_code() == (0 if state == "cancelled" else 1)
     assert states(db)[task] == state
@@ -197,7 +197,7 @@ def test_cancel_wants_ids_or_a_filter_and_not_both(run: Run) -> None:
     for args in ((), ("abcd1234", "--name", "x")):
         result = run("cancel", *args)
         assert result.exit_code == 2
-        assert "give ids, or options that say which tasks" in result.stderr
+        assert "give ids or filter options" in result.stderr
 
 
 def test_replay_starts_finished_tasks_anew(run: Run, db: psycopg.Connection) -> None:

@@ -98,7 +98,7 @@ def test_module_checks_the_arguments_and_brings_the_tasks_options(run: Run, row:
         (("x", "--json", "[1]"), "must be a JSON object"),
         (("x", "a=1", "--json", "{}"), "give the arguments as key=value or as --json, not both."),
         (("x", "--at", "tomorrow"), "'tomorrow' is not a time; write ISO 8601"),
-        (("x", "--at", "2031-01-01T09:00"), "does not say in which time zone. Write 2031-01-01T09:00:00Z for UTC, or "),
+        (("x", "--at", "2031-01-01T09:00"), "has no time zone. Write 2031-01-01T09:00:00Z for UTC, or "),
     ],
 )
 def test_words_that_make_no_sense_are_usage_errors(run: Run, args: tuple[str, ...], words: str) -> None:
@@ -151,7 +151,7 @@ def test_without_the_module_a_known_name_comes_with_a_note_of_what_was_not_appli
     db.execute("INSERT INTO workers (id, names) VALUES ('w', '{send_email}')")
     result = run("submit", "send_email", "to=a")
     assert result.exit_code == 0
-    assert result.stderr.startswith("note: what the decorator of 'send_email' says (queue, retries, ")
+    assert result.stderr.startswith("note: the decorator's options of 'send_email' (queue, retries, ")
     said = ("--queue", "q", "--max-retries", "1", "--timeout", "5", "--priority", "low")
     assert run("submit", "send_email", "to=a", *said).stderr == ""
 
@@ -168,7 +168,7 @@ def test_ctrl_c_while_waiting_says_the_id_of_what_goes_on(run: Run, monkeypatch:
     result = run("submit", "slow", "--wait")
     assert (result.exit_code, result.stdout) == (130, "")
     assert result.stderr == (
-        f"task {waited[0]} goes on without this command. Wait for it: tasklib wait {waited[0]}. "
+        f"task {waited[0]} is still queued or running. Wait for it: tasklib wait {waited[0]}. "
         f"Stop it: tasklib cancel {waited[0]}\n"
     )
 
@@ -218,7 +218,9 @@ def test_wait_has_an_end(run: Run, url: str) -> None:
         task_id = client.submit_task("far", registered_elsewhere=True, delay_seconds=1000)
     result = run("wait", str(task_id)[-8:], "--timeout", "0")
     assert result.exit_code == 1
-    assert result.stderr == (f"error: task {task_id} is still pending after 0 s; it goes on without this caller.\n")
+    assert result.stderr == (
+        f"error: task {task_id} is still pending after 0 s. The task is not stopped; only this call has ended.\n"
+    )
 
 
 def test_wait_for_a_task_that_does_not_exist(run: Run, url: str) -> None:

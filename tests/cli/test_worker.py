@@ -236,7 +236,7 @@ def test_in_a_terminal_it_speaks_to_a_person_and_ctrl_c_works_twice(
     process.press("\x03")
     process.until("stopping: 1 running task may finish, no new ones. Press Ctrl-C again to stop at once.")
     process.press("\x03")
-    process.until("stopping at once: 1 running task given back, to run again", "stopped")
+    process.until("stopping at once: 1 running task released, to run again", "stopped")
     assert process.exit_code() == 0
     assert rows(db)["hold"] == ("pending", 0)
 

@@ -175,7 +175,7 @@ def test_task_behind_others_of_full_workers_says_how_many_and_since_when(
 def test_task_that_is_next_says_so(client: Client, db: psycopg.Connection) -> None:
     add_worker(db, current_load="3")
     reason = only(client.explain_task(add_task(db)), "next")
-    assert "7 slots are free: a worker takes it at its next look" in reason.sentence
+    assert "7 slots are free: a worker claims it at its next poll" in reason.sentence
 
 
 def test_position_is_none_for_what_stands_in_no_line(client: Client, db: psycopg.Connection) -> None:
@@ -252,7 +252,7 @@ def test_command_line_explains_in_sentences_and_as_json(config: Config, db: psyc
     said = CliRunner().invoke(app, ["explain", task[-8:]], env=environment).output
     assert said.startswith(f"mail.send  {task}  pending")
     assert "1 task of its queue 'default' goes before it." in said
-    assert "  → Wait, or add workers" in said
+    assert "  → Wait, add workers" in said
     assert "Number 2 in line; about 800 ms until it begins" in said
 
     as_json = CliRunner().invoke(app, ["explain", task, "--json"], env=environment).output

@@ -76,7 +76,7 @@ def test_settings_are_changed_and_given_back(site: Site, tab: Tab) -> None:
     page = tab("/settings")
     page.get_by_label("counts as medium after").fill("90")
     page.get_by_role("button", name="Save").click()
-    page.get_by_text("Workers go by it").wait_for()
+    page.get_by_text("It applies from each worker").wait_for()
     assert site.client.settings().promote_to_medium_after_seconds == 90
     portray(page, "settings")
     page.get_by_label("counts as medium after").fill("")
@@ -173,6 +173,6 @@ def test_a_token_is_shown_once_used_and_revoked(locked: tuple[str, Callable[[str
     _log_in(theirs, text)
     page.locator("tr", has_text="ci <b>robot</b>").get_by_role("button", name="Revoke").click()
     page.locator("dialog#confirm [data-yes]").click()
-    page.get_by_text("It opens nothing any more").wait_for()
+    page.get_by_text("It can't be used any more").wait_for()
     theirs.goto("/queues")
     theirs.get_by_label("Token").wait_for()

@@ -98,7 +98,7 @@ def test_trying_ends() -> None:
 def test_what_may_have_happened_is_not_asked_for_twice() -> None:
     error, requests, _ = asked(CALLS.pause(queue="q"), LOST)
     assert (type(error), len(requests)) == (ServerUnavailable, 1)
-    assert str(error).endswith("What was asked for may have happened.")
+    assert str(error).endswith("The request may or may not have taken effect.")
     error, requests, _ = asked(CALLS.pause(queue="q"), AWAY)
     assert (type(error), len(requests)) == (DatabaseUnavailable, 1)
 

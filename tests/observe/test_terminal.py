@@ -85,12 +85,12 @@ def test_start_line_names_the_worker_and_what_it_serves() -> None:
             "↻ noop       …c7546636    1.2 s  retry 1/3 in 5.0 s  OSError: gone",
         ),
         (DEAD, "✗ noop       …c7546636    12 ms  dead letter after 4 attempts  ValueError: no"),
-        (TaskEnded(ID, "noop", 1, "pending", 2), "↩ noop       …c7546636    2.0 s  given back, to run again"),
-        (TaskEnded(ID, "noop", 2, "failed", 2), "↩ noop       …c7546636    2.0 s  given back, to run again"),
+        (TaskEnded(ID, "noop", 1, "pending", 2), "↩ noop       …c7546636    2.0 s  released, to run again"),
+        (TaskEnded(ID, "noop", 2, "failed", 2), "↩ noop       …c7546636    2.0 s  released, to run again"),
         (TaskEnded(ID, "noop", 1, "cancelled", 2, "stop"), "⊘ noop       …c7546636    2.0 s  stop"),
         (
             ResultRefused(ID, "noop", 7),
-            "! noop       …c7546636  result refused: the task belongs to somebody else by now",
+            "! noop       …c7546636  result refused: another attempt holds the lease",
         ),
         (
             LeaseLost(ID, "noop", 7),
@@ -112,7 +112,7 @@ def test_start_line_names_the_worker_and_what_it_serves() -> None:
             WorkerDraining("w", 2, False),
             "stopping: 2 running tasks may finish, no new ones. Press Ctrl-C again to stop at once.",
         ),
-        (WorkerDraining("w", 1, True), "stopping at once: 1 running task given back, to run again"),
+        (WorkerDraining("w", 1, True), "stopping at once: 1 running task released, to run again"),
         (WorkerStopped("w"), "stopped"),
     ],
 )

@@ -232,7 +232,7 @@ def test_a_task_at_most_once_that_had_begun_is_a_dead_letter_that_says_why(
     assert rescue(database, db) == ["dead_letter"]
     [(error, retries)] = rows(db, "error, retry_count")
     assert error == (
-        "worker w was lost in attempt 1, after it had begun. The task runs at most once, so it is not tried again"
+        "worker w was lost in attempt 1, after it had begun. The task runs at most once, so it is not retried"
     )
     assert retries == 0
 

@@ -77,7 +77,7 @@ async def test_asking_for_a_retry_gives_it_up_and_says_why(config: Config, db: p
     await burst(config)
     [(state, error)] = db.execute("SELECT state, error FROM tasks").fetchall()
     assert state == "dead_letter"
-    assert error.endswith("work runs at most once, so it is not tried again.")
+    assert error.endswith("work runs at most once, so it is not retried.")
 
 
 async def test_a_worker_stopped_while_it_runs_gives_it_up_and_says_why(config: Config, db: psycopg.Connection) -> None:

@@ -179,6 +179,6 @@ async def test_transactions_that_keep_meeting_are_tried_again_a_bounded_number_o
                   END $$""")
     db.execute("CREATE TRIGGER meet BEFORE UPDATE ON tasks FOR EACH ROW EXECUTE FUNCTION meet()")
     db.execute("INSERT INTO tasks (name) VALUES ('work')")
-    with pytest.raises(DatabaseUnavailable, match="other transactions are in the way"):
+    with pytest.raises(DatabaseUnavailable, match="blocked by other transactions"):
         await reconnecting.run(next_task())
     assert db.execute("SELECT last_value FROM tries").fetchone() == (10,)

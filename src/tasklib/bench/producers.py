@@ -41,7 +41,7 @@ class Producers:
         self.process.stdin.flush()
         if not self.process.stdout.readline():
             words = self.log.read_text(errors="replace")[-2000:].strip()
-            raise BenchFailed(f"the producers ended by themselves. Their last words:\n{words}")
+            raise BenchFailed(f"the producers ended unexpectedly. Their last output:\n{words}")
 
     def stop(self) -> None:
         """At once, with all that were forked: what they are doing is of no use any more."""

@@ -123,7 +123,7 @@ class BenchSchema:
         if time.monotonic() > deadline:
             states = self.db.execute(f"SELECT state, count(*) FROM {SCHEMA}.tasks GROUP BY 1 ORDER BY 1".encode())
             counted = ", ".join(f"{count:,} {state}" for state, count in states)
-            raise BenchFailed(f"the tasks are not done after a long time: {counted}.")
+            raise BenchFailed(f"the tasks have not finished in time: {counted}.")
         time.sleep(POLL_SECONDS)
 
 
@@ -168,7 +168,7 @@ def _require_left_over(db: psycopg.Connection, comment: str | None) -> None:
     if comment != MARK:
         raise SchemaError(
             f"this database has a schema {SCHEMA} that tasklib bench did not make. It was not touched. "
-            f"Rename it, or give another database; if nobody needs it: DROP SCHEMA {SCHEMA} CASCADE;"
+            f"Rename it, or give another database; if it is not needed: DROP SCHEMA {SCHEMA} CASCADE;"
         )
     others = db.execute(
         "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() "
@@ -179,7 +179,9 @@ def _require_left_over(db: psycopg.Connection, comment: str | None) -> None:
 
 
 def _busy() -> SchemaError:
-    return SchemaError(f"another tasklib bench is at work in the schema {SCHEMA} of this database; wait for its end.")
+    return SchemaError(
+        f"another tasklib bench is running in the schema {SCHEMA} of this database; wait until it has ended."
+    )
 
 
 def _drop_schema(config: Config) -> None:

@@ -35,7 +35,9 @@ class BenchWorkers:
         for process in self.processes:
             if process.poll() is not None:
                 words = (self.schema.logs / "workers").read_text(errors="replace")[-2000:].strip()
-                raise BenchFailed(f"a worker ended by itself, with code {process.returncode}. Its last words:\n{words}")
+                raise BenchFailed(
+                    f"a worker ended unexpectedly, with code {process.returncode}. Its last output:\n{words}"
+                )
 
     def await_registered(self) -> None:
         """Wait until each of them looks for tasks."""

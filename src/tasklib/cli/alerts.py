@@ -6,7 +6,7 @@ import typer
 
 
 def alerts() -> None:
-    """Print alert rules for Prometheus, to be saved where its `rule_files` are.
+    """Print alert rules for Prometheus, to be saved as one of its `rule_files`.
 
     Example: tasklib alerts
     """
@@ -14,7 +14,7 @@ def alerts() -> None:
 
 
 def grafana() -> None:
-    """Print a dashboard for Grafana, to be saved and imported there.
+    """Print a dashboard for Grafana as JSON, to be imported there.
 
     Example: tasklib grafana
     """

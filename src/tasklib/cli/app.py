@@ -101,7 +101,7 @@ app.command()(bench)
 
 @app.command()
 def demo(database_url: DatabaseUrl = None, debug: Debug = False) -> None:
-    """See TaskLib work, on a PostgreSQL of its own, in under a minute."""
+    """Show TaskLib at work, on a temporary PostgreSQL, in under a minute."""
     from tasklib.cli.demo import run_demo
 
     raise typer.Exit(run_demo(database_url))

@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
 def audit(
     action: Annotated[Action | None, typer.Option(metavar="ACTION", help=f"One of {', '.join(Action)}.")] = None,
-    actor: Annotated[str | None, typer.Option(metavar="NAME", help="By this one, as the listing names it.")] = None,
+    actor: Annotated[str | None, typer.Option(metavar="NAME", help="By this actor, as shown in the list.")] = None,
     target: Annotated[
         str | None,
-        typer.Option(metavar="ID", help="The whole id of a task, worker or token; or queue:NAME, name:NAME."),
+        typer.Option(metavar="ID", help="The full id of a task, worker or token; or queue:NAME, name:NAME."),
     ] = None,
     limit: Annotated[int, typer.Option(metavar="N", min=1, max=10_000)] = 20,
     before: Annotated[int | None, typer.Option(metavar="N", help="The next page: records before this number.")] = None,
-    json_: Annotated[bool, typer.Option("--json", help="One JSON object per line, with everything.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="One JSON object per line, with all fields.")] = False,
     database_url: DatabaseUrl = None,
     schema: Schema = None,
     debug: Debug = False,
 ) -> None:
-    """List who cancelled, replayed, purged, paused, drained, changed settings or tokens; the latest first."""
+    """List operators' changes, the latest first: cancel, replay, purge, pause, drain, settings, tokens."""
     from tasklib.cli.report import note
     from tasklib.client.clients import Client
 

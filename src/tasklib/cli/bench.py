@@ -38,36 +38,43 @@ Draw = Callable[["Facts", "Plan", "Sequence[Result]", Path], None]
 def bench(
     workloads: Annotated[
         list[str] | None,
-        typer.Argument(metavar="WORKLOAD", show_default=False, help="Which to measure: W1 to W12. Else all."),
+        typer.Argument(
+            metavar="WORKLOAD", show_default=False, help="Which workloads to measure: W1 to W12. Default: all."
+        ),
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="A look: a tenth of the tasks, once.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="A quick check: a tenth of the tasks, one round.")] = False,
     full: Annotated[bool, typer.Option("--full", help="Five times the tasks; takes many minutes.")] = False,
     scale: Annotated[
         float | None, typer.Option(metavar="X", help="The number of tasks, where --full is 1 and the default is 0.2.")
     ] = None,
-    repeats: Annotated[int | None, typer.Option(metavar="N", min=1, help="Medians of so many rounds; else 3.")] = None,
+    repeats: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="The number of rounds, of which medians are shown. Default: 3."),
+    ] = None,
     concurrency: Annotated[
-        int | None, typer.Option("--concurrency", "-c", min=1, metavar="N", help="The slots of a worker; else 500.")
+        int | None, typer.Option("--concurrency", "-c", min=1, metavar="N", help="The slots of a worker. Default: 500.")
     ] = None,
     json_: Annotated[
         str | None,
-        typer.Option("--json", metavar="FILE", help="Also write everything as JSON; - prints it instead of the table."),
+        typer.Option(
+            "--json", metavar="FILE", help="Also write all results as JSON; - prints it instead of the table."
+        ),
     ] = None,
     chart: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also draw it: FILE.svg or FILE.png. Needs matplotlib.")
+        Path | None, typer.Option(metavar="FILE", help="Also draw a chart: FILE.svg or FILE.png. Needs matplotlib.")
     ] = None,
     database_url: DatabaseUrl = None,
     debug: Debug = False,
 ) -> None:
     """Measure TaskLib on this machine, with an embedded PostgreSQL or yours. Takes about two minutes.
 
-    W1 submit one by one. W2 submit_many. W3 drain async tasks with one worker; W4 with two. W5 pick-up by an idle
-    worker. W6 drain sync functions in threads. W7 W3 beside finished and future tasks. W8 W3 while somebody holds a
-    snapshot. W9 CPU time of W3. W10 eight producers while workers are busy. W11 W3 and W12 W5 with a worker
-    over HTTP, if what that needs is installed.
+    W1 submit one by one. W2 submit_many. W3 drain async tasks with one worker; W4 with two. W5 latency of an idle
+    worker. W6 drain sync functions in threads. W7 W3 beside finished and future tasks. W8 W3 while another session
+    holds a snapshot. W9 CPU time of W3. W10 eight producers while workers are busy. W11 W3 and W12 W5 with a worker
+    over HTTP, if the extras for it are installed.
 
-    All happens in a schema tasklib_bench, which is created for it and dropped at the end. With --database-url or
-    TASKLIB_DATABASE_URL, that server is measured. Let it have nothing else to do.
+    It works in the schema tasklib_bench, which it creates and drops. With --database-url or TASKLIB_DATABASE_URL, it
+    measures that server, which should have no other load.
 
     Example: tasklib bench W3 W5 --quick
     """
@@ -84,7 +91,7 @@ def bench(
             finally:
                 no_more_interruptions()
     except KeyboardInterrupt:
-        note("Stopped, and cleaned up: workers and tables are gone.")
+        note("Stopped and cleaned up: workers and tables are removed.")
         raise typer.Exit(130) from None
     _show(facts, plan, results, began, json_)
     if chart and draw:
@@ -100,7 +107,7 @@ def _chosen(words: list[str] | None) -> list[Workload]:
     wanted = [word.upper() for word in words or everything]
     for word in wanted:
         if word not in WORKLOADS:
-            raise typer.BadParameter(f"there is no workload {word}. There are: {', '.join(WORKLOADS)}.")
+            raise typer.BadParameter(f"there is no workload {word}. The workloads are: {', '.join(WORKLOADS)}.")
     return [workload for id_, workload in WORKLOADS.items() if id_ in wanted]
 
 
@@ -141,7 +148,7 @@ def _require_writable(option: str, path: Path | None) -> None:
     if path is None:
         return
     if path.is_dir() or not path.parent.is_dir():
-        why = "is a directory" if path.is_dir() else f"can't be made, as there is no directory {path.parent}"
+        why = "is a directory" if path.is_dir() else f"can't be created: there is no directory {path.parent}"
         raise CommandError(f"{option}: {path} {why}.")
     if not os.access(path if path.exists() else path.parent, os.W_OK):
         raise CommandError(f"{option}: {path} can't be written.")

@@ -21,17 +21,18 @@ if TYPE_CHECKING:
 @with_task_filter
 def cancel(
     task_ids: Annotated[
-        list[str] | None, typer.Argument(metavar="ID", show_default=False, help="A task's id, or its end; repeatable.")
+        list[str] | None,
+        typer.Argument(metavar="ID", show_default=False, help="The id of a task, or the end of it; repeatable."),
     ] = None,
     chosen: TaskFilter = EVERY_TASK,
-    everything: Annotated[bool, typer.Option("--all", help="Every task there is.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Every unfinished task.")] = False,
     dry_run: DryRun = False,
     yes: Yes = False,
     database_url: DatabaseUrl = None,
     schema: Schema = None,
     debug: Debug = False,
 ) -> None:
-    """Cancel tasks by their ids, or all that fit. What waits is cancelled at once; what runs is asked to stop.
+    """Cancel tasks by id, or all that match. Waiting tasks are cancelled at once; running ones are requested to stop.
 
     Example: tasklib cancel --name send_email --since 2h
     """
@@ -39,7 +40,7 @@ def cancel(
 
     by_filter = everything or not chosen.is_everything
     if bool(task_ids) == by_filter:
-        raise typer.BadParameter("give ids, or options that say which tasks; --all for every one.")
+        raise typer.BadParameter("give ids or filter options; --all for every task.")
     with Client(configured(database_url, schema)) as client:
         if task_ids:
             _cancel_each(client, task_ids, dry_run=dry_run)
@@ -49,13 +50,14 @@ def cancel(
 
 def replay(
     task_ids: Annotated[
-        list[str], typer.Argument(metavar="ID", show_default=False, help="A task's id, or its end; repeatable.")
+        list[str],
+        typer.Argument(metavar="ID", show_default=False, help="The id of a task, or the end of it; repeatable."),
     ],
     database_url: DatabaseUrl = None,
     schema: Schema = None,
     debug: Debug = False,
 ) -> None:
-    """Run finished tasks again from the start. For many dead letters: tasklib dlq replay."""
+    """Run finished tasks again from the beginning. For many dead letters: tasklib dlq replay."""
     from tasklib.cli.lookup import full_id
     from tasklib.client.clients import Client
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Change nothing; say what would be done.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Change nothing; show what would be changed.")]
 
 
 def confirm(what: str, *, yes: bool) -> None:
@@ -18,6 +18,6 @@ def confirm(what: str, *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise CommandError(f"this would {what}. Add --yes to do it, or --dry-run to look first.")
-    if not typer.confirm(f"This will {what}. Go on?", err=True):
+        raise CommandError(f"this would {what}. Add --yes to do it, or --dry-run to preview it.")
+    if not typer.confirm(f"This will {what}. Continue?", err=True):
         raise typer.Exit(1)

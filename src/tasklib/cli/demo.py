@@ -39,10 +39,10 @@ def run_demo(database_url: str | None) -> int:
                 summary(stage, speed)
         return 1 if stage.disappointments else 0
     except KeyboardInterrupt:
-        screen.say("\nStopped, and cleaned up: workers and tables are gone.")
+        screen.say("\nStopped and cleaned up: workers and tables are removed.")
         return 130
     except (TaskLibError, EmbeddedPostgresError, psycopg.Error, DemoFailed) as e:
-        screen.say(f"\n[bold red]The demo could not go on:[/] {escape(str(e))}")
+        screen.say(f"\n[bold red]The demo was aborted:[/] {escape(str(e))}")
         return 1
 
 
@@ -73,7 +73,7 @@ def start_workers(stage: Stage) -> None:
 
 def order_and_time(stage: Stage) -> None:
     stage.act(
-        "1. What is urgent comes first, what is delayed comes when it is due",
+        "1. Urgent tasks come first, delayed tasks when they are due",
         "Four e-mails are submitted at once, the least urgent first. The reminder must not leave for 3 seconds.",
         code='await send_email.options(priority="high").submit(subject="login code")',
     )
@@ -100,16 +100,16 @@ def order_and_time(stage: Stage) -> None:
     stage.expect(names == ["high", "medium", "low"], f"high starts before medium before low; it was {', '.join(names)}")
     stage.expect(late >= 0, f"a delayed task never starts early; this one did, by {-late:.3f} s")
     stage.conclude(
-        f"They left in the order [bold]{', '.join(names)}[/]; the reminder {1000 * late:.0f} ms after it was due. "
+        f"They were sent in the order [bold]{', '.join(names)}[/]; the reminder {1000 * late:.0f} ms after it was due. "
         f"The INSERT woke a worker in {1000 * picked_up:.0f} ms."
     )
 
 
 def failures(stage: Stage) -> None:
     stage.act(
-        "2. What fails is tried again, and what can't work is put aside",
+        "2. Failed tasks are retried; a task that can't succeed becomes a dead letter",
         "The bank is closed at first: the wait doubles with each attempt. An invoice that can't be read ends as a "
-        "dead letter, kept with its error. Meanwhile a long export says how far it is.",
+        "dead letter, kept with its error. Meanwhile a long export reports its progress.",
         code="@task(max_retries=3)",
     )
     stage.await_workers("ada", "bob")
@@ -129,13 +129,13 @@ def failures(stage: Stage) -> None:
     stage.expect(export.state == "completed", "export_customers completes")
     stage.conclude(
         f"charge_card got through with attempt {card.attempt}. read_invoice is a dead letter: "
-        f"[red]{escape(last_line(invoice.error))}[/]. It stays in the table until somebody looks."
+        f"[red]{escape(last_line(invoice.error))}[/]. It stays in the table for inspection."
     )
 
 
 def child_processes(stage: Stage) -> None:
     stage.act(
-        "3. What hangs or crashes takes nobody with it",
+        "3. A task that hangs or crashes doesn't affect the others",
         "Two tasks that would ruin a worker run in child processes instead: a regular expression that needs years, "
         "with a timeout of 2 seconds, and an encoder whose process is killed in mid-run.",
         code='@task(executor="process", timeout_seconds=2)',
@@ -154,7 +154,7 @@ def child_processes(stage: Stage) -> None:
 
 def killed_worker(stage: Stage) -> None:
     stage.act(
-        "4. A worker dies, and nothing is lost",
+        "4. A worker dies, and no task is lost",
         f"Eight orders, four for each worker. A worker holds a task by a lease of {LEASE_SECONDS} seconds, which it "
         "keeps renewing. When it dies, the lease runs out and the task goes to another worker.",
         code="@task(transactional=True)   # its writes commit with its completion",
@@ -184,7 +184,7 @@ def killed_worker(stage: Stage) -> None:
 
 def burst(stage: Stage) -> str:
     stage.act(
-        "5. And it is quick",
+        "5. Throughput",
         f"[bold]zoe[/], a worker with 500 slots, is given {BURST:,} tasks that do nothing.",
         code=f"await submit_many(tick, [{{}}] * {BURST})",
     )

@@ -195,10 +195,10 @@ class Stage:
         for name, process in self.workers.items():
             if process.poll() is not None:
                 code = process.returncode
-                raise DemoFailed(f"the worker {name} ended by itself, with code {code}. {self._words_of(name)}")
+                raise DemoFailed(f"the worker {name} ended unexpectedly, with code {code}. {self._words_of(name)}")
 
     def _words_of(self, name: str) -> str:
-        return f"Its last words:\n{(self._logs / name).read_text(errors='replace')[-2000:]}"
+        return f"Its last output:\n{(self._logs / name).read_text(errors='replace')[-2000:]}"
 
 
 _WAY = ("prepared_statements", "listen", "listen_database_url")
@@ -247,7 +247,7 @@ def _create_schema(config: Config) -> None:
     except psycopg.errors.DuplicateSchema:
         raise SchemaError(
             f"this database already has a schema {SCHEMA}: another demo is running, or one was cut off. It was not "
-            f"touched. If nobody needs it: DROP SCHEMA {SCHEMA} CASCADE;"
+            f"touched. If it is not needed: DROP SCHEMA {SCHEMA} CASCADE;"
         ) from None
 
 

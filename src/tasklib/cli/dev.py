@@ -46,15 +46,16 @@ def dev(
     quiet: Quiet = False,
     log_format: LogFormats = LogFormat.AUTO,
     data_dir: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where the embedded PostgreSQL keeps its data between runs.")
+        Path | None,
+        typer.Option(metavar="DIR", help="The directory in which the embedded PostgreSQL keeps its data between runs."),
     ] = None,
-    port: Annotated[int, typer.Option(metavar="PORT", help="Where the dashboard is, if that port is free.")] = 8765,
+    port: Annotated[int, typer.Option(metavar="PORT", help="The port of the dashboard, if it is free.")] = 8765,
     dashboard: Annotated[bool, typer.Option("--dashboard/--no-dashboard", help="Serve the dashboard.")] = True,
     database_url: DatabaseUrl = None,
     schema: Schema = None,
     debug: Debug = False,
 ) -> None:
-    """Develop: an embedded PostgreSQL, migrations, the dashboard, and a worker that restarts when your code changes.
+    """Start an embedded PostgreSQL, the dashboard, and a worker that restarts when your code changes.
 
     With --database-url, TASKLIB_DATABASE_URL or DATABASE_URL, that database is used instead of the embedded one.
 

@@ -58,4 +58,4 @@ def _serve(server: object, listening: socket.socket) -> None:
     try:
         server.run(sockets=[listening])
     except (Exception, SystemExit) as e:
-        note(f"The dashboard has ended: {e}", "yellow")
+        note(f"The dashboard stopped: {e}", "yellow")

@@ -27,14 +27,17 @@ if TYPE_CHECKING:
     from tasklib.store.dead_letters import DeadLetterGroup
 
 SHORT_FINGERPRINT = 8
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON object per line, with everything.")]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object per line, with all fields.")]
 Ids = Annotated[
-    list[str] | None, typer.Argument(metavar="ID", show_default=False, help="A task's id, or its end; repeatable.")
+    list[str] | None,
+    typer.Argument(metavar="ID", show_default=False, help="The id of a task, or the end of it; repeatable."),
 ]
 Everything = Annotated[bool, typer.Option("--all", help="Every dead letter.")]
-AtMost = Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="At most so many, the oldest first.")]
+AtMost = Annotated[
+    int | None, typer.Option("--limit", metavar="N", min=1, help="The maximum number, the oldest first.")
+]
 
-app = typer.Typer(no_args_is_help=True, help="Look at tasks that were given up; replay or purge them.")
+app = typer.Typer(no_args_is_help=True, help="List dead letters; replay or purge them.")
 
 
 @app.command("list")
@@ -42,7 +45,9 @@ app = typer.Typer(no_args_is_help=True, help="Look at tasks that were given up; 
 def list_(
     chosen: DeadLetterFilter = EVERY_DEAD_LETTER,
     limit: Annotated[int, typer.Option(metavar="N", min=1, max=10_000)] = 20,
-    after: Annotated[str | None, typer.Option(metavar="ID", help="The next page: given up before this one.")] = None,
+    after: Annotated[
+        str | None, typer.Option(metavar="ID", help="The next page: dead letters older than this one.")
+    ] = None,
     json_: AsJson = False,
     database_url: DatabaseUrl = None,
     schema: Schema = None,
@@ -98,14 +103,16 @@ def replay(
     chosen: DeadLetterFilter = EVERY_DEAD_LETTER,
     everything: Everything = False,
     limit: AtMost = None,
-    per_second: Annotated[float | None, typer.Option(metavar="N", help="Let them in slowly.")] = None,
+    per_second: Annotated[
+        float | None, typer.Option(metavar="N", help="The maximum rate, so that they don't overload other systems.")
+    ] = None,
     dry_run: DryRun = False,
     yes: Yes = False,
     database_url: DatabaseUrl = None,
     schema: Schema = None,
     debug: Debug = False,
 ) -> None:
-    """Run dead letters again from the start, the oldest first: by ids, by group, or all that fit.
+    """Run dead letters again from the beginning, the oldest first: by id, by group, or all that match.
 
     Example: tasklib dlq replay --fingerprint 1f3a9c02 --per-second 10
     """
@@ -133,7 +140,7 @@ def purge(
     schema: Schema = None,
     debug: Debug = False,
 ) -> None:
-    """Delete dead letters for good, the oldest first: by ids, by group, or all that fit."""
+    """Delete dead letters permanently, the oldest first: by id, by group, or all that match."""
     from tasklib.client.clients import Client
 
     with Client(configured(database_url, schema)) as client:
@@ -149,7 +156,7 @@ def _with_ids(client: Client, chosen: DeadLetterFilter, texts: list[str] | None,
     from tasklib.cli.lookup import full_id
 
     if not texts and chosen.is_everything and not everything:
-        raise typer.BadParameter("say which: ids, --fingerprint or other options; --all for every dead letter.")
+        raise typer.BadParameter("give ids, --fingerprint or other filter options; --all for every dead letter.")
     return replace(chosen, ids=[full_id(client, text) for text in texts]) if texts else chosen
 
 

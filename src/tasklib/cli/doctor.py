@@ -20,15 +20,14 @@ _EXIT_CODES = {"ok": 0, "note": 0, "warning": 1, "critical": 2}
 
 def doctor(
     json_: Annotated[bool, typer.Option("--json", help="All findings as one JSON object.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show only warnings and what is critical.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show only warnings and critical problems.")] = False,
     database_url: DatabaseUrl = None,
     schema: Schema = None,
     debug: Debug = False,
 ) -> None:
-    """Look for what is wrong with TaskLib and its PostgreSQL, and say what to do.
+    """Check TaskLib and its PostgreSQL for problems, and suggest fixes.
 
-    It changes nothing. Exit code 0: nothing is wrong; 1: there are warnings; 2: something is critical, or the
-    database can't be reached.
+    It changes nothing. Exit code 0: no problems; 1: warnings; 2: critical problems, or the database can't be reached.
     """
     from tasklib.client.clients import Client
     from tasklib.doctor.findings import worst

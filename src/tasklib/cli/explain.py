@@ -17,13 +17,15 @@ if TYPE_CHECKING:
 
 
 def explain(
-    task_id: Annotated[str, typer.Argument(metavar="ID", help="The task's id, or its end.", show_default=False)],
+    task_id: Annotated[
+        str, typer.Argument(metavar="ID", help="The id of the task, or the end of it.", show_default=False)
+    ],
     json_: Annotated[bool, typer.Option("--json", help="The explanation as JSON.")] = False,
     database_url: DatabaseUrl = None,
     schema: Schema = None,
     debug: Debug = False,
 ) -> None:
-    """Say why a task is not running, what to do about it, and where it stands in line."""
+    """Show why a task is not running, what to do about it, and its position in the queue."""
     from tasklib.cli.lookup import full_id
     from tasklib.client.clients import Client
 
@@ -56,9 +58,9 @@ def in_words(position: Position) -> str:
     least = "at least " if position.is_capped else ""
     place = f"Number {least}{position.number:,} in line"
     if not position.workers:
-        return f"{place}. When it begins is unknown: no live worker fits."
+        return f"{place}. Its start time is unknown: no live worker can run it."
     if position.eta_seconds is None or position.average_seconds is None:
-        return f"{place}. When it begins is unknown: nothing of its queue ended within the last hour."
+        return f"{place}. Its start time is unknown: no task of its queue ended within the last hour."
     return (
         f"{place}; {least or 'about '}{duration(position.eta_seconds)} until it begins, if its workers do nothing else "
         f"({count(position.slots, 'slot')}, {duration(position.average_seconds)} per task lately)."

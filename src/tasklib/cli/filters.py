@@ -28,7 +28,7 @@ def _tasks(
     tag: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", show_default=False, help="Only with this tag; repeatable.")
     ] = None,
-    worker: Annotated[str | None, typer.Option(metavar="ID", help="Only what this worker runs now.")] = None,
+    worker: Annotated[str | None, typer.Option(metavar="ID", help="Only tasks that this worker runs now.")] = None,
     since: Annotated[
         str | None, typer.Option(metavar="TIME", help="Created at or after: ISO 8601, or 2h for two hours ago.")
     ] = None,
@@ -48,18 +48,18 @@ def _tasks(
 def _dead_letters(
     fingerprint: Annotated[
         str | None,
-        typer.Option("--fingerprint", metavar="F", help="One group of `tasklib dlq groups`, or its beginning."),
+        typer.Option("--fingerprint", metavar="F", help="A fingerprint of `tasklib dlq groups`, or the start of it."),
     ] = None,
     name: Name = None,
     queue: Queue = None,
     error: Annotated[
-        str | None, typer.Option("--error", metavar="TEXT", help="With this in the traceback, in any case.")
+        str | None, typer.Option("--error", metavar="TEXT", help="With this text in the traceback, ignoring case.")
     ] = None,
     since: Annotated[
         str | None,
-        typer.Option("--since", metavar="TIME", help="Given up at or after: ISO 8601, or 2h for two hours ago."),
+        typer.Option("--since", metavar="TIME", help="Dead letters since: ISO 8601, or 2h for two hours ago."),
     ] = None,
-    until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="Given up before.")] = None,
+    until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="Dead letters before.")] = None,
 ) -> DeadLetterFilter:
     return DeadLetterFilter(
         fingerprint=fingerprint,

@@ -78,12 +78,12 @@ def list_tasks(
     chosen: TaskFilter = EVERY_TASK,
     limit: Annotated[int, typer.Option(metavar="N", min=1, max=10_000)] = 20,
     after: Annotated[str | None, typer.Option(metavar="ID", help="The next page: tasks older than this one.")] = None,
-    json_: Annotated[bool, typer.Option("--json", help="One JSON object per line, with everything.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="One JSON object per line, with all fields.")] = False,
     database_url: DatabaseUrl = None,
     schema: Schema = None,
     debug: Debug = False,
 ) -> None:
-    """List tasks, newest first. Piped, it prints plain columns between tabs, with whole ids."""
+    """List tasks, newest first. Without a terminal it prints tab-separated columns with whole ids."""
     from tasklib.cli.lookup import full_id
     from tasklib.cli.report import note
     from tasklib.client.clients import Client

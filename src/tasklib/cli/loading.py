@@ -151,7 +151,7 @@ def _not_found(name: str) -> str:
     modules = [p.stem if p.is_file() else p.name for p in here.iterdir() if p.suffix == ".py" or _is_package(p)]
     missing = name if root not in modules else f"{name} (there is a {root}, but not the rest of it)"
     return (
-        f"no module named {missing} in {here} or elsewhere on the Python path.{_did_you_mean(root, modules)} "
+        f"no module named {missing} in {here} or on the Python path.{_did_you_mean(root, modules)} "
         "Check the spelling, and run the command in the directory that holds it."
     )
 

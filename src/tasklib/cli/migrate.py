@@ -10,19 +10,19 @@ from tasklib.cli.options import DatabaseUrl, Debug, Schema, configured
 
 
 def migrate(
-    sql: Annotated[bool, typer.Option("--sql", help="Print the SQL instead, without a database.")] = False,
+    sql: Annotated[bool, typer.Option("--sql", help="Print the SQL instead; needs no database.")] = False,
     roles: Annotated[
-        bool, typer.Option("--roles", help="Print SQL that makes roles with the least rights, without a database.")
+        bool, typer.Option("--roles", help="Print SQL that creates roles with least privileges; needs no database.")
     ] = False,
     check: Annotated[bool, typer.Option("--check", help="Change nothing; exit with 1 unless up to date.")] = False,
     from_0_1: Annotated[
-        bool, typer.Option("--from-0.1", help="Carry the tables of TaskLib 0.1.0 over, once, with every row in them.")
+        bool, typer.Option("--from-0.1", help="Convert the tables of TaskLib 0.1.0, with all their rows.")
     ] = False,
     database_url: DatabaseUrl = None,
     schema: Schema = None,
     debug: Debug = False,
 ) -> None:
-    """Create TaskLib's tables or bring them up to date. Safe to run again, and by many at once."""
+    """Create TaskLib's tables or update them. Safe to repeat, and to run on many machines at once."""
     from tasklib import migrations
     from tasklib.config import Config
     from tasklib.migrations.revisions import head

@@ -21,7 +21,7 @@ def past_moment(option: str, text: str | None, now: datetime | None = None) -> d
         try:
             return (now or datetime.now(UTC)) - timedelta(seconds=float(match[1]) * _UNITS[match[2]])
         except OverflowError:
-            raise typer.BadParameter(f"{text} is before the beginning of time.", param_hint=option) from None
+            raise typer.BadParameter(f"{text} is too long ago.", param_hint=option) from None
     return _iso(option, text, "such as 2025-06-30T09:00, or a time ago such as 30s, 15m, 2h or 7d").astimezone()
 
 
@@ -32,7 +32,7 @@ def future_moment(option: str, text: str | None) -> datetime | None:
     moment = _iso(option, text, "such as 2025-06-30T09:00+02:00")
     if moment.tzinfo is None:
         raise typer.BadParameter(
-            f"{text} does not say in which time zone. Write {moment.isoformat()}Z for UTC, "
+            f"{text} has no time zone. Write {moment.isoformat()}Z for UTC, "
             f"or {moment.astimezone().isoformat()} for this machine's.",
             param_hint=option,
         )
@@ -49,7 +49,7 @@ def span(option: str, text: str | None) -> timedelta | None:
     try:
         return timedelta(seconds=float(match[1]) * _UNITS[match[2]])
     except OverflowError:
-        raise typer.BadParameter(f"{text} is longer than anything lasts.", param_hint=option) from None
+        raise typer.BadParameter(f"{text} is too long.", param_hint=option) from None
 
 
 def _iso(option: str, text: str, examples: str) -> datetime:

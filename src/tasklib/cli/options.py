@@ -32,7 +32,7 @@ DatabaseUrl = Annotated[
         "--database-url",
         envvar="TASKLIB_DATABASE_URL",
         metavar="URL",
-        help="Where PostgreSQL is: postgresql://user@host/db. Else DATABASE_URL.",
+        help="The database: postgresql://user@host/db. Default: DATABASE_URL.",
     ),
 ]
 Schema = Annotated[
@@ -41,7 +41,7 @@ Schema = Annotated[
         "--schema",
         envvar="TASKLIB_SCHEMA",
         metavar="NAME",
-        help="The schema of TaskLib's tables. Else the search_path.",
+        help="The schema of TaskLib's tables. Default: the search_path.",
     ),
 ]
 Debug = Annotated[
@@ -65,7 +65,9 @@ Concurrency = Annotated[
 ]
 Queues = Annotated[
     list[str] | None,
-    typer.Option("--queue", metavar="QUEUE", show_default=False, help="Serve only this queue; repeatable. Else all."),
+    typer.Option(
+        "--queue", metavar="QUEUE", show_default=False, help="Serve only this queue; repeatable. Default: all."
+    ),
 ]
 Capabilities = Annotated[
     list[str] | None,
@@ -73,28 +75,28 @@ Capabilities = Annotated[
         "--capability",
         metavar="NAME",
         show_default=False,
-        help="Something this worker has (gpu), for tasks that require it; repeatable.",
+        help="A capability of this worker, such as gpu, for tasks that require it; repeatable.",
     ),
 ]
 PollInterval = Annotated[
     float | None,
     typer.Option(
-        "--poll-interval", metavar="SECONDS", help="The longest an idle worker goes without looking for tasks."
+        "--poll-interval", metavar="SECONDS", help="The longest interval at which an idle worker polls for tasks."
     ),
 ]
 StartupTimeout = Annotated[
     float | None,
     typer.Option(
-        "--startup-timeout", metavar="SECONDS", help="How long to wait for a database that can't be reached. Else 60."
+        "--startup-timeout", metavar="SECONDS", help="How long to wait for an unreachable database. Default: 60."
     ),
 ]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Also show attempts that begin, and claims.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show only what went wrong.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Also show claims and attempts that start.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show only warnings and errors.")]
 LogFormats = Annotated[
     LogFormat,
     typer.Option(
         "--log-format",
-        help="auto: for a person in a terminal, else JSON lines. human: outside of a terminal, key=value lines.",
+        help="auto: readable lines in a terminal, otherwise JSON lines. human: key=value lines without a terminal.",
     ),
 ]
 

@@ -13,8 +13,8 @@ from tasklib.cli.moments import relative
 from tasklib.cli.options import DatabaseUrl, Debug, Schema, configured
 from tasklib.cli.tables import print_rows
 
-Queue = Annotated[str | None, typer.Option("--queue", metavar="QUEUE", help="Every task in this queue.")]
-Name = Annotated[str | None, typer.Option("--name", metavar="NAME", help="Every task of this name.")]
+Queue = Annotated[str | None, typer.Option("--queue", metavar="QUEUE", help="All tasks in this queue.")]
+Name = Annotated[str | None, typer.Option("--name", metavar="NAME", help="All tasks with this name.")]
 
 
 def pause(
@@ -24,7 +24,7 @@ def pause(
     schema: Schema = None,
     debug: Debug = False,
 ) -> None:
-    """Let no worker begin tasks of a queue or a name. What runs goes on, and submitting does too."""
+    """Stop workers from starting tasks of a queue or a name. Running tasks go on; new ones can be submitted."""
     from tasklib.cli.report import note
     from tasklib.client.clients import Client
 
@@ -57,7 +57,7 @@ def pauses(
     schema: Schema = None,
     debug: Debug = False,
 ) -> None:
-    """List what is paused."""
+    """List the paused queues and task names."""
     from tasklib.client.clients import Client
 
     with Client(configured(database_url, schema)) as client:

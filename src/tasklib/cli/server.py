@@ -14,35 +14,51 @@ if TYPE_CHECKING:
 
 
 def server(
-    host: Annotated[str | None, typer.Option(metavar="HOST", help="The address to serve on. Else 127.0.0.1.")] = None,
-    port: Annotated[int | None, typer.Option(metavar="PORT", help="The port. Else 8765.")] = None,
+    host: Annotated[
+        str | None, typer.Option(metavar="HOST", help="The address to serve on. Default: 127.0.0.1.")
+    ] = None,
+    port: Annotated[int | None, typer.Option(metavar="PORT", help="The port. Default: 8765.")] = None,
     module: Annotated[
         list[str] | None,
         typer.Option(
-            "--module", "-m", metavar="MODULE", show_default=False, help="Check the arguments of its tasks; repeatable."
+            "--module",
+            "-m",
+            metavar="MODULE",
+            show_default=False,
+            help="Validate the arguments of this module's tasks; repeatable.",
         ),
     ] = None,
     no_auth: Annotated[
-        bool, typer.Option("--no-auth", help="Ask for no token; on this machine only, and until there is one.")
+        bool,
+        typer.Option(
+            "--no-auth", help="Require no token; on this machine only, and only until the first token is created."
+        ),
     ] = False,
-    tls_certificate: Annotated[Path | None, typer.Option(metavar="FILE", help="Speak HTTPS with this one.")] = None,
-    tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="The certificate's private key.")] = None,
+    tls_certificate: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Serve HTTPS with this certificate (PEM).")
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="The certificate's private key (PEM).")] = None,
     public_url: Annotated[
-        str | None, typer.Option(metavar="URL", help="Where people reach it, if a proxy speaks TLS for it: https://...")
+        str | None, typer.Option(metavar="URL", help="The URL for browsers, if a proxy terminates TLS: https://...")
     ] = None,
     allowed_host: Annotated[
         list[str] | None,
-        typer.Option(metavar="HOST", show_default=False, help="Serve only this name (the Host header); repeatable."),
+        typer.Option(
+            metavar="HOST", show_default=False, help="Accept only requests with this Host header; repeatable."
+        ),
     ] = None,
     trusted_proxy: Annotated[
         list[str] | None,
-        typer.Option(metavar="ADDRESS", show_default=False, help="Believe this proxy who its clients are; repeatable."),
+        typer.Option(
+            metavar="ADDRESS", show_default=False, help="Trust the X-Forwarded headers of this proxy; repeatable."
+        ),
     ] = None,
     max_body_bytes: Annotated[
-        int | None, typer.Option(metavar="BYTES", help="Refuse larger bodies. Else 2 MiB.")
+        int | None, typer.Option(metavar="BYTES", help="Refuse larger bodies. Default: 2 MiB.")
     ] = None,
     rate_limit: Annotated[
-        float | None, typer.Option(metavar="N", help="So many requests a second for each token. Else any number.")
+        float | None,
+        typer.Option(metavar="N", help="The maximum rate of requests per second for each token. Default: unlimited."),
     ] = None,
     dashboard: Annotated[bool, typer.Option("--dashboard/--no-dashboard", help="Serve the dashboard.")] = True,
     lead: Annotated[
@@ -55,7 +71,7 @@ def server(
     schema: Schema = None,
     debug: Debug = False,
 ) -> None:
-    """Serve the HTTP API. SIGTERM or Ctrl-C ends it when the requests at hand are answered.
+    """Serve the HTTP API. On SIGTERM or Ctrl-C it finishes its current requests and ends.
 
     Example: tasklib server --host 0.0.0.0 --module app.tasks --tls-certificate server.pem
     """
@@ -106,11 +122,13 @@ def _serve(config: Config, modules: tuple[str, ...], **given: Any) -> None:
         raise CommandError(f"{e.name} is not installed. The server needs: pip install 'tasklib-pg[server]'") from e
     settings = ServerSettings.from_env(modules=modules, **given)
     if asyncio.run(check(config, settings)):
-        note("--no-auth: every program on this machine may do everything, until: tasklib token create", "yellow")
+        note(
+            "--no-auth: every program on this machine has full access, until the first: tasklib token create", "yellow"
+        )
     elif settings.no_auth:
-        note("--no-auth has no effect: this database has, or had, API tokens, so requests need one.", "yellow")
+        note("--no-auth has no effect: this database has, or had, API tokens, so every request needs one.", "yellow")
     made = make_server(config, settings)
-    made.on_started = lambda url: note(f"Serving {url}. Ctrl-C ends it.")
+    made.on_started = lambda url: note(f"Serving {url}. Ctrl-C stops it.")
     made.run()
 
 

@@ -27,7 +27,7 @@ def settings(
     schema: Schema = None,
     debug: Debug = False,
 ) -> None:
-    """Show the settings of the fleet. `tasklib settings set NAME=VALUE` changes them."""
+    """Show the settings of the whole fleet. `tasklib settings set NAME=VALUE` changes them."""
     if context.invoked_subcommand is not None:
         context.meta["tasklib.settings"] = (database_url, schema)
     else:
@@ -42,7 +42,7 @@ def show(
     schema: Schema = None,
     debug: Debug = False,
 ) -> None:
-    """Show the settings of the fleet."""
+    """Show the settings of the whole fleet."""
     from tasklib.client.clients import Client
 
     url, its_schema = context.meta.get("tasklib.settings", (None, None))

@@ -24,13 +24,15 @@ if TYPE_CHECKING:
 
 
 def show(
-    task_id: Annotated[str, typer.Argument(metavar="ID", help="The task's id, or its end.", show_default=False)],
+    task_id: Annotated[
+        str, typer.Argument(metavar="ID", help="The id of the task, or the end of it.", show_default=False)
+    ],
     json_: Annotated[bool, typer.Option("--json", help="The row as JSON.")] = False,
     database_url: DatabaseUrl = None,
     schema: Schema = None,
     debug: Debug = False,
 ) -> None:
-    """Show everything about one task: times, arguments, result, attempts, traceback."""
+    """Show all details of a task: times, arguments, result, attempts, traceback."""
     from tasklib.cli.lookup import full_id
     from tasklib.client.clients import Client
     from tasklib.errors import TaskNotFound

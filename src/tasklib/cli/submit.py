@@ -40,13 +40,15 @@ def submit(
             "-m",
             metavar="MODULE",
             show_default=False,
-            help="Check the task against this module, and apply its decorator's options.",
+            help="Import this module, validate the arguments and apply the decorator's options.",
         ),
     ] = None,
     delay: Annotated[
-        float | None, typer.Option(metavar="SECONDS", min=0, help="Run it no sooner than in this time.")
+        float | None, typer.Option(metavar="SECONDS", min=0, help="Run it no sooner than after this time.")
     ] = None,
-    at: Annotated[str | None, typer.Option(metavar="TIME", help="Run it no sooner than then (ISO 8601).")] = None,
+    at: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Run it no sooner than at this time (ISO 8601).")
+    ] = None,
     priority: Annotated[str | None, typer.Option(metavar="P", help="-10 to 100, or low, medium, high.")] = None,
     queue: Annotated[str | None, typer.Option(metavar="QUEUE")] = None,
     max_retries: Annotated[int | None, typer.Option(metavar="N")] = None,
@@ -54,14 +56,16 @@ def submit(
     tag: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", show_default=False, help="Repeatable.")] = None,
     capability: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", show_default=False, help="What the worker must have; repeatable."),
+        typer.Option(metavar="NAME", show_default=False, help="A capability that the worker must have; repeatable."),
     ] = None,
     idempotency_key: Annotated[
         str | None, typer.Option(metavar="KEY", help="A second submission with this key returns the first task.")
     ] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait, and print the result instead of the id.")] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait for the task, and print its result instead of its id.")
+    ] = False,
     timeout_wait: Annotated[
-        float | None, typer.Option(metavar="SECONDS", min=0, help="How long to wait; the task goes on.")
+        float | None, typer.Option(metavar="SECONDS", min=0, help="How long to wait. The task is not stopped.")
     ] = None,
     database_url: DatabaseUrl = None,
     schema: Schema = None,
@@ -98,15 +102,17 @@ def submit(
 
 
 def wait(
-    task_id: Annotated[str, typer.Argument(metavar="ID", help="The task's id, or its end.", show_default=False)],
+    task_id: Annotated[
+        str, typer.Argument(metavar="ID", help="The id of the task, or the end of it.", show_default=False)
+    ],
     timeout: Annotated[
-        float | None, typer.Option(metavar="SECONDS", min=0, help="How long to wait; the task goes on.")
+        float | None, typer.Option(metavar="SECONDS", min=0, help="How long to wait. The task is not stopped.")
     ] = None,
     database_url: DatabaseUrl = None,
     schema: Schema = None,
     debug: Debug = False,
 ) -> None:
-    """Wait until a task is done and print its result as JSON; exit with 1 and its traceback if it failed."""
+    """Wait for a task and print its result as JSON. If it failed, print its traceback and exit with 1."""
     from tasklib.cli.lookup import full_id
     from tasklib.client.clients import Client
 
@@ -133,7 +139,7 @@ def _waited_for(client: Client, task_id: UUID, timeout: float | None) -> Any:
         return client.perform(client.calls.wait_for_json(task_id, timeout))
     except KeyboardInterrupt:
         note(
-            f"task {task_id} goes on without this command. Wait for it: tasklib wait {task_id}. "
+            f"task {task_id} is still queued or running. Wait for it: tasklib wait {task_id}. "
             f"Stop it: tasklib cancel {task_id}"
         )
         raise typer.Exit(130) from None
@@ -173,8 +179,8 @@ def _say_what_is_unknown(client: Client, name: str, options: Mapping[str, Any]) 
         note(f"warning: no live worker knows {name!r}.{hint} The task waits until one does.", "yellow")
     elif live and any(options[option] is None for option in ("queue", "max_retries", "timeout_seconds", "priority")):
         note(
-            f"note: what the decorator of {name!r} says (queue, retries, timeout, ...) is not known here and was not "
-            "applied. Name its module, -m MODULE, or give the options."
+            f"note: the decorator's options of {name!r} (queue, retries, timeout, ...) are unknown here and were not "
+            "applied. Name its module with -m MODULE, or give the options."
         )
 
 

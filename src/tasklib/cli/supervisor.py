@@ -60,7 +60,7 @@ class Supervisor:
                 if stopping in done:
                     return []
                 if ended in done:
-                    note("The worker has ended. It starts again when a file changes.", "yellow")
+                    note("The worker has ended. It restarts when a file changes.", "yellow")
                 if changed := self._watch.changed():
                     return changed
         finally:

@@ -19,28 +19,28 @@ if TYPE_CHECKING:
     from tasklib.store.tokens import TokenInfo
 
 TITLES = ("prefix", "name", "roles", "queues", "state", "created", "by", "expires", "last used", "id")
-app = typer.Typer(no_args_is_help=True, help="Create, list and revoke the tokens that open the HTTP API.")
+app = typer.Typer(no_args_is_help=True, help="Create, list and revoke tokens for the HTTP API.")
 
 
 @app.command()
 def create(
-    name: Annotated[str, typer.Argument(metavar="NAME", show_default=False, help="Whom or what it is for.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", show_default=False, help="The person or program it is for.")],
     role: Annotated[
         list[Role], typer.Option(metavar="ROLE", show_default=False, help=f"{', '.join(Role)}; repeatable.")
     ],
     queue: Annotated[
         list[str] | None,
-        typer.Option(metavar="QUEUE", show_default=False, help="A worker may serve only this queue; repeatable."),
+        typer.Option(metavar="QUEUE", show_default=False, help="Limit a worker to this queue; repeatable."),
     ] = None,
     expires: Annotated[
-        str | None, typer.Option(metavar="TIME", help="After this long, such as 12h or 90d. Else when it is revoked.")
+        str | None, typer.Option(metavar="TIME", help="Validity, such as 12h or 90d. Default: until it is revoked.")
     ] = None,
-    json_: Annotated[bool, typer.Option("--json", help="The token and all about it as JSON.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="The token and its details as JSON.")] = False,
     database_url: DatabaseUrl = None,
     schema: Schema = None,
     debug: Debug = False,
 ) -> None:
-    """Create a token and print it, this once: the database keeps only a hash.
+    """Create a token and print it once; the database stores only a hash.
 
     Example: tasklib token create ci --role submitter --expires 90d
     """
@@ -59,7 +59,7 @@ def create(
 
 @app.command("list")
 def list_(
-    json_: Annotated[bool, typer.Option("--json", help="One JSON object per line, with everything.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="One JSON object per line, with all fields.")] = False,
     database_url: DatabaseUrl = None,
     schema: Schema = None,
     debug: Debug = False,
@@ -78,12 +78,12 @@ def list_(
 
 @app.command()
 def revoke(
-    token: Annotated[str, typer.Argument(metavar="PREFIX", show_default=False, help="Its prefix, or its id.")],
+    token: Annotated[str, typer.Argument(metavar="PREFIX", show_default=False, help="The token's prefix, or its id.")],
     database_url: DatabaseUrl = None,
     schema: Schema = None,
     debug: Debug = False,
 ) -> None:
-    """End a token for good. Whoever uses it is refused from now on."""
+    """Revoke a token permanently. Requests that use it are refused from now on."""
     from tasklib.cli.report import note
     from tasklib.client.clients import Client
 

@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
 def top(
     interval: Annotated[
-        float, typer.Option("--interval", "-i", min=0.2, metavar="SECONDS", help="How often it looks.")
+        float, typer.Option("--interval", "-i", min=0.2, metavar="SECONDS", help="The interval between refreshes.")
     ] = 2.0,
-    once: Annotated[bool, typer.Option("--once", help="Print one look and end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print once and end.")] = False,
     database_url: DatabaseUrl = None,
     schema: Schema = None,
     debug: Debug = False,
 ) -> None:
-    """Watch the fleet: throughput, what waits, what runs, workers, failures.
+    """Watch the fleet: throughput, waiting and running tasks, workers, failures.
 
-    q ends it, p pauses it. Outside of a terminal it prints one look and ends.
+    q quits, p pauses. Without a terminal it prints once and ends.
     """
     from rich.console import Console
 

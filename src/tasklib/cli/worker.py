@@ -41,18 +41,19 @@ def worker(
     queue: Queues = None,
     capability: Capabilities = None,
     poll_interval: PollInterval = None,
-    burst: Annotated[bool, typer.Option("--burst", help="Stop when nothing is due and nothing runs.")] = False,
+    burst: Annotated[bool, typer.Option("--burst", help="Stop when no task is due and none is running.")] = False,
     metrics_port: Annotated[
-        int | None, typer.Option("--metrics-port", help="Serve this worker's own metrics for Prometheus on this port.")
+        int | None, typer.Option("--metrics-port", help="Serve Prometheus metrics of this worker on this port.")
     ] = None,
     metrics_host: Annotated[str, typer.Option("--metrics-host", help="The address for --metrics-port.")] = "127.0.0.1",
-    migrate: Annotated[bool, typer.Option("--migrate", help="Bring the schema up to date first.")] = False,
+    migrate: Annotated[bool, typer.Option("--migrate", help="Run `tasklib migrate` first.")] = False,
     server: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="Work through a TaskLib server, without a database. Needs TASKLIB_TOKEN."),
+        typer.Option(metavar="URL", help="Work through a TaskLib server instead of a database. Needs TASKLIB_TOKEN."),
     ] = None,
     token_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Where the server's token is. Else in TASKLIB_TOKEN.")
+        Path | None,
+        typer.Option(metavar="FILE", help="The file with the server's token. Default: the variable TASKLIB_TOKEN."),
     ] = None,
     startup_timeout: StartupTimeout = None,
     verbose: Verbose = False,
@@ -62,7 +63,7 @@ def worker(
     schema: Schema = None,
     debug: Debug = False,
 ) -> None:
-    """Run tasks. SIGTERM or Ctrl-C lets running ones finish; once more gives them back at once.
+    """Run tasks. SIGTERM or Ctrl-C lets running tasks finish; a second one releases them at once.
 
     Example: tasklib worker app.tasks --concurrency 20 --queue mail
     """

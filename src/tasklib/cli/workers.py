@@ -24,12 +24,12 @@ app = typer.Typer(invoke_without_command=True)
 @app.callback()
 def workers(
     context: typer.Context,
-    json_: Annotated[bool, typer.Option("--json", help="One JSON object per line, with everything.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="One JSON object per line, with all fields.")] = False,
     database_url: DatabaseUrl = None,
     schema: Schema = None,
     debug: Debug = False,
 ) -> None:
-    """List the workers. `tasklib workers drain ID` lets one finish and end."""
+    """List the workers. `tasklib workers drain ID` lets one finish its tasks and end."""
     if context.invoked_subcommand is not None:
         # Given before the subcommand, these count for it too.
         context.meta["tasklib.workers"] = (database_url, schema)
@@ -56,12 +56,14 @@ def workers(
 @app.command()
 def drain(
     context: typer.Context,
-    worker_id: Annotated[str, typer.Argument(metavar="ID", show_default=False, help="The worker's id, or its end.")],
+    worker_id: Annotated[
+        str, typer.Argument(metavar="ID", show_default=False, help="The id of the worker, or the end of it.")
+    ],
     database_url: DatabaseUrl = None,
     schema: Schema = None,
     debug: Debug = False,
 ) -> None:
-    """Ask a worker to take no more tasks, finish what it has, and end."""
+    """Request a worker to take no more tasks, finish those it has, and end."""
     from tasklib.cli.report import note
     from tasklib.client.clients import Client
 

@@ -246,7 +246,7 @@ class Client:
                 with ThreadPoolExecutor(1) as thread:
                     return thread.submit(asyncio.run, work(self.config)).result()
             case HttpEffect():
-                raise TypeError(f"this client has a database, and can't do {effect!r}.")
+                raise TypeError(f"this client uses a database and can't perform {effect!r}.")
             case _:
                 assert_never(effect)
 
@@ -388,7 +388,7 @@ class AsyncClient:
             case RunCoroutine(work):
                 return await work(self.config)
             case HttpEffect():
-                raise TypeError(f"this client has a database, and can't do {effect!r}.")
+                raise TypeError(f"this client uses a database and can't perform {effect!r}.")
             case _:
                 assert_never(effect)
 

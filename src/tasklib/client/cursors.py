@@ -26,7 +26,7 @@ def place_of(kind: str, text: str, *parsers: Callable[[Any], Any]) -> list[Any]:
             return [parse(part) for parse, part in zip(parsers, found[1:], strict=True)]
     except (ValueError, TypeError, AttributeError, binascii.Error, RecursionError):
         pass
-    raise InvalidOption("cursor is the `next` of the page before, of the same list, and this is none.")
+    raise InvalidOption("cursor must be the `next` of the previous page of the same list.")
 
 
 def moment(text: str) -> datetime:

@@ -182,7 +182,7 @@ class DeadLetterCalls(OnBehalf):
                 raise TaskNotFound.with_id(task_id)
         if task is None or not is_dead_letter(task) or task.completed_at is None:
             raise InvalidOption(
-                f"after= is a dead letter of the page before, and this task is {task.state if task else 'gone'}. "
+                f"after= is a dead letter of the page before, and this task is {task.state if task else 'deleted'}. "
                 "Pass the task as you got it, not its id, if it may have been replayed."
             )
         return DeadLetterPlace(task.completed_at, str(task.id))

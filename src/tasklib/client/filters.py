@@ -64,10 +64,10 @@ def checked_dead_letters(chosen: DeadLetterFilter, conditions: DeadLetterConditi
     fingerprint, error = chosen.fingerprint, chosen.error
     if fingerprint is not None and not (isinstance(fingerprint, str) and _FINGERPRINT.fullmatch(fingerprint)):
         raise InvalidOption(
-            f"a fingerprint is 6 to 32 of 0-9 and a-f, as dead_letter_groups() says, not {fingerprint!r}."
+            f"a fingerprint is 6 to 32 of 0-9 and a-f, as in dead_letter_groups(), not {fingerprint!r}."
         )
     if error is not None and (not isinstance(error, str) or not error or not is_storable(error)):
-        raise InvalidOption(f"error must be a piece of the error's text, not {error!r}.")
+        raise InvalidOption(f"error must be a part of the error's text, not {error!r}.")
     _check_moments(since=chosen.since, until=chosen.until)
     return replace(chosen, ids=_ids(chosen.ids))
 

@@ -30,7 +30,7 @@ class Identity:
         if self.submitted_by is not None and not is_name(self.submitted_by):
             raise InvalidOption(f"submitted_by must be a string of 1 to {MAX_NAME_BYTES} bytes.")
         if self.only_own and self.submitted_by is None:
-            raise InvalidOption("only_own=True needs submitted_by=, which says whose tasks are its own.")
+            raise InvalidOption("only_own=True needs submitted_by=, the owner of the tasks.")
 
     def key(self, idempotency_key: str) -> str:
         """The idempotency key as it is stored: a caller who knows only its own tasks has keys of its own.

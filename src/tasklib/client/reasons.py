@@ -66,7 +66,7 @@ def _time(task: Situation) -> Iterator[Reason]:
             "retry_scheduled",
             f"It waits for retry {used}, which is due at {_at(task.due, task.now)}. "
             f"The last attempt failed: {last_line(task.error) or 'without a message'}",
-            "Nothing to do, unless the error needs mending first.",
+            "No action needed, unless the error has to be fixed first.",
             {**details, "error": last_line(task.error), "retry": task.retry_count, "max_retries": task.max_retries},
         )
     else:
@@ -171,7 +171,7 @@ def _in_line(
         yield Reason(
             "workers_full",
             f"All slots are taken: by the last heartbeats, {whose} ran {taken} of at most {count(slots, 'task')}.",
-            "Wait, or add workers, or let them run more at a time: --concurrency",
+            "Wait, add workers, or raise their --concurrency",
             details,
         )
     if position is not None and position.ahead:
@@ -180,14 +180,14 @@ def _in_line(
             "in_line",
             f"{tasks} of its queue {task.queue!r} {'goes' if position.ahead == 1 else 'go'} before it. "
             f"It counts as priority {task.effective_priority}.",
-            "A higher priority goes first; waiting raises it by itself.",
+            "A higher priority goes first; waiting raises the effective priority.",
             {"ahead": position.ahead, "is_capped": position.is_capped, "effective_priority": task.effective_priority},
         )
     elif taken < slots:
         yield Reason(
             "next",
             f"It is next, since {_at(task.due, task.now)}, and {count(slots - taken, 'slot')} "
-            f"{'is' if slots - taken == 1 else 'are'} free: a worker takes it at its next look.",
+            f"{'is' if slots - taken == 1 else 'are'} free: a worker claims it at its next poll.",
             f"If it stays so for {duration(config.poll_interval_seconds * 2)}, look for an open transaction that has "
             "locked its row.",
             details,
@@ -222,17 +222,17 @@ def _trouble(task: Situation, worker: WorkerInfo | None, config: Config) -> Iter
     if task.cancel_requested_at is not None:
         asked = _at(task.cancel_requested_at, task.now)
         hint = "Its worker stops it; a function in a thread can't be stopped and runs to its end."
-        yield Reason("cancel_requested", f"It was asked to stop at {asked}.", hint, {"since": asked})
+        yield Reason("cancel_requested", f"A cancel was requested at {asked}.", hint, {"since": asked})
     if worker is not None and worker.status == "dead":
         silent = duration(worker.seconds_since_heartbeat)
         yield Reason(
             "worker_silent",
-            f"Its worker has been silent for {silent}.",
-            "The leader gives it to another worker once its worker counts as dead.",
+            f"Its worker has sent no heartbeat for {silent}.",
+            "The leader releases it to other workers once its worker counts as dead.",
             {"seconds": worker.seconds_since_heartbeat},
         )
     if task.locked_until < task.now:
-        hint = "The leader gives it to another worker at its next sweep; that needs one live worker."
+        hint = "The leader releases it at its next sweep; that needs one live worker or server."
         yield Reason("lease_ended", "Its lease has ended: its worker is lost.", hint)
     if task.timeout_seconds is not None:
         over = task.now - task.started_at - timedelta(seconds=task.timeout_seconds)
@@ -264,7 +264,7 @@ def _finished(task: Situation) -> Reason:
     error = last_line(task.error) or "without a message"
     return Reason(
         "dead_letter",
-        f"It was given up at {at}, after {count(attempts, 'attempt')}: {error}",
+        f"It became a dead letter at {at}, after {count(attempts, 'attempt')}: {error}",
         f"See the traceback: tasklib show {task.id}. {again}",
         {**details, "error": error, "attempts": attempts},
     )

@@ -85,7 +85,7 @@ def terms(text: str) -> Iterator[SearchTerm]:
         values = tuple(_values(match["values"], match.start("values")))
         if not values:
             what = f"{qualifier}: needs a value, such as {_EXAMPLES.get(qualifier, f'{qualifier}:something')}"
-            raise SearchError(f"{what if qualifier else 'there is nothing behind this -'}.", at)
+            raise SearchError(f"{what if qualifier else 'there is no term after this -'}.", at)
         yield SearchTerm(qualifier, values, match["not"] is not None, at, place)
 
 
@@ -275,7 +275,7 @@ class _Reader:
             is_day = re.fullmatch(r"\d{4}-\d\d-\d\d", text) is not None
             return moment, moment + timedelta(days=1) if is_day else moment
         except OverflowError:
-            raise SearchError(f"{_said(value)} is before the beginning of time, or after its end.", value.at) from None
+            raise SearchError(f"{_said(value)} is out of range.", value.at) from None
         except ValueError:
             raise SearchError(
                 f"{_said(value)} is not a time; write created:<2h for the last two hours, created:>7d for longer ago, "

@@ -52,7 +52,7 @@ class Changed:
 
     count: int
     asked: int = 0
-    """Of these, so many run, and their workers were asked to stop them."""
+    """Of these, so many run, and their workers were requested to stop them."""
     next: UUID | None = None
     """There are more: pass it as `older_than` to go on."""
 

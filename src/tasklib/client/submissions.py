@@ -78,7 +78,7 @@ class Defaults:
             options = options.over(target.defaults)
             if target.at_most_once and options.max_retries:
                 raise InvalidOption(
-                    f"{name} runs at most once and is never tried again: leave out max_retries={options.max_retries}."
+                    f"{name} runs at most once and is never retried: omit max_retries={options.max_retries}."
                 )
         priority, level = priority_of(options.priority, config)
         return SubmitTerms(

@@ -77,5 +77,5 @@ def lost(error: Exception) -> Exception:
         return explained(error)
     reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
     return DatabaseUnavailable(
-        f"the database can't be reached, or doesn't answer: {reason}. What was asked may be done."
+        f"the database can't be reached, or doesn't answer: {reason}. The statement may or may not have taken effect."
     )

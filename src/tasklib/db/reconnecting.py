@@ -79,7 +79,7 @@ class ReconnectingConnection:
                 if query.if_locked is not None:
                     query = query.if_locked
                 elif conflicts == MOST_CONFLICTS:
-                    raise DatabaseUnavailable(f"other transactions are in the way: {e}") from e
+                    raise DatabaseUnavailable(f"blocked by other transactions: {e}") from e
             await asyncio.sleep(conflict_pause(conflicts))
 
     async def run_until_answered(self, query: Query[T], give_up: Callable[[], bool] = lambda: False) -> T:

@@ -54,7 +54,7 @@ def _public_copy(bin_dir: Path, account: Account) -> Path:
         except OSError:  # another process was first
             shutil.rmtree(partial)
     if copy.lstat().st_uid != os.geteuid():
-        raise EmbeddedPostgresError(f"{copy} was put there by somebody else: remove it and start again.")
+        raise EmbeddedPostgresError(f"{copy} was created by another user: remove it and start again.")
     return copy / bin_dir.relative_to(site_packages)
 
 

@@ -59,7 +59,7 @@ class Cluster:
         if not secret.exists():
             raise EmbeddedPostgresError(
                 f"{secret} is missing, and nobody gets into the database without it: "
-                f"put it back, or delete {self.directory} to begin with an empty database."
+                f"put it back, or delete {self.directory} to start with an empty database."
             )
         port = (self.pgdata / "postmaster.pid").read_text().splitlines()[3]
         return f"postgresql://postgres:{secret.read_text()}@127.0.0.1:{port}"

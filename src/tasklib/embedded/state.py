@@ -44,7 +44,7 @@ def locked_state(directory: Path, *, wait: bool = True) -> Iterator[State]:
     try:
         fcntl.flock(fd, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
         if not os.path.samestat(os.fstat(fd), path.stat()):
-            raise FileNotFoundError(f"{directory} was deleted by its last user just now: start again.")
+            raise FileNotFoundError(f"{directory} was just deleted by its last user: start again.")
         state = State(fd)
         try:
             yield state

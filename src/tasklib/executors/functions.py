@@ -136,7 +136,7 @@ def failed(error: BaseException, function: TaskFunction[Any, Any], config: Confi
 def _judged(error: BaseException, text: str, raised: str, function: TaskFunction[Any, Any]) -> Failed:
     match error:
         case Retry() if function.at_most_once:
-            text = f"{text}\n{function.name} runs at most once, so it is not tried again."
+            text = f"{text}\n{function.name} runs at most once, so it is not retried."
             return Failed(text, FailureKind.REJECTED, retriable=False, raised=raised)
         case Retry():
             return Failed(text, FailureKind.RETRY, delay_seconds=_delay(error.seconds), raised=raised)

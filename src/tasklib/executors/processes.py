@@ -170,7 +170,7 @@ class ProcessExecutor:
                 return None
             refusal: Released | Lost = Lost()
         except Exception as e:
-            refusal = Released(f"its beginning could not be put on record: {e}")
+            refusal = Released(f"its start could not be recorded: {e}")
         except BaseException:
             self._free(child)
             raise

@@ -58,7 +58,7 @@ class Asking(Calls):
             case NoAnswer(reason):
                 message = f"the server at {self._place_name} was asked, and its answer was lost: {reason}."
                 if not request.repeatable:
-                    message += " What was asked for may have happened."
+                    message += " The request may or may not have taken effect."
                 return ServerUnavailable(message), request.repeatable
 
     def _pages(

@@ -67,22 +67,22 @@ def of_stats(stats: Sequence[Stat]) -> Iterator[Metric]:
         {(level, reason): counts.of("failed", level, reason) for level in NAMES for reason in REASONS},
     )  # fmt: skip
     yield _counter(
-        "tasks_failed", "Failed attempts, retried or given up.", ["reason"],
+        "tasks_failed", "Failed attempts, retried or not.", ["reason"],
         {(r,): counts.of("failed", reason=r) + counts.of("dead_letter", reason=r) for r in REASONS},
     )  # fmt: skip
-    yield _counter("tasks_dlq", "Tasks that were given up.", [], {(): counts.of("dead_letter")})
+    yield _counter("tasks_dlq", "Tasks that became dead letters.", [], {(): counts.of("dead_letter")})
     yield _counter(
-        "tasks_promoted", "Tasks claimed at a higher level than their own, because they had waited.", ["from", "to"],
+        "tasks_promoted", "Tasks that were claimed at a higher level than their own because of aging.", ["from", "to"],
         {(was, now): counts.of("promoted", was, now) for was, now in PROMOTIONS},
     )  # fmt: skip
-    yield _counter("task_results_refused", "Stale results: the task was somebody else's by then.", [],
+    yield _counter("task_results_refused", "Stale results, refused because another attempt held the lease.", [],
                    {(): counts.of("stale")})  # fmt: skip
     yield _counter(
-        "worker_heartbeat_failures", "Heartbeats not sent (told by the worker), and workers declared dead.", ["reason"],
+        "worker_heartbeat_failures", "Heartbeats that a worker could not send, and workers declared dead.", ["reason"],
         {("not_sent",): counts.of("heartbeat_failed"), ("declared_dead",): counts.of("worker_died")},
     )  # fmt: skip
     yield _counter(
-        "duty_failures", "Rounds of the leader's duties, and of what a process does beside its work, that failed.",
+        "duty_failures", "Failed runs of the leader's duties, of the election and of the statistics report.",
         ["duty"], {(duty,): counts.of("duty_failed", reason=duty) for duty in DUTIES},
     )  # fmt: skip
     yield _summary("claim_batch_size", "Tasks per claim that found some.", counts.of("claim"), counts.of("claimed"))
@@ -152,13 +152,13 @@ def _cumulative(buckets: Sequence[int]) -> list[tuple[str, float]]:
 
 
 def _of_levels(levels: Sequence[QueueLevel]) -> Iterator[Metric]:
-    depth = GaugeMetricFamily("queue_depth", "Tasks that are due and wait.", labels=["queue", "priority"])
+    depth = GaugeMetricFamily("queue_depth", "Tasks that are due and waiting.", labels=["queue", "priority"])
     estimated = GaugeMetricFamily(
-        "queue_depth_estimated", "1 where the depth is the leader's last count, or at least that much.",
+        "queue_depth_estimated", "1 if the depth is the leader's last count, or a lower bound.",
         labels=["queue", "priority"],
     )  # fmt: skip
     age = GaugeMetricFamily(
-        "queue_age_seconds", "How long tasks that wait have waited; percentile max is the oldest.",
+        "queue_age_seconds", "Waiting time of the waiting tasks; percentile max is the oldest.",
         labels=["queue", "priority", "percentile"],
     )  # fmt: skip
     for level in levels:
@@ -199,7 +199,7 @@ def _busiest(levels: Sequence[QueueLevel], most: int) -> list[QueueLevel]:
 def _backlog(levels: Sequence[QueueLevel], recent: Sequence[Point], most: int) -> Metric:
     family = GaugeMetricFamily(
         "queue_backlog_seconds",
-        "What waits times how long a task took in the last hour (1 s where none ran): seconds of one slot.",
+        "Waiting tasks times their average run time in the last hour (1 s if none ran): seconds of one slot.",
         labels=["queue"],
     )
     means = {point.label: point.mean_seconds for point in recent}
@@ -218,7 +218,7 @@ def _backlog(levels: Sequence[QueueLevel], recent: Sequence[Point], most: int) -
 def _of_states(states: Sequence[StateCount]) -> Iterator[Metric]:
     count = GaugeMetricFamily("task_state_total", "Tasks in each state now.", labels=["status"])
     estimated = GaugeMetricFamily(
-        "task_state_estimated", "1 where the number is an estimate of PostgreSQL's statistics.", labels=["status"]
+        "task_state_estimated", "1 if the number is an estimate from PostgreSQL's statistics.", labels=["status"]
     )
     for state in states:
         if state.count is not None:
@@ -234,14 +234,18 @@ def _of_fleet(fleet: FleetFigures) -> Iterator[Metric]:
     yield workers
     slots, taken = fleet.slots("active", "draining")
     yield _gauge("worker_slots", "Slots of active workers: how many tasks can run at once.", fleet.slots("active")[0])
-    yield _gauge("worker_capacity_used_ratio", "Slots taken, of all slots of living workers.", taken / max(1, slots))
-    yield _gauge("leader_term", "The term of the leader; it grows with each change of hands.", fleet.term or 0)
+    yield _gauge(
+        "worker_capacity_used_ratio", "Slots in use, as a fraction of all slots of live workers.", taken / max(1, slots)
+    )
+    yield _gauge("leader_term", "The term of the leader; it grows with each change of the leader.", fleet.term or 0)
     yield _gauge("leader_present", "1 while somebody leads.", fleet.has_leader)
     if fleet.snapshot_age_seconds is not None:
         yield _gauge("leader_snapshot_age_seconds", "How old the leader's last count is.", fleet.snapshot_age_seconds)
-    yield _gauge("tasks_table_dead_tuples", "Dead rows of the table, as PostgreSQL knows.", fleet.dead_tuples)
+    yield _gauge("tasks_table_dead_tuples", "Dead rows of the table, from PostgreSQL's statistics.", fleet.dead_tuples)
     yield _gauge(
-        "database_oldest_xmin_age", "Transactions since the oldest snapshot that somebody holds.", fleet.oldest_xmin_age
+        "database_oldest_xmin_age",
+        "Transactions since the oldest snapshot that a session holds.",
+        fleet.oldest_xmin_age,
     )
     yield _gauge(
         "database_oldest_transaction_seconds", "Age of the oldest transaction with a snapshot.",

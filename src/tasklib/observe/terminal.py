@@ -150,7 +150,7 @@ class TerminalView:
         line.append(f"  {duration(event.seconds):>7}", "cyan" if event.state == "completed" else "")
         match event.state:
             case _ if given_back:
-                line.append("  given back, to run again", "cyan")
+                line.append("  released, to run again", "cyan")
             case "failed":
                 of = f"/{event.max_retries}" if event.max_retries is not None else ""
                 line.append(f"  retry {event.attempt}{of} in {duration(event.retry_in_seconds or 0)}", "yellow")
@@ -186,7 +186,7 @@ class TerminalView:
             self._write(self._stamp().append(text, "dim"))
 
     def _refused(self, event: ResultRefused) -> None:
-        self._warn(event, "result refused: the task belongs to somebody else by now")
+        self._warn(event, "result refused: another attempt holds the lease")
 
     def _lease_lost(self, event: LeaseLost) -> None:
         self._warn(event, "lease lost: the attempt is stopped, another worker may have the task")
@@ -223,7 +223,7 @@ class TerminalView:
     def _draining(self, event: WorkerDraining) -> None:
         running = count(event.running, "running task")
         if event.now:
-            text = f"stopping at once: {running} given back, to run again"
+            text = f"stopping at once: {running} released, to run again"
         else:
             text = f"stopping: {running} may finish, no new ones. Press Ctrl-C again to stop at once."
         self._write(self._stamp().append(text, "yellow"))

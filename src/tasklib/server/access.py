@@ -80,7 +80,7 @@ class allow:
 
     def __init__(self, *roles: Role) -> None:
         if not roles:
-            raise ValueError("allow() needs a role; a route for everybody says anybody.")
+            raise ValueError("allow() needs a role; a public route uses anybody.")
         self.roles: frozenset[Role] = frozenset(roles)
 
     def __call__(self, request: HTTPConnection) -> Principal:

@@ -76,7 +76,7 @@ class Auth:
             return  # 404, for everybody alike
         roles = roles_of(route)
         if roles is None:
-            raise Problem(403, "route_closed", "Nobody may do this", "This route doesn't say who may use it.")
+            raise Problem(403, "route_closed", "This route is not accessible", "This route has no access rule.")
         if not roles and is_for_programs(scope["path"]):
             return  # whether the server lives doesn't hang on the database
         principal = await self._principal(services, scope, headers)
@@ -112,7 +112,12 @@ class Auth:
     def _check_host(self, headers: Headers) -> None:
         allowed = self._settings.allowed_hosts
         if allowed and _host_of(headers.get("host", "")) not in allowed:
-            raise Problem(421, "host_not_allowed", "This host is not served", "The Host header names another server.")
+            raise Problem(
+                421,
+                "host_not_allowed",
+                "This host is not served",
+                "The Host header is not one that this server accepts.",
+            )
 
     def _warn_of_a_proxy(self, scope: Scope, headers: Headers) -> None:
         """Once: behind TLS of a proxy that the server wasn't told of, cookies would lack `Secure`."""
@@ -121,7 +126,7 @@ class Auth:
         if headers.get("x-forwarded-proto", "").lower() == "https":
             self._has_warned = True
             structlog.get_logger("tasklib.server").warning(
-                "a proxy says that its clients use HTTPS, and is not believed",
+                "a proxy reports HTTPS, but is not trusted",
                 hint="Set --public-url https://NAME, or --trusted-proxy ADDRESS: else cookies lack Secure, and there "
                 "is no Strict-Transport-Security.",
                 client=scope["client"][0] if scope.get("client") else None,
@@ -165,7 +170,7 @@ def _route(routes: list[BaseRoute], scope: Scope) -> BaseRoute | None:
             methods |= getattr(route, "methods", None) or set()
     if methods:
         allowed = ", ".join(sorted(methods))
-        detail = f"This path knows {allowed}."
+        detail = f"This path allows {allowed}."
         raise Problem(405, "method_not_allowed", "Method Not Allowed", detail, headers={"Allow": allowed})
     return None
 
@@ -176,7 +181,9 @@ def _token(headers: Headers) -> str | None:
         scheme, _, text = authorization.partition(" ")
         if scheme.lower() == "bearer":
             return text.strip()
-        raise Problem(401, "token_missing", "A token is needed", "Only this is understood: Authorization: Bearer ...")
+        raise Problem(
+            401, "token_missing", "A token is needed", "Only this form is supported: Authorization: Bearer ..."
+        )
     return None
 
 
@@ -198,10 +205,11 @@ def _check_local(scope: Scope, headers: Headers, settings: ServerSettings) -> No
             403,
             "local_only",
             "Only for this machine",
-            "This server asks for no token (--no-auth). To serve others, create one: tasklib token create",
+            "This server requires no token (--no-auth), so it serves this machine only. To serve others, create one: "
+            "tasklib token create",
         )
     if _host_of(headers.get("host", "")) not in (*_LOCAL_HOSTS, *settings.allowed_hosts):
-        detail = "With --no-auth only localhost is served, and what --allowed-host names."
+        detail = "With --no-auth only localhost and the names given by --allowed-host are served."
         raise Problem(421, "host_not_allowed", "This host is not served", detail)
     origin = headers.get("origin")
     if origin and scope["method"] not in _SAFE and urlsplit(origin).netloc != headers.get("host"):

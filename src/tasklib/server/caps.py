@@ -169,7 +169,7 @@ def server_limit(what: str, setting: str, most: int | None) -> Problem:
         503,
         "server_limit_reached",
         "The server has reached a limit",
-        f"This server has {most} {what} already, as many as it takes ({setting}). Try again when some have ended.",
+        f"This server has {most} {what} already, which is its limit ({setting}). Try again when some have ended.",
         headers=_RETRY_AFTER,
         limit=setting,
         most=most,

@@ -72,7 +72,7 @@ class StrictConnection(h11.Connection):
 
     def _too_large(self) -> h11.RemoteProtocolError:
         most, size = self._settings.max_headers, self._settings.max_header_bytes
-        detail = f"A request may have {most} headers (max_headers) of {size} bytes together (max_header_bytes)."
+        detail = f"A request may have {most} headers (max_headers) of {size} bytes in total (max_header_bytes)."
         return self._refused(431, "headers_too_large", "The headers are too large", detail)
 
     def _refused(self, *problem: Any) -> h11.RemoteProtocolError:
@@ -136,8 +136,8 @@ class StrictProtocol(H11Protocol):
             self._refuse(self._too_many())
         elif self.conn.trailing_data[0]:
             most = self._settings.header_timeout_seconds
-            detail = f"All headers must be here within {most:g} s (header_timeout_seconds)."
-            self._refuse(Problem(408, "headers_too_slow", "The headers came too slowly", detail))
+            detail = f"All headers must arrive within {most:g} s (header_timeout_seconds)."
+            self._refuse(Problem(408, "headers_too_slow", "The headers arrived too slowly", detail))
         else:
             self.transport.close()
 
@@ -150,7 +150,7 @@ class StrictProtocol(H11Protocol):
             503,
             "too_many_connections",
             "Too many connections",
-            f"The server has {most} connections already, as many as it takes (max_connections).",
+            f"The server has {most} connections already, which is its limit (max_connections).",
             headers={"Retry-After": "1"},
         )
 

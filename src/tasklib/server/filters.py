@@ -23,9 +23,9 @@ def task_filter(
     name: NameFilter = None,
     queue: NameFilter = None,
     tag: Annotated[
-        list[str] | None, Query(description="`key=value`, repeatable; a value that is JSON means that.")
+        list[str] | None, Query(description="`key=value`, repeatable; a value that is valid JSON is read as JSON.")
     ] = None,
-    worker: Annotated[Name | None, Query(description="What this worker runs now.")] = None,
+    worker: Annotated[Name | None, Query(description="Tasks that this worker runs now.")] = None,
     created_after: Annotated[AwareDatetime | None, Query(description="At or after.")] = None,
     created_before: Annotated[AwareDatetime | None, Query()] = None,
     task_id: Ids = None,
@@ -37,13 +37,13 @@ def task_filter(
 def dead_letter_filter(
     task_id: Ids = None,
     fingerprint: Annotated[
-        str | None, Query(pattern="^[0-9a-f]{6,32}$", description="Of a group, or its beginning.")
+        str | None, Query(pattern="^[0-9a-f]{6,32}$", description="The fingerprint of a group, or the start of it.")
     ] = None,
     name: NameFilter = None,
     queue: NameFilter = None,
-    error: Annotated[Text | None, Query(description="A piece of the traceback, in any case.")] = None,
-    since: Annotated[AwareDatetime | None, Query(description="Given up at or after this.")] = None,
-    until: Annotated[AwareDatetime | None, Query(description="Given up before this.")] = None,
+    error: Annotated[Text | None, Query(description="A part of the traceback, ignoring case.")] = None,
+    since: Annotated[AwareDatetime | None, Query(description="Dead letters since this time.")] = None,
+    until: Annotated[AwareDatetime | None, Query(description="Dead letters before this time.")] = None,
 ) -> DeadLetterFilter:
     return DeadLetterFilter(task_id, fingerprint, name, queue, error, since, until)
 

@@ -82,9 +82,7 @@ class WorkerAnswer(_Read):
     capabilities: list[str]
     capacity: int
     current_load: int
-    current_tasks: list[UUID] = Field(
-        default_factory=list, description="The ids of what it holds: it runs them, or is about to."
-    )
+    current_tasks: list[UUID] = Field(default_factory=list, description="The ids of the tasks that are leased to it.")
     version: str
     host: str
     pid: int
@@ -125,7 +123,7 @@ class WorkersAnswer(BaseModel):
     )
 
     workers: list[WorkerAnswer]
-    leader: str | None = Field(description="Who leads: the id of a worker or of a server; null if nobody does.")
+    leader: str | None = Field(description="The leader: the id of a worker or of a server; null if there is none.")
 
 
 class DrainAnswer(BaseModel):
@@ -160,7 +158,7 @@ class PauseChangeAnswer(BaseModel):
 
     kind: Kind
     value: str
-    changed: bool = Field(description="False: it was so before.")
+    changed: bool = Field(description="False: it was in this state already.")
 
 
 class SettingsAnswer(_Read):
@@ -176,7 +174,7 @@ class SettingsAnswer(_Read):
 
     promote_to_medium_after_seconds: float
     promote_to_high_after_seconds: float
-    changed: list[str] = Field(description="Those stored for the fleet; the others are as the configuration says.")
+    changed: list[str] = Field(description="Those stored for the fleet; the others come from the configuration.")
 
 
 _TOKEN = {
@@ -201,7 +199,7 @@ class TokenAnswer(_Read):
 
     id: UUID
     name: str
-    prefix: str = Field(description="The part of it that is no secret.")
+    prefix: str = Field(description="The part of it that is not secret.")
     roles: list[Role]
     queues: list[str] | None
     created_at: datetime
@@ -238,7 +236,7 @@ class AuditAnswer(_Read):
     target: str | None = Field(
         description="A task's, worker's or token's id, `queue:mail`, `name:send_email`; null for many tasks at once."
     )
-    details: dict[str, Any] = Field(description="What was asked for; of many tasks at once also the `count`.")
+    details: dict[str, Any] = Field(description="The parameters of the request; for many tasks also the `count`.")
 
 
 class AuditPage(BaseModel):
@@ -268,9 +266,9 @@ class DepthAnswer(BaseModel):
     """The tasks that are due, of one level."""
 
     depth: int
-    is_capped: bool = Field(description="True: there are at least so many; counting ended there.")
+    is_capped: bool = Field(description="True: the number is a lower bound; counting stopped there.")
     oldest_age_seconds: float | None = Field(
-        description="How long the first of them has waited; null if there is none."
+        description="How long the oldest of them has waited; null if there is none."
     )
 
 
@@ -280,15 +278,15 @@ class FleetAnswer(BaseModel):
     active: int
     draining: int
     dead: int = Field(description="Within the last day.")
-    total_capacity: int = Field(description="How many tasks the living run at a time.")
-    used_capacity: int = Field(description="How many they ran at their last heartbeats.")
+    total_capacity: int = Field(description="How many tasks the live workers can run at a time.")
+    used_capacity: int = Field(description="How many tasks they ran at their last heartbeats.")
 
 
 class ThroughputAnswer(BaseModel):
     """What ended in the last minute."""
 
     completed_last_minute: int
-    failed_last_minute: int = Field(description="Attempts: those that are tried again, and those that were the last.")
+    failed_last_minute: int = Field(description="Failed attempts, both retried ones and final ones.")
 
 
 _LEVELS = {

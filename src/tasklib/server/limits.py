@@ -41,7 +41,7 @@ class Limits:
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         is_json = kind == "application/json" or kind.endswith("+json")
         if is_for_programs(scope["path"]) and not is_json:
-            raise Problem(415, "not_json", "Only JSON is understood", "Send the body as application/json.")
+            raise Problem(415, "not_json", "Only JSON is accepted", "Send the body as application/json.")
         body = await self._read(receive)
         scope[BODY_IS_READ] = True
         if is_json and not is_result(scope["path"]) and is_deeper(body, self._settings.max_depth):
@@ -64,8 +64,8 @@ class Limits:
                         return bytes(body)
         except TimeoutError:
             seconds = self._settings.body_timeout_seconds
-            detail = f"The whole body must be here within {seconds:g} s."
-            raise Problem(408, "body_too_slow", "The body came too slowly", detail) from None
+            detail = f"The whole body must arrive within {seconds:g} s."
+            raise Problem(408, "body_too_slow", "The body arrived too slowly", detail) from None
 
     def _too_large(self) -> Problem:
         most = self._settings.max_body_bytes

@@ -57,7 +57,7 @@ def _check(seconds: float | None) -> None:
             429,
             "too_many_logins",
             "Too many logins",
-            f"Try again in {math.ceil(seconds)} s. Who is logged in stays so.",
+            f"Try again in {math.ceil(seconds)} s. Existing sessions are not affected.",
             headers={"Retry-After": str(math.ceil(seconds))},
         )
 

@@ -21,16 +21,16 @@ machine only, and needs none. Errors are problem details (RFC 9457) with a stabl
 `X-Request-ID`. A submitter sees its own tasks; those of others answer 404.
 """
 _TAGS = {
-    "tasks": "Submit, look at, wait for, cancel and replay tasks.",
+    "tasks": "Submit, read, wait for, cancel and replay tasks.",
     "queue": "How much waits.",
-    "dead letters": "What failed for good: look, group by cause, replay, purge.",
+    "dead letters": "Dead letters: list, group by cause, replay, purge.",
     "workers": "Who works, and draining.",
-    "pauses": "Queues and names that nobody begins.",
-    "settings": "What changes at run time.",
-    "tokens": "Who may come in.",
+    "pauses": "Paused queues and task names.",
+    "settings": "Settings that can be changed at run time.",
+    "tokens": "API tokens.",
     "audit": "Who did what.",
-    "health": "Whether the server runs, and whether it can serve.",
-    "worker protocol": "For workers without a database; docs/reference/worker-protocol.md tells how.",
+    "health": "Liveness and readiness.",
+    "worker protocol": "For workers without a database; see docs/reference/worker-protocol.md.",
 }
 API_VERSION = "1"
 """Of the paths and keys, not of the server: what is added to them doesn't change it."""
@@ -67,16 +67,16 @@ class ProblemAnswer(BaseModel):
 _MEANINGS = {
     400: "The body is not JSON.",
     401: "There is no token, or it is unknown, revoked or expired.",
-    403: "The token's roles don't allow this; `roles` says which would.",
-    404: "There is no such thing, or it is somebody else's.",
-    408: "The body came too slowly.",
-    409: "It can't be done as things stand.",
+    403: "The token's roles don't allow this; `roles` lists sufficient ones.",
+    404: "It doesn't exist, or belongs to another owner.",
+    408: "The body arrived too slowly.",
+    409: "The current state doesn't allow this.",
     413: "The body or the batch is too large.",
     415: "The body is not JSON by its Content-Type.",
-    421: "The Host header names another server.",
-    422: "A value can't be used; `detail` says which.",
+    421: "The Host header is not one that this server accepts.",
+    422: "A value is invalid; `detail` names it.",
     429: "Too many requests with this token.",
-    503: "The database doesn't answer; try again.",
+    503: "The database doesn't respond; try again.",
 }
 _ALWAYS = (421, 503)
 _GUARDED = (401, 403, 429)

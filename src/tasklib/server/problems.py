@@ -39,20 +39,20 @@ class Known:
 
 
 KNOWN: dict[str, Known] = {
-    "bad_request": Known(400, "The request can't be read."),
+    "bad_request": Known(400, "The request can't be parsed."),
     "invalid_json": Known(400, "The body is not JSON."),
-    "token_missing": Known(401, "No token came with the request. `roles` says which would do."),
+    "token_missing": Known(401, "The request has no token. `roles` lists sufficient roles."),
     "token_invalid": Known(401, "The token is unknown, expired or revoked."),
-    "role_missing": Known(403, "The token is good, but not for this. `roles` says which would do."),
+    "role_missing": Known(403, "The token is valid, but lacks the role. `roles` lists sufficient ones."),
     "local_only": Known(
-        403, "The server asks for no token (`--no-auth`), and the request came from elsewhere or through a proxy."
+        403, "The server requires no token (`--no-auth`), and the request came from another machine or through a proxy."
     ),
     "origin_not_allowed": Known(403, "A web page of another site made the request."),
-    "form_outdated": Known(403, "A form of the dashboard came without its token, or after its session."),
+    "form_outdated": Known(403, "A form of the dashboard was sent without its CSRF token, or after its session ended."),
     "queue_not_allowed": Known(403, "The token is for other queues."),
-    "route_closed": Known(403, "Nobody may use this route."),
-    "not_found": Known(404, "There is no such path."),
-    "task_not_found": Known(404, "No task has this id, or it is not yours."),
+    "route_closed": Known(403, "This route has no access rule."),
+    "not_found": Known(404, "The path doesn't exist."),
+    "task_not_found": Known(404, "No task has this id, or it belongs to another owner."),
     "worker_not_found": Known(404, "No live worker has this id."),
     "token_not_found": Known(404, "No token has this id or prefix."),
     "method_not_allowed": Known(405, "The path has other methods: see `Allow`."),
@@ -60,31 +60,33 @@ KNOWN: dict[str, Known] = {
     "headers_too_slow": Known(408, "The headers took longer than `header_timeout_seconds`."),
     "task_not_finished": Known(409, "Only a finished task can be replayed."),
     "stale_attempt": Known(409, "The attempt has ended, or another worker has the task now. Nothing was changed."),
-    "already_settled": Known(409, "The attempt has ended already, perhaps by this very report. Nothing was changed."),
-    "idempotency_key_taken": Known(409, "The key belongs to somebody else's task."),
+    "already_settled": Known(
+        409, "The attempt has ended already, possibly by an earlier copy of this report. Nothing was changed."
+    ),
+    "idempotency_key_taken": Known(409, "The key belongs to a task of another owner."),
     "body_too_large": Known(413, "The body is larger than `max_body_bytes`."),
     "batch_too_large": Known(413, "More at once than `max_batch`."),
     "not_json": Known(415, "The body must be `application/json`."),
-    "host_not_allowed": Known(421, "The Host header names a server that this is not."),
-    "invalid_request": Known(422, "Some part of the request has a wrong form. `errors` names each."),
+    "host_not_allowed": Known(421, "The Host header is not one that this server accepts."),
+    "invalid_request": Known(422, "Some parts of the request are invalid. `errors` names each."),
     "invalid_option": Known(422, "An option has a value that can't be used."),
     "invalid_arguments": Known(422, "The arguments don't fit the task function. `field` names the first."),
     "unknown_task_type": Known(422, "No task function has this name."),
-    "not_storable": Known(422, "PostgreSQL can't hold a value."),
+    "not_storable": Known(422, "PostgreSQL can't store a value."),
     "result_not_storable": Known(422, "The result can't be stored as JSON: report the attempt as failed."),
     "progress_not_storable": Known(422, "The progress can't be stored as JSON."),
     "too_deep": Known(422, "The JSON is nested deeper than `max_depth`."),
-    "rate_limited": Known(429, "More requests than `rate_limit_per_second`. `Retry-After` says when to go on."),
+    "rate_limited": Known(429, "More requests than `rate_limit_per_second`. Retry after `Retry-After` seconds."),
     "token_limit_reached": Known(429, "The token has reached the limit that `limit` names, of `most` at a time."),
     "headers_too_large": Known(431, "More headers than `max_headers`, or larger than `max_header_bytes` together."),
     "too_many_logins": Known(429, "More logins to the dashboard than are allowed a minute; see `Retry-After`."),
-    "internal_error": Known(500, "A mistake in the server. Its log has the details, under the `request_id`."),
-    "database_unavailable": Known(503, "PostgreSQL doesn't answer. Try again after `Retry-After` seconds."),
+    "internal_error": Known(500, "A bug in the server. Its log has the details, under the `request_id`."),
+    "database_unavailable": Known(503, "PostgreSQL doesn't respond. Try again after `Retry-After` seconds."),
     "schema_not_current": Known(503, "The database needs `tasklib migrate`, or the server a newer TaskLib."),
     "server_limit_reached": Known(503, "All tokens together have reached the limit that `limit` names."),
     "too_many_connections": Known(503, "The server holds `max_connections` connections already."),
-    "too_many_sessions": Known(503, "More browsers are logged in to the dashboard than one server remembers."),
-    "stopping": Known(503, "The server is about to end."),
+    "too_many_sessions": Known(503, "There are too many sessions of the dashboard on this server."),
+    "stopping": Known(503, "The server is shutting down."),
 }
 """Every code there is. They are stable: a code never changes its meaning."""
 
@@ -165,8 +167,8 @@ def problem_of(error: Exception) -> Problem:
         case psycopg.Error() if is_connection_loss(error):
             return _unavailable()
         case psycopg.Error() if is_bad_data(error):
-            return Problem(422, "not_storable", "PostgreSQL can't hold a value", "A value can't be stored.")
-    return Problem(500, "internal_error", "Something went wrong here", "It was logged with this request's id.")
+            return Problem(422, "not_storable", "PostgreSQL can't store a value", "A value can't be stored.")
+    return Problem(500, "internal_error", "Internal server error", "It was logged with this request's id.")
 
 
 def _ours(error: errors.TaskLibError) -> Problem:
@@ -198,12 +200,12 @@ def _ours(error: errors.TaskLibError) -> Problem:
             return Problem(503, "schema_not_current", "The database needs a migration", str(error))
         case errors.DatabaseUnavailable():
             return _unavailable()
-    return Problem(500, "internal_error", "Something went wrong here", "It was logged with this request's id.")
+    return Problem(500, "internal_error", "Internal server error", "It was logged with this request's id.")
 
 
 def _unavailable() -> Problem:
     # Not why: where the database is and what it says is not for everybody.
-    detail = "The database doesn't answer. Try again; a submission with an idempotency key is never doubled."
+    detail = "The database doesn't respond. Try again; with an idempotency key a submission is never stored twice."
     return Problem(503, "database_unavailable", "The database can't be reached", detail, headers=_RETRY_AFTER)
 
 

@@ -151,7 +151,7 @@ class CancelBody(Body):
     tags: dict[str, Any] | None = None
     created_after: AwareDatetime | None = None
     created_before: AwareDatetime | None = None
-    worker: Name | None = Field(None, description="What this worker runs now.")
+    worker: Name | None = Field(None, description="Tasks that this worker runs now.")
     ids: list[UUID] | None = Field(None, min_length=1, max_length=MAX_IDS)
     everything: StrictBool = False
     dry_run: StrictBool = Field(False, description="Only count.")
@@ -170,13 +170,16 @@ class ReplayDeadLettersBody(Body):
 
     ids: list[UUID] | None = Field(None, min_length=1, max_length=MAX_IDS)
     fingerprint: str | None = Field(
-        None, pattern="^[0-9a-f]{6,32}$", description="Of a group, or its beginning.", examples=["b1946ac92492"]
+        None,
+        pattern="^[0-9a-f]{6,32}$",
+        description="The fingerprint of a group, or the start of it.",
+        examples=["b1946ac92492"],
     )
     name: Name | None = None
     queue: Name | None = None
-    error: Text | None = Field(None, description="A piece of the traceback, in any case.")
+    error: Text | None = Field(None, description="A part of the traceback, ignoring case.")
     since: AwareDatetime | None = None
-    until: AwareDatetime | None = Field(None, description="Given up before this.")
+    until: AwareDatetime | None = Field(None, description="Dead letters before this time.")
     everything: StrictBool = False
     limit: StrictInt = Field(1000, ge=1, le=MAX_TAKEN, description="Ask again for more.")
     dry_run: StrictBool = Field(False, description="Change nothing; say what would be replayed.")

@@ -129,7 +129,7 @@ class TaskAnswer(BaseModel):
     assigned_worker_id: str | None
     locked_until: datetime | None
     lease_token: int = Field(description="Grows with every claim.")
-    cancel_requested_at: datetime | None = Field(description="Its worker was asked to stop it.")
+    cancel_requested_at: datetime | None = Field(description="Its worker was requested to stop it.")
     progress: Any
     result: Any = Field(description="What the function returned; null unless completed.")
     error: ErrorAnswer | None

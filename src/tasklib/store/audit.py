@@ -57,7 +57,7 @@ class AuditRecord:
     target: str | None
     """The id of a task, worker or token, a schedule's name, `queue:mail`, `name:send_email`; None for many tasks."""
     details: dict[str, Any]
-    """What was asked for; of many tasks at once also the `count`."""
+    """The parameters of the request; for many tasks also the `count`."""
 
 
 def audited(

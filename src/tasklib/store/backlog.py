@@ -21,7 +21,7 @@ class Backlog:
     """By the task's own priority: high from 100 on, medium from 0 on, low below."""
     depth: int
     is_capped: bool
-    """True: there are at least so many; counting ended there."""
+    """True: the number is a lower bound; counting stopped there."""
     oldest_age_seconds: float
     """How long the one that is due the longest has waited."""
 

@@ -70,7 +70,7 @@ class NameBacklog:
     level: str
     depth: int
     is_capped: bool
-    """True: there are at least so many; counting ended there."""
+    """True: the number is a lower bound; counting stopped there."""
     oldest_age_seconds: float
 
 

@@ -59,7 +59,7 @@ class Position:
 
     ahead: int
     is_capped: bool
-    """True: there are at least so many; counting ended there."""
+    """True: the number is a lower bound; counting stopped there."""
     workers: int
     """Live workers that could take it."""
     slots: int

@@ -69,7 +69,7 @@ class DeadLetterFilter:
 
     ids: UUID | str | Iterable[UUID | str] | None = None
     fingerprint: str | None = None
-    """Of a group, or its beginning."""
+    """The fingerprint of a group, or the start of it."""
     name: str | None = None
     queue: str | None = None
     error: str | None = None

@@ -14,7 +14,7 @@ Kind = Literal["queue", "name"]
 
 @dataclass(frozen=True, slots=True)
 class Paused:
-    """A queue or a name that is paused. What runs goes on; nothing of it begins."""
+    """A queue or a name that is paused. Running tasks go on; no new ones start."""
 
     kind: Kind
     value: str

@@ -150,7 +150,7 @@ class CappedCount:
 
     count: int
     is_capped: bool
-    """True: there are at least so many; counting ended there."""
+    """True: the number is a lower bound; counting stopped there."""
 
 
 def newest(search: Search, part: Part) -> Query[Matches]:

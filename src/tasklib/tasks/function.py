@@ -279,7 +279,7 @@ def _checked_executor(executor: str | None, name: str, is_async: bool, transacti
         raise InvalidTaskFunction(f"{name}: an async function runs on the loop or in a process, not in a thread.")
     if chosen is Executor.PROCESS and transactional:
         raise InvalidTaskFunction(
-            f"{name}: a transactional task can't run in a process: its connection lives in the worker."
+            f"{name}: a transactional task can't run in a process: its connection belongs to the worker."
         )
     return chosen
 
@@ -299,7 +299,7 @@ def _refuse_retries(function: TaskFunction[Any, Any], defaults: Options) -> None
     }
     if said := [option for option, value in given.items() if value]:
         raise InvalidTaskFunction(
-            f"{name}: at_most_once=True excludes {' and '.join(said)}: once begun, the task is never tried again."
+            f"{name}: at_most_once=True excludes {' and '.join(said)}: once begun, the task is never retried."
         )
 
 

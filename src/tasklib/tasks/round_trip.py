@@ -190,7 +190,7 @@ def _items(sent: Mapping[Any, Any], arrived: Mapping[Any, Any]) -> _Parts:
             yield None, None, None, why
         yield str(key), value, keys.pop((_kind(key), key), _MISSING), ""
     if keys:
-        yield None, None, None, "would arrive with a key that it hasn't"
+        yield None, None, None, "would arrive with an additional key"
 
 
 def _equal(sent: Any, arrived: Any) -> bool:
@@ -202,9 +202,9 @@ def _equal(sent: Any, arrived: Any) -> bool:
 
 def _other_type(sent: Any, arrived: Any) -> str:
     if arrived is _MISSING:
-        return "would be lost: nothing in the JSON tells it"
+        return "would be lost: it is not part of the JSON"
     if sent is _MISSING:
-        return "would arrive with a value, which it hasn't"
+        return "would arrive with a value that was not set"
     return (
         f"is {type(sent).__name__}, and would arrive as {type(arrived).__name__}: with the declared type, JSON doesn't "
         "tell them apart. "

@@ -40,7 +40,7 @@ def server() -> Iterator[str]:
         except EmbeddedPostgresError as e:
             raise TaskLibError(
                 f"there is no PostgreSQL to test on. Set {SERVER_VARIABLE}=postgresql://user@host/db to a server where "
-                f"that user may create databases, or make the embedded one work: {e}"
+                f"that user may create databases, or fix the embedded one: {e}"
             ) from e
         yield embedded.url()
 

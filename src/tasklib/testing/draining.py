@@ -141,7 +141,7 @@ class _Watch:
         if self.attempts.total() >= self._limit:
             names = ", ".join(f"{name} ({count})" for name, count in self.attempts.most_common(5))
             raise AssertionError(
-                f"drain() made {self.attempts.total()} attempts and tasks are still due. Most tried: {names}. "
+                f"drain() made {self.attempts.total()} attempts and tasks are still due. Most attempts: {names}. "
                 f"If they don't submit each other for ever, raise the limit: drain(limit={10 * self._limit})."
             )
 

@@ -63,7 +63,7 @@ class Expectation:
         for name in values:
             if name not in Expected.__annotations__:
                 raise InvalidOption(
-                    f"nothing named {name!r} can be expected of a task; arguments go in kwargs={{{name!r}: ...}}. "
+                    f"{name!r} is not a condition for tasks; arguments go in kwargs={{{name!r}: ...}}. "
                     f"Known: {', '.join(Expected.__annotations__)}."
                 )
         for name in ("scheduled_at", "scheduled_after", "scheduled_before"):

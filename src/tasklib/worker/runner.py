@@ -215,7 +215,7 @@ class Runner:
         try:
             is_ours, problem = await self._begins.record(attempt), ""
         except Exception as e:  # whatever it is, the function was not called
-            is_ours, problem = False, f"its beginning could not be put on record: {e}"
+            is_ours, problem = False, f"its start could not be recorded: {e}"
         self._slots.running -= 1
         if attempt.settled:
             pass  # interrupted meanwhile
@@ -342,7 +342,7 @@ class Runner:
         claimed = attempt.claimed
         self._events.emit(TaskNotBegun(claimed.id, claimed.name, reason, attempt.trace_id))
         if attempt.recorded and attempt.function.at_most_once:
-            error = f"WorkerLost: {reason}. The task runs at most once, and its beginning was on record already."
+            error = f"WorkerLost: {reason}. The task runs at most once, and its start was recorded already."
             self._settler.put(attempt, Failed(error, retriable=False))
             return
         attempt.begun, attempt.deadline = False, None
@@ -394,7 +394,7 @@ class Runner:
             case Interruption.SHUTDOWN if attempt.function.at_most_once and self._may_have_been_called(attempt):
                 return Failed(
                     f"WorkerLost: worker {attempt.worker_id} was stopped while the task ran. The task runs at most "
-                    "once, so it is not tried again.",
+                    "once, so it is not retried.",
                     retriable=False,
                 )
             case Interruption.SHUTDOWN | Interruption.NO_SLOT:
@@ -402,6 +402,6 @@ class Runner:
             case Interruption.CANCELLED:
                 return Cancelled("the task was cancelled while it ran")
             case None:
-                raise AssertionError("nobody interrupted this attempt")
+                raise AssertionError("this attempt was not interrupted")
             case _:
                 assert_never(attempt.interruption)

@@ -230,7 +230,7 @@ def with_connection(connection: Any) -> None: ...
         (
             with_connection,
             {"executor": "process", "transactional": True},
-            "with_connection: a transactional task can't run in a process: its connection lives in the worker.",
+            "with_connection: a transactional task can't run in a process: its connection belongs to the worker.",
         ),
         (sync_work, {"executor": "gpu"}, "sync_work: executor must be one of loop, thread, process, not 'gpu'."),
         (

@@ -53,7 +53,9 @@ async def test_wait_for_gives_up_in_time_and_leaves_the_task_alone(
     task_id = await either.submit_task(greet, name="a")
     put(db, task_id, state)
     before = db.execute("SELECT tasks::text FROM tasks").fetchone()
-    with pytest.raises(WaitTimeout, match=rf"{task_id} is still {state} after 0\.05 s; it goes on") as caught:
+    with pytest.raises(
+        WaitTimeout, match=rf"{task_id} is still {state} after 0\.05 s\. The task is not stopped"
+    ) as caught:
         await either.wait_for(task_id, timeout=0.05)
     assert isinstance(caught.value, TimeoutError)
     assert (caught.value.task_id, caught.value.state) == (task_id, state)

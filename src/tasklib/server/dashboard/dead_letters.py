@@ -85,5 +85,5 @@ async def act_on_group(
         return done(request, "/dead-letters", "Nothing changed: none of these is a dead letter any more.", "warn")
     said = f"{_DONE[action]} {count(len(taken), 'dead letter')}."
     if len(taken) >= MOST_AT_ONCE:
-        return done(request, back, f"{said} There may be more: do it again to go on.", "warn")
+        return done(request, back, f"{said} There may be more: repeat this to continue.", "warn")
     return done(request, "/dead-letters" if scope == "group" else back, said)

@@ -36,9 +36,9 @@ async def login(
     found = await services.tokens.find(token.strip())
     error = None
     if found is None:
-        error = "This token opens nothing: it is unknown, expired or revoked."
+        error = "This token is unknown, expired or revoked."
     elif not principal_of(found).may(Role.VIEWER, Role.SUBMITTER):
-        error = "This token may not see the dashboard: that takes the role viewer, submitter, operator or admin."
+        error = "This token can't open the dashboard: that needs the role viewer, submitter, operator or admin."
     logins: Logins = request.app.state.logins
     if found is None or error:
         await logins.refused(request, services, token.strip())

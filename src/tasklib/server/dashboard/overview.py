@@ -105,7 +105,7 @@ def _charts(points: Sequence[Point], depths: Sequence[Depth], step: int) -> list
             [(d.moment, {name: float(n) for name, n in d.by_level.items()}) for d in depths],
             LEVELS,
             compact,
-            "at the leader's looks",
+            "sampled by the leader",
         ),
         charts.lines(
             "Run time",

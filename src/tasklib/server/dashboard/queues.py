@@ -94,7 +94,7 @@ async def pause(
     except InvalidOption as e:
         return done(request, "/queues", _short(str(e)), "bad")
     said = "Paused" if changed else "Was paused already:"
-    return done(request, "/queues", f"{said} {kind} {_short(value)}. What runs goes on; nothing of it begins.")
+    return done(request, "/queues", f"{said} {kind} {_short(value)}. Running tasks go on; no new ones start.")
 
 
 @router.post("/queues/resume")

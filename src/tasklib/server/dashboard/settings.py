@@ -58,7 +58,7 @@ async def change_settings(
         )
     except (TaskLibError, ValueError) as e:
         return done(request, "/settings", str(e), "bad")
-    return done(request, "/settings", "Changed. Workers go by it from their next claim on.")
+    return done(request, "/settings", "Changed. It applies from each worker's next claim on.")
 
 
 @router.get("/tokens")
@@ -96,7 +96,7 @@ async def create_token(
 async def revoke_token(request: Request, principal: Admin, services: Serving, id: Annotated[UUID, Form()]) -> Response:
     revoked = await client_of(principal, services).revoke_token(id)
     services.tokens.forget()
-    return done(request, "/tokens", f"Revoked {revoked.name} ({revoked.prefix}). It opens nothing any more.")
+    return done(request, "/tokens", f"Revoked {revoked.name} ({revoked.prefix}). It can't be used any more.")
 
 
 @router.get("/audit")

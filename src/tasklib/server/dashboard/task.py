@@ -92,7 +92,7 @@ async def cancel(request: Request, principal: Operator, services: Serving, task_
     state = await client_of(principal, services, to_change=True).cancel_task(task_id)
     said = {
         TaskState.CANCELLED: "The task is cancelled.",
-        TaskState.RUNNING: "Its worker was asked to stop it.",
+        TaskState.RUNNING: "Its worker was requested to stop it.",
     }.get(state, f"The task is {state.value} already; nothing changed.")
     return done(request, f"/tasks/{task_id}", said, "good" if state in ("cancelled", "running") else "warn")
 
@@ -103,7 +103,7 @@ async def replay(request: Request, principal: Operator, services: Serving, task_
         await client_of(principal, services, to_change=True).replay_task(task_id)
     except InvalidOption as e:
         return done(request, f"/tasks/{task_id}", str(e), "warn")
-    return done(request, f"/tasks/{task_id}", "It starts afresh, with all its retries.")
+    return done(request, f"/tasks/{task_id}", "It runs again from the beginning, with all its retries.")
 
 
 @router.get("/tasks/{task_id}/edit")
@@ -140,7 +140,7 @@ async def submit_edited(
         )
     except (InvalidOption, TaskExecutionError, TaskNotFound) as e:
         return _form(request, found, arguments, queue, priority, str(e))
-    return done(request, f"/tasks/{made}", "Submitted as a new task. The one it was made from is as it was.")
+    return done(request, f"/tasks/{made}", "Submitted as a new task. The original task is unchanged.")
 
 
 def _form(request: Request, task: Task, arguments: str, queue: str, priority: str, error: str | None) -> Response:

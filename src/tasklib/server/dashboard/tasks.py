@@ -158,5 +158,5 @@ def _said(verb: str, changed: Changed) -> str:
         return (
             f"Nothing to {verb}: none of these tasks {'waits or runs' if verb == 'cancel' else 'is finished'} any more."
         )
-    asked = f"; of these, {changed.asked:,} run, and their workers were asked to stop them" if changed.asked else ""
+    asked = f"; of these, {changed.asked:,} run, and their workers were requested to stop them" if changed.asked else ""
     return f"{_VERBS[verb][1]} {count(changed.count, 'task')}{asked}."

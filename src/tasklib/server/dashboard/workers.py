@@ -72,7 +72,7 @@ async def drain(
         await client_of(principal, services).drain_worker(id)
     except WorkerNotFound as e:
         return done(request, "/workers", str(e)[:300], "bad")
-    return done(request, "/workers", f"Asked {id[:120]} to drain: it finishes what it has, and ends.")
+    return done(request, "/workers", f"Asked {id[:120]} to drain: it finishes its tasks, and ends.")
 
 
 def _sightings(request: Request) -> Sightings:

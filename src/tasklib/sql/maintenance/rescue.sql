@@ -24,7 +24,7 @@ lost AS (
            'lost' AS outcome,
            format('worker %%s was lost in attempt %%s%%s', worker_id, retry_count + crash_count + 1,
                   CASE WHEN {include begun} AND at_most_once IS TRUE
-                       THEN ', after it had begun. The task runs at most once, so it is not tried again' END) AS error
+                       THEN ', after it had begun. The task runs at most once, so it is not retried' END) AS error
     FROM held
     JOIN {schema.}tasks AS task ON task.id = held.id
     WHERE {still_running}
