@@ -81,7 +81,7 @@ def test_settings_are_changed_and_given_back(site: Site, tab: Tab) -> None:
     portray(page, "settings")
     page.get_by_label("counts as medium after").fill("")
     page.get_by_role("button", name="Save").click()
-    page.get_by_text("as the configuration says").first.wait_for()
+    page.get_by_text("from the configuration").first.wait_for()
     assert site.client.settings().changed == ()
     page.get_by_label("counts as medium after").fill("0")
     page.get_by_role("button", name="Save").click()

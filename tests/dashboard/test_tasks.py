@@ -76,7 +76,7 @@ def test_a_refresh_leaves_the_selection_and_shows_what_is_new(
     tab: Tab, ids: dict[str, str], db: psycopg.Connection
 ) -> None:
     page = tab("/tasks?q=queue:selected")
-    page.get_by_text("No task fits this search").wait_for()
+    page.get_by_text("No task matches this search").wait_for()
     first = row(db, name="first", queue="selected")
     page.get_by_role("link", name="first").wait_for()
     page.locator(f'input[value="{first}"]').check()
@@ -234,7 +234,7 @@ def test_reading_and_acting_need_no_script(tab: Tab, db: psycopg.Connection) -> 
 
 def test_an_empty_list_says_so(tab: Tab) -> None:
     page = tab("/tasks?q=name:nobody_has_this_name")
-    page.get_by_text("No task fits this search").wait_for()
+    page.get_by_text("No task matches this search").wait_for()
 
 
 # ---- hostile texts ----

@@ -152,7 +152,7 @@ def test_more_than_one_call_may_change_is_gone_on_with(
     monkeypatch.setattr("tasklib.client.searching.BATCH", 10)
     db.execute("INSERT INTO tasks (name) SELECT 'many' FROM generate_series(1, 30)")
     page = post(web, "/tasks/act", action="cancel_all", q="name:many", confirmed="yes")
-    assert "Cancelled 20 tasks. More tasks match. Go on with the older ones?" in text_of(page)
+    assert "Cancelled 20 tasks. More tasks match. Continue with the older ones?" in text_of(page)
     older = re.search(r'name="older" value="([^"]+)"', page.text)
     assert older
     done = post(web, "/tasks/act", action="cancel_all", q="name:many", confirmed="yes", older=older[1])
@@ -164,7 +164,7 @@ def test_a_search_that_ended_early_says_so(web: Running, db: psycopg.Connection)
     row(db, "completed", name="needle")
     db.execute("INSERT INTO tasks (name) SELECT 'hay' FROM generate_series(1, 30)")
     page = web.http.get("/tasks?q=name:needle&look=10")
-    assert "Looked at the newest 10 tasks" in text_of(page)
+    assert "Searched the newest 10 tasks" in text_of(page)
     assert "look at 100" in text_of(page)
     assert "needle" in text_of(web.http.get("/tasks?q=name:*edl*&look=100"))
 

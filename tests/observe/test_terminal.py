@@ -98,9 +98,9 @@ def test_start_line_names_the_worker_and_what_it_serves() -> None:
         ),
         (
             SlotStuck(ID, "noop"),
-            "! noop       …c7546636  was told to stop but goes on; its slot stays taken until it ends",
+            "! noop       …c7546636  was requested to stop but is still running; its slot stays occupied until it ends",
         ),
-        (TaskNotBegun(ID, "noop", "no process"), "! noop       …c7546636  not begun, and given back: no process"),
+        (TaskNotBegun(ID, "noop", "no process"), "! noop       …c7546636  not started, and released: no process"),
         (ChildrenSpawned("threads"), "! child processes start as new interpreters: threads"),
         (LeasesRescued(((ID, "noop", "failed"),)), "! noop …c7546636  its worker was lost; it will run again"),
         (

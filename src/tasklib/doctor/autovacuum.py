@@ -15,7 +15,7 @@ from tasklib.store.doctor import TableFigures
 _COST_LIMIT = 200
 _LONGEST_DELAY_MS = 10.0
 _LONGEST_NAP_SECONDS = 300
-_WHY = "Each task leaves three dead rows behind. Without a vacuum the claim gets slower and the disk fills."
+_WHY = "Each task leaves three dead rows. Without a vacuum the claim gets slower and the disk fills."
 
 
 def look(config: Config) -> Call[list[Finding]]:
@@ -27,7 +27,7 @@ def look(config: Config) -> Call[list[Finding]]:
     indexes = yield doctor.indexes(["tasks"])
     schema = indexes[0].schema if indexes else "public"
     found = [*_server(settings), *_tables(tables, schema), *_pace(settings)]
-    return found or [ok("autovacuum", "Autovacuum is on, and on for our tables.")]
+    return found or [ok("autovacuum", "Autovacuum is enabled, also for TaskLib's tables.")]
 
 
 def _server(settings: dict[str, str]) -> Iterator[Finding]:

@@ -61,7 +61,7 @@ def _indexes(indexes: list[IndexFigures]) -> Iterator[Finding]:
             yield warning(
                 "index_bloat",
                 f"The index {index.name} takes {index.size / 2**20:,.1f} MiB for about {index.entries:,.0f} entries.",
-                "Its pages are mostly empty: they are read and kept in memory for nothing.",
+                "Its pages are mostly empty, but are still read and cached.",
                 f"REINDEX INDEX CONCURRENTLY {quoted(index.schema)}.{index.name};",
                 **index._asdict(),
             )

@@ -31,7 +31,7 @@ def look(config: Config) -> Call[list[Finding]]:
         warning(
             "clock_skew",
             f"This machine's clock is {duration(abs(ahead))} {'ahead of' if ahead > 0 else 'behind'} the database's.",
-            "TaskLib itself goes by the database's clock alone. But times your programs give (scheduled_at) and times "
+            "TaskLib itself uses only the database's clock. But times given by your programs (scheduled_at) and times "
             "in logs are off by as much.",
             "Let both machines follow a time server: timedatectl set-ntp true",
             seconds=ahead,

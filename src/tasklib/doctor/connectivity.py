@@ -53,15 +53,15 @@ def listening(config: Config) -> Call[list[Finding]]:
     """A notification is sent, and has to arrive."""
     if not config.listen:
         every = duration(config.poll_interval_seconds)
-        seen = f"Notifications are switched off; idle workers look every {every}."
-        return [note("listen", seen, "A new task waits for the next look.", "", listen=False)]
+        seen = f"Notifications are disabled; idle workers poll every {every}."
+        return [note("listen", seen, "A new task waits for the next poll.", "", listen=False)]
     mode: Connectivity = yield RunCoroutine(_listening_connectivity)
     if mode is Connectivity.TRANSACTION:
         return [
             _deaf(
                 config,
                 "LISTEN goes through a pooler in transaction mode, which doesn't pass notifications on.",
-                "Give it a direct connection: export TASKLIB_LISTEN_DATABASE_URL=postgresql://...  Or go without: "
+                "Give it a direct connection: export TASKLIB_LISTEN_DATABASE_URL=postgresql://...  Or disable it: "
                 "export TASKLIB_LISTEN=false",
             )
         ]
@@ -75,7 +75,7 @@ def listening(config: Config) -> Call[list[Finding]]:
 
 def _deaf(config: Config, seen: str, action: str) -> Finding:
     every = duration(config.poll_interval_seconds)
-    why = f"Idle workers notice new tasks, and running ones cancel requests, only when they look: every {every}."
+    why = f"Idle workers notice new tasks, and running ones cancel requests, only when they poll: every {every}."
     return warning("listen", seen, why, action)
 
 

@@ -42,7 +42,7 @@ def _versions(workers: list[WorkerInfo]) -> Iterator[Finding]:
         yield warning(
             "mixed_versions",
             f"Workers run different versions: {', '.join(f'{v} ({len(ids)})' for v, ids in each.items())}.",
-            "That is fine while a deployment rolls. If it stays so, one was forgotten.",
+            "This is normal during a rolling deployment. Afterwards it means that a worker was not updated.",
             f"Drain those of {versions[0]} and start them anew: tasklib workers drain "
             f"{shell_argument(each[versions[0]][0])}",
             versions=each,
@@ -53,10 +53,10 @@ def _leader(leader: str | None, config: Config) -> Iterator[Finding]:
     if leader is None:
         yield warning(
             "no_leader",
-            "No worker and no server leads.",
-            "Nobody ends the attempts of dead workers, deletes what is past its time, or takes figures.",
-            f"After a leader's death another follows within {duration(config.leader_lease_seconds)}. If it stays so, "
-            "look into the logs of workers and servers for errors of the election.",
+            "There is no leader.",
+            "Tasks of dead workers are not recovered, expired rows are not deleted, and waiting tasks are not counted.",
+            f"After a leader's death another follows within {duration(config.leader_lease_seconds)}. If this "
+            "persists, search the logs of workers and servers for errors of the election.",
         )
 
 
@@ -66,9 +66,9 @@ def _silent(known: list[WorkerInfo], config: Config) -> Iterator[Finding]:
     if silent:
         yield warning(
             "silent_workers",
-            f"{count(len(silent), 'worker')} ({', '.join(w.id for w in silent[:5])}) fell silent and nobody has "
-            "declared them dead.",
-            "Their tasks are not given to others until the leader does.",
-            "Look into the leader's log: tasklib workers shows who leads.",
+            f"{count(len(silent), 'worker')} ({', '.join(w.id for w in silent[:5])}) sent no heartbeats and "
+            "were not declared dead.",
+            "Their tasks are not recovered until the leader does so.",
+            "Check the leader's log: tasklib workers shows which process leads.",
             workers=[w.id for w in silent],
         )

@@ -18,7 +18,7 @@ def look(config: Config) -> Call[list[Finding]]:
     there: list[IndexFigures] = yield doctor.indexes(expected.tables())
     schema = there[0].schema if there else config.schema or "public"
     found = [*_missing(there, schema), *_invalid(there)]
-    return found or [ok("indexes", f"All {count(len(expected.indexes()), 'index', 'indexes')} are there and valid.")]
+    return found or [ok("indexes", f"All {count(len(expected.indexes()), 'index', 'indexes')} exist and are valid.")]
 
 
 def _missing(there: list[IndexFigures], schema: str) -> Iterator[Finding]:
@@ -28,7 +28,7 @@ def _missing(there: list[IndexFigures], schema: str) -> Iterator[Finding]:
             yield critical(
                 "missing_index",
                 f"The index {index.name} of the table {index.table} is missing.",
-                "Statements that rely on it read the whole table, or are wrong about what is unique.",
+                "Statements that rely on it read the whole table, or uniqueness is not enforced.",
                 index.create(schema) or f"It belongs to a constraint of {index.table}: restore that.",
                 index=index.name,
                 table=index.table,
@@ -44,16 +44,16 @@ def _invalid(there: list[IndexFigures]) -> Iterator[Finding]:
         if index.name in ours:
             yield critical(
                 "invalid_index",
-                f"The index {index.name} is INVALID: its building was broken off.",
-                "No statement may use it, but each write still pays for it.",
+                f"The index {index.name} is INVALID: building it was interrupted.",
+                "No statement can use it, but each write still updates it.",
                 f"REINDEX INDEX CONCURRENTLY {name};",
                 index=index.name,
             )
         else:
             yield warning(
                 "invalid_index",
-                f"{index.name}, the rest of an index that was broken off, is on the table {index.table}.",
-                "Each write pays for it, and nobody may use it.",
+                f"{index.name}, left over from an interrupted REINDEX, is on the table {index.table}.",
+                "Each write updates it, and no statement can use it.",
                 f"DROP INDEX CONCURRENTLY {name};",
                 index=index.name,
             )

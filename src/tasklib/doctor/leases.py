@@ -21,10 +21,10 @@ def look(config: Config) -> Call[list[Finding]]:
     return [
         critical(
             "ended_leases",
-            f"The leases of {at_least}{count(number, 'running task')} have ended, the first {duration(seconds or 0)} "
-            "ago, and nobody has given them to another worker.",
-            f"The leader does so every {duration(config.sweep_interval_seconds)}: there is none, or it can't.",
-            "Start a worker (tasklib worker MODULE), or look into the leader's log: tasklib workers shows who leads.",
+            f"The leases of {at_least}{count(number, 'running task')} expired, the first {duration(seconds or 0)} "
+            "ago, and the tasks were not recovered.",
+            f"The leader recovers them every {duration(config.sweep_interval_seconds)}: there is none, or it fails.",
+            "Start a worker (tasklib worker MODULE), or check the log of the leader, which tasklib workers names.",
             count=number,
             oldest_seconds=seconds,
         )

@@ -24,7 +24,7 @@ def look(config: Config) -> Call[list[Finding]]:
         critical(
             "claim_plan",
             f"The claim's plan has {', '.join(others)}.",
-            "It should only hop along the index tasks_claimable; else each claim reads the whole backlog, or the "
+            "It should only scan the index tasks_claimable; otherwise each claim reads the whole backlog, or the "
             "whole table.",
             "Look for a missing or invalid index above, and then: ANALYZE tasks;",
             scans=others,

@@ -19,7 +19,7 @@ def look(config: Config) -> Call[list[Finding]]:
     if where is None:
         named = f"the schema {config.schema!r}" if config.schema else "the search_path"
         seen = f"TaskLib's tables are not in {named}."
-        return [critical(CODE, seen, "Nothing works without them.", f"Create them: tasklib migrate{option}")]
+        return [critical(CODE, seen, "TaskLib can't work without them.", f"Create them: tasklib migrate{option}")]
     revision: str | None = yield schema.revision()
     try:
         require_current(revision, config.schema)

@@ -60,11 +60,11 @@ class _Run:
         """One check that can't be made keeps nobody from the next, unless the database is gone."""
         said = " ".join(str(error).split()) or "no answer"
         if is_connection_loss(error) or isinstance(error, DatabaseUnavailable):
-            action = "See that the server runs, that it takes writes, and that the URL, user and password are right."
-            self.findings.append(critical("database_unavailable", said, "Nothing works without it.", action))
+            action = "Check that the server runs and accepts writes, and that the URL, user and password are right."
+            self.findings.append(critical("database_unavailable", said, "TaskLib can't work without it.", action))
             self._is_over = True
         elif isinstance(error, psycopg.errors.InsufficientPrivilege):
-            seen = f"Not examined: {check.name}. This user may not: {said}"
+            seen = f"Not checked: {check.name}. This user lacks the rights: {said}"
             self.findings.append(note("not_examined", seen, "", "GRANT pg_monitor TO this user;, or ask its owner."))
         else:
             self.findings.append(note("not_examined", f"Not examined: {check.name}. {said}"))

@@ -32,14 +32,14 @@ def durability(config: Config) -> Call[list[Finding]]:
             warning(
                 "not_durable",
                 "synchronous_commit is off.",
-                "A crash of the server loses what was acknowledged in the last moments: submissions vanish, and "
-                "finished tasks run again.",
+                "A crash of the server loses the latest commits: acknowledged submissions are lost, and finished tasks "
+                "run again.",
                 "ALTER SYSTEM SET synchronous_commit = on; SELECT pg_reload_conf();  Or look for it in ALTER ROLE "
                 "and ALTER DATABASE.",
                 setting="synchronous_commit",
             )
         )
-    return found or [ok("durability", "What is committed is on disk: fsync and synchronous_commit are on.")]
+    return found or [ok("durability", "Commits are durable: fsync and synchronous_commit are on.")]
 
 
 def connections(config: Config) -> Call[list[Finding]]:
@@ -54,8 +54,8 @@ def connections(config: Config) -> Call[list[Finding]]:
         warning(
             "connections",
             seen,
-            "When none is left, workers can't come back after a loss and clients get errors. A worker takes about "
-            "six, a client up to max_connections of its configuration.",
+            "When none is left, workers can't reconnect and clients get errors. A worker takes "
+            "a few, a client up to max_connections of its configuration.",
             "Raise max_connections (needs a restart), lower TASKLIB_MAX_CONNECTIONS, or put PgBouncer in between.",
             used=usage.connections,
             most=most,

@@ -13,7 +13,7 @@ from tasklib.store.doctor import BlockingSession, Prepared, ReplicationSlot
 
 WARN_SECONDS, CRITICAL_SECONDS = 300.0, 3600.0
 WARN_SLOT_AGE = 10_000_000
-_WHY = "Rows that it might still see can't be vacuumed, so the tables and indexes grow and every look takes longer."
+_WHY = "Rows that it might still see can't be vacuumed, so the tables and indexes grow and every query takes longer."
 
 
 def look(config: Config) -> Call[list[Finding]]:
@@ -58,8 +58,8 @@ def _slots(slots: list[ReplicationSlot]) -> Iterator[Finding]:
         if not slot.is_active:
             yield warning(
                 "replication_slot",
-                f"The {slot.kind} replication slot {slot.name} is read by nobody. It keeps {kept}{rows}.",
-                f"It goes on keeping until the disk is full. {_WHY if slot.age is not None else ''}".rstrip(),
+                f"The {slot.kind} replication slot {slot.name} has no reader. It keeps {kept}{rows}.",
+                f"This continues until the disk is full. {_WHY if slot.age is not None else ''}".rstrip(),
                 f"Start its reader again, or: SELECT pg_drop_replication_slot('{slot.name}');",
                 **slot._asdict(),
             )

@@ -34,14 +34,14 @@ def unserved(config: Config) -> Call[list[Finding]]:
         and not any(_takes(w, lane) for w in takers)
     ]
     if not alone:
-        return [ok("unserved_tasks", "A live worker serves every task that waits.")]
+        return [ok("unserved_tasks", "Every waiting task is served by a live worker.")]
     number: int = yield doctor.backlog(alone, _COUNT_UP_TO)
     names = [_said(lane) for lane in alone[:_NAMED]]
     more = f" and {len(alone) - _NAMED} more" if len(alone) > _NAMED else ""
     return [
         warning(
             "unserved_tasks",
-            f"{_at_least(number)}{count(number, 'due task')} fit no live worker, the oldest for "
+            f"{_at_least(number)}{count(number, 'due task')} can't be run by any live worker, the oldest for "
             f"{duration(max(lane.waited_seconds for lane in alone))}: {', '.join(names)}{more}.",
             "They wait until a worker with that name, queue and capabilities starts.",
             "Start one, or cancel them; for details: tasklib list "
@@ -63,7 +63,7 @@ def paused(config: Config) -> Call[list[Finding]]:
         behind = [lane for lane in lanes if lane.waited_seconds >= 0 and pause.holds(lane.queue, lane.name)]
         number: int = (yield doctor.backlog(behind, _COUNT_UP_TO)) if behind else 0
         what = f"The {pause.kind} {pause.value!r} is paused since {pause.paused_at:%Y-%m-%d %H:%M %Z}"
-        action = f"If that is over: tasklib resume {shell_option(f'--{pause.kind}', pause.value)}"
+        action = f"To end the pause: tasklib resume {shell_option(f'--{pause.kind}', pause.value)}"
         details = {"kind": pause.kind, "value": pause.value, "count": number}
         if number:
             seen = f"{what}, and holds back {_at_least(number)}{count(number, 'due task')}."
@@ -86,8 +86,8 @@ def lanes(config: Config) -> Call[list[Finding]]:
             f"{count(len({lane.queue for lane in there}), 'queue')}, "
             f"{count(len({lane.name for lane in there}), 'name')}, "
             f"{count(len({lane.priority for lane in there}), 'priority', 'priorities')}.",
-            f"A claim looks at the head of each: about {number * 0.02:,.0f} ms every time it begins anew.",
-            "Don't make a queue or a name per customer: put the customer into the arguments or tags.",
+            f"A claim looks at the head of each: about {number * 0.02:,.0f} ms for each scan of all lanes.",
+            "Don't create a queue or a name per customer: put the customer into the arguments or tags.",
             lanes=number,
         )
     ]

@@ -192,10 +192,10 @@ class TerminalView:
         self._warn(event, "lease lost: the attempt is stopped, another worker may have the task")
 
     def _not_begun(self, event: TaskNotBegun) -> None:
-        self._warn(event, f"not begun, and given back: {event.reason}")
+        self._warn(event, f"not started, and released: {event.reason}")
 
     def _stuck(self, event: SlotStuck) -> None:
-        self._warn(event, "was told to stop but goes on; its slot stays taken until it ends")
+        self._warn(event, "was requested to stop but is still running; its slot stays occupied until it ends")
 
     def _rescued(self, event: LeasesRescued) -> None:
         for task_id, name, state in event.tasks[:ERRORS_PER_SECOND]:
