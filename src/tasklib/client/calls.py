@@ -61,7 +61,7 @@ class Calls(OperatorCalls, ExplainingCalls, SearchingCalls, ScheduleCalls, Token
         self.defaults = submissions.Defaults(config, self.identity)
 
     def on_behalf_of(self, identity: Identity) -> Self:
-        """The same calls for somebody else."""
+        """The same calls for another identity."""
         calls = copy(self)
         calls.identity = identity
         calls.defaults = submissions.Defaults(self.config, identity)
@@ -286,7 +286,7 @@ class Calls(OperatorCalls, ExplainingCalls, SearchingCalls, ScheduleCalls, Token
         if keyed:
             queries.append(submit.submit_once(keyed, self.identity.owner))
         try:
-            # Where an id or a key may turn out to be somebody else's, all of it has to go back.
+            # If an id or a key may belong to another owner, the whole batch has to be rolled back.
             kept: Kept | None = yield queries[0] if len(tasks) == 1 else InTransaction((), queries)
         except psycopg.errors.UniqueViolation as e:
             raise submit.foreign_id() from e
@@ -303,6 +303,6 @@ class Calls(OperatorCalls, ExplainingCalls, SearchingCalls, ScheduleCalls, Token
         queries: list[Query[Any]] = [submit.submit(plain)] if plain else []
         if keyed:
             queries.append(submit.submit_once(keyed, owner))
-        # Where a key may turn out to be somebody else's, all of it has to go back.
+        # If a key may belong to another owner, the whole batch has to be rolled back.
         is_one_statement = not copied and len(queries) == 1 and (owner is None or not keyed)
         return queries[0] if is_one_statement else InTransaction(copied, queries)

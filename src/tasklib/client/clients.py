@@ -190,7 +190,7 @@ class Client:
     audit = _blocking(Calls.audit)
 
     def on_behalf_of(self, actor: str, *, submitted_by: str | None = None, only_own: bool = False) -> Self:
-        """This client as somebody else uses it, on the same connections: for servers, which act for many.
+        """This client for another identity, on the same connections: for servers that act for many users.
 
         The audit names the `actor`, and tasks are submitted as `submitted_by`. With `only_own=True` the tasks of
         others are unknown to it.
@@ -340,7 +340,7 @@ class AsyncClient:
     audit = _awaitable(Calls.audit)
 
     def on_behalf_of(self, actor: str, *, submitted_by: str | None = None, only_own: bool = False) -> Self:
-        """This client as somebody else uses it, on the same connections: for servers, which act for many.
+        """This client for another identity, on the same connections: for servers that act for many users.
 
         The audit names the `actor`, and tasks are submitted as `submitted_by`. With `only_own=True` the tasks of
         others are unknown to it.

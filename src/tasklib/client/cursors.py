@@ -1,4 +1,4 @@
-"""Cursors: where a page ended, as text that means nothing to whoever passes it on."""
+"""Cursors: the end of a page, as opaque text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dead letters: look at them, by cause, and replay or purge many at once. Calls without a colour."""
+"""Dead letters: list and group them, replay or purge many at once. One implementation for sync and async callers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 BATCH = 500
 LOOK = 2_000
-"""How many dead letters are looked at for their causes; a fingerprint takes some 20 µs."""
+"""How many dead letters are read to group them by cause; a fingerprint takes about 20 µs."""
 RAMP_SECONDS = 0.2
 """A slow replay takes this much time's worth of tasks at a time."""
 
@@ -90,7 +90,7 @@ class DeadLetterCalls(OnBehalf):
         return (yield from self._dead_letter_groups(chosen, limit))
 
     def latest_dead_letter_groups(self, *, limit: int = 50, look: int = LOOK) -> Call[LatestGroups]:
-        """The causes among the latest dead letters: as many as `look` says are looked at, however many there are."""
+        """The causes among the latest `look` dead letters, however many there are."""
         validation.check_limit(limit, validation.MAX_PAGE)
         validation.check_limit(look, None)
         groups, looked_at = yield store.latest_groups(self._own(EVERY_DEAD_LETTER), limit, look)
@@ -99,7 +99,7 @@ class DeadLetterCalls(OnBehalf):
     def dead_letters_alike(
         self, fingerprint: str, *, after: DeadLetterPlace | None = None, limit: int = 50, look: int = LOOK
     ) -> Call[AlikePage]:
-        """One page of the dead letters with this cause, the latest first, of which `look` are looked at."""
+        """One page of the dead letters with this cause, the latest first; at most `look` are read."""
         chosen = self._own(checked_dead_letters(EVERY_DEAD_LETTER, {"fingerprint": fingerprint}))
         tasks, ended = yield store.alike(chosen, after, limit + 1, look)
         if len(tasks) > limit:
@@ -194,7 +194,7 @@ def _take(
     if dry_run:
         seen: Batch = yield store.look(chosen, limit)
         return seen.ids
-    # What is given up from now on is left alone; else a replay of what fails again at once would never end.
+    # Tasks that become dead letters from now on are left alone; otherwise replaying tasks that fail again never ends.
     moment: datetime = yield store.now()
     chosen = chosen.not_after(moment)
     size = BATCH if per_second is None else max(1, min(BATCH, int(per_second * RAMP_SECONDS)))

@@ -35,7 +35,7 @@ class InTransaction:
     queries: Sequence[Query[Any]]
 
     def again(self) -> InTransaction:
-        """The same once more, should the answer to the first time have been lost: it adds only what is missing."""
+        """The same again, after a lost answer: it adds only the missing rows."""
         parts = [self.copied[i : i + MOST_IN_JSON] for i in range(0, len(self.copied), MOST_IN_JSON)]
         return InTransaction((), [*map(submit.submit, parts), *self.queries]) if parts else self
 
@@ -49,7 +49,7 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class RunCoroutine:
-    """Do something that needs sessions of its own, and answer with what it returns."""
+    """Run a coroutine that opens its own connections, and return its result."""
 
     work: Callable[[Config], Coroutine[Any, Any, Any]]
 

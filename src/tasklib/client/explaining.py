@@ -47,7 +47,7 @@ class Explanation:
 
 
 def _discreet(worker: WorkerInfo, task: Situation, number: int) -> WorkerInfo:
-    """A worker as somebody may know it who knows their own tasks only: what it has to do with this task, and no more.
+    """A worker as shown to callers limited to their own tasks: only what concerns this task.
 
     Its id is told if it runs the task: the task itself says so.
     """

@@ -15,7 +15,7 @@ from tasklib.tasks.options import MAX_NAME_BYTES, is_name
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Whoever makes a call."""
+    """The caller."""
 
     actor: str
     """The name in the audit."""
@@ -35,13 +35,13 @@ class Identity:
     def key(self, idempotency_key: str) -> str:
         """The idempotency key as it is stored: a caller who knows only its own tasks has keys of its own.
 
-        Else it could learn from a key that somebody has used it, and use one before they do.
+        Otherwise it could find out which keys other owners use, and occupy them.
         """
         return f"{self.submitted_by}/{idempotency_key}" if self.only_own else idempotency_key
 
     @property
     def owner(self) -> str | None:
-        """Whose tasks it is limited to; None: everybody's."""
+        """The owner whose tasks it is limited to; None: no limit."""
         return self.submitted_by if self.only_own else None
 
 
@@ -51,7 +51,7 @@ def said_key(stored: str | None, submitted_by: str | None) -> str | None:
 
 
 class OnBehalf:
-    """Calls for one configuration, on behalf of one identity: whoever runs this program, unless another is given."""
+    """Calls for one configuration, on behalf of one identity: by default the user who runs this program."""
 
     def __init__(self, config: Config, identity: Identity | None = None) -> None:
         self.config = config

@@ -51,7 +51,7 @@ class OperatorCalls(DeadLetterCalls):
         return found
 
     def drain_worker(self, worker_id: str) -> Call[None]:
-        """Ask a worker to take no more tasks, finish what it has, and end. Asking again changes nothing."""
+        """Request a worker to take no more tasks, finish those it has, and end. Repeating it changes nothing."""
         if not isinstance(worker_id, str) or not is_storable(worker_id):
             raise InvalidOption(f"a worker's id is text, as workers() gives it, not {worker_id!r}.")
         changed: bool = yield fleet.drain(worker_id, by=self.identity.actor)
@@ -71,7 +71,7 @@ class OperatorCalls(DeadLetterCalls):
         return changed
 
     def resume(self, *, queue: str | None = None, name: str | None = None) -> Call[bool]:
-        """End a pause; idle workers look again at once. Returns False if there was none."""
+        """End a pause; idle workers claim at once. Returns False if there was none."""
         changed: bool = yield pauses.resume(*_what(queue, name), by=self.identity.actor)
         return changed
 
@@ -81,7 +81,7 @@ class OperatorCalls(DeadLetterCalls):
         return found
 
     def settings(self) -> Call[Settings]:
-        """The settings that change at run time: what is stored for the fleet, else what the configuration says."""
+        """The settings that can change at run time: those stored for the fleet, else those of the configuration."""
         return self._in_force((yield settings.settings()))
 
     def change_settings(
@@ -96,7 +96,7 @@ class OperatorCalls(DeadLetterCalls):
             "promote_to_high_after_seconds": promote_to_high_after_seconds,
         }
         changes = {name: value for name, value in given.items() if not isinstance(value, _Unset)}
-        # The configuration has the same fields, and knows what they may be.
+        # The configuration has the same fields and validates them.
         self.config.with_changes(**{name: value for name, value in changes.items() if value is not None})
         stored: Stored | None = yield settings.change(changes, by=self.identity.actor)
         return self._in_force(stored or (yield settings.settings()))
@@ -110,10 +110,10 @@ class OperatorCalls(DeadLetterCalls):
         dry_run: bool = False,
         **conditions: Unpack[TaskConditions],
     ) -> Call[CancelCounts]:
-        """Cancel every unfinished task that fits, by the filters of `list_tasks`, and return how many.
+        """Cancel every unfinished task that matches the filters of `list_tasks`, and return how many.
 
-        `cancelled` of them waited; `asked` run, and their workers were told. Tasks submitted later are left alone.
-        Without any condition, `everything=True` has to say so. `dry_run=True` only counts.
+        `cancelled` of them were waiting; `asked` are running, and their workers were requested to stop them. Tasks
+        submitted later are left alone. Without a condition, `everything=True` is required. `dry_run=True` only counts.
         """
         chosen = checked_tasks(task_filter, conditions, self.config)
         if chosen.is_everything and not everything:
@@ -148,7 +148,7 @@ def _cancel(chosen: TaskFilter, actor: str) -> Call[CancelCounts]:
         batch: CancelCounts = yield control.cancel_batch(chosen, CANCEL_BATCH, by=actor)
         cancelled, asked = cancelled + batch.cancelled, asked + batch.asked
         full = CANCEL_BATCH in (batch.cancelled, batch.asked)
-    # What somebody had locked at that moment: one by one, each waits for its own row and for no other.
+    # Rows that another transaction had locked: one by one, so that each statement waits for one row only.
     rest: list[str] = yield control.cancel_rest(chosen)
     for task_id in rest:
         state: str | None = yield control.cancel(UUID(task_id), by=actor)

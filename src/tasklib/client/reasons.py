@@ -102,25 +102,25 @@ class Fleet:
         return [w for w in self.takers if _serves(w, task) and _knows(w, task) and not _missing(w, task)]
 
     def blocker(self, task: Situation) -> Reason | None:
-        """Why no worker can take it: the first of queue, name and capabilities that leaves nobody."""
+        """Why no worker can take it: the first of queue, name and capabilities that no live worker matches."""
         if not self.takers:
-            return self._nobody()
+            return self._no_worker()
         serving = [w for w in self.takers if _serves(w, task)]
         if not serving:
-            return self._nobody_serves(task)
+            return self._queue_unserved(task)
         knowing = [w for w in serving if _knows(w, task)]
         if not knowing:
-            return self._nobody_knows(task, serving)
+            return self._name_unknown(task, serving)
         if all(_missing(w, task) for w in knowing):
-            return self._nobody_has(task, knowing)
+            return self._capabilities_missing(task, knowing)
         return None
 
-    def _nobody(self) -> Reason:
+    def _no_worker(self) -> Reason:
         leaving = f"; {count(len(self.draining), 'is', 'are')} draining" if self.draining else ""
         sentence = f"No live worker takes tasks{leaving}."
         return Reason("no_worker", sentence, "Start one: tasklib worker MODULE", {"draining": _ids(self.draining)})
 
-    def _nobody_serves(self, task: Situation) -> Reason:
+    def _queue_unserved(self, task: Situation) -> Reason:
         served = sorted({q for w in self.takers for q in w.queues or ()})
         return Reason(
             "queue_not_served",
@@ -129,7 +129,7 @@ class Fleet:
             {"queue": task.queue, "served_queues": served, "workers": _ids(self.takers)},
         )
 
-    def _nobody_knows(self, task: Situation, serving: Sequence[WorkerInfo]) -> Reason:
+    def _name_unknown(self, task: Situation, serving: Sequence[WorkerInfo]) -> Reason:
         names = sorted({n for w in serving for n in w.names or ()})
         near = difflib.get_close_matches(task.name, names, n=3)
         elsewhere = [w for w in self.takers if _knows(w, task)]
@@ -146,7 +146,7 @@ class Fleet:
             {"name": task.name, "workers": _ids(serving), "similar": near, "known_elsewhere": _ids(elsewhere)},
         )
 
-    def _nobody_has(self, task: Situation, knowing: Sequence[WorkerInfo]) -> Reason:
+    def _capabilities_missing(self, task: Situation, knowing: Sequence[WorkerInfo]) -> Reason:
         nearest = min(knowing, key=lambda w: len(_missing(w, task)))
         missing = _missing(nearest, task)
         options = " ".join(shell_option("--capability", c) for c in task.required_capabilities)
@@ -216,7 +216,7 @@ def _running(task: Situation, workers: Sequence[WorkerInfo], config: Config) -> 
 
 
 def _trouble(task: Situation, worker: WorkerInfo | None, config: Config) -> Iterator[Reason]:
-    """What is wrong with a running task."""
+    """Problems of a running task."""
     assert task.started_at is not None
     assert task.locked_until is not None
     if task.cancel_requested_at is not None:

@@ -21,7 +21,7 @@ from tasklib.store.search import Search, Tag
 from tasklib.tasks.options import is_storable
 
 MAX_LENGTH = 2000
-"""Nobody types more, and each term costs something for each task looked at."""
+"""Enough for typing; each term costs time for every task that is read."""
 
 _TERM = re.compile(r'\s*(?P<not>-)?(?:(?P<qualifier>[A-Za-z_]+):)?(?P<values>(?:"(?:[^"\\]|\\.)*"|[^\s"])*)', re.DOTALL)
 _VALUE = re.compile(r'(?:"(?:[^"\\]|\\.)*"|[^,"])+', re.DOTALL)

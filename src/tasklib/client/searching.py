@@ -1,4 +1,4 @@
-"""Searching tasks, and cancelling or replaying what is found. Calls without a colour."""
+"""Searching tasks, and cancelling or replaying the results. One implementation for sync and async callers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tasklib.store.filters import TaskFilter
 from tasklib.store.search import CappedCount, FoundTask, Matches, Part, Search
 
 LOOK = 10_000
-"""How many tasks a search looks at before it stops and says so."""
+"""How many tasks a search reads before it stops; the page then says so."""
 LOOK_FOR_PENDING = 2_000
 MOST_LOOK = 1_000_000
 COUNT_UP_TO = 500
@@ -48,7 +48,7 @@ class SearchPage:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """What was done to the tasks that a search found, or to chosen ones."""
+    """The changes made to the tasks of a search, or to chosen ones."""
 
     count: int
     asked: int = 0
@@ -71,7 +71,7 @@ class SearchingCalls(OnBehalf):
     ) -> Call[SearchPage]:
         """Search tasks by qualifiers, newest first: `search_tasks('state:failed name:send_email created:<2h')`.
 
-        At most `look` tasks are looked at; if more might fit, `looked_at` says so, and `older` goes on from there.
+        At most `look` tasks are read; if more might match, `looked_at` is set, and `older` continues from there.
         """
         validation.check_limit(limit, validation.MAX_PAGE)
         validation.check_limit(look, MOST_LOOK)
@@ -92,7 +92,7 @@ class SearchingCalls(OnBehalf):
         return (yield from self._each_batch(sought, text, below, cancel=True))
 
     def replay_found(self, text: str, *, older_than: UUID | str | None = None) -> Call[Changed]:
-        """Replay what a search finds and what is finished, as `cancel_found` cancels."""
+        """Replay the finished tasks that a search finds, as `cancel_found` cancels unfinished ones."""
         below = None if older_than is None else validation.as_id(older_than)
         finished = frozenset(TaskState) - _UNFINISHED
         sought = _among((yield from self._sought(text)), finished, "replayed")
@@ -136,7 +136,7 @@ class SearchingCalls(OnBehalf):
     def _cancel(self, ids: Sequence[UUID], sought: str | None) -> Call[Changed]:
         chosen = TaskFilter(state=sorted(_UNFINISHED), ids=ids, owner=self.identity.owner)
         done: CancelCounts = yield control.cancel_batch(chosen, len(ids), by=self.identity.actor, sought=sought)
-        # What somebody had locked at that moment: one by one, each waits for its own row and for no other.
+        # Rows that another transaction had locked: one by one, so that each statement waits for one row only.
         rest: list[str] = yield control.cancel_rest(chosen)
         cancelled, asked = done.cancelled, done.asked
         for task_id in rest:
@@ -153,9 +153,9 @@ def _page(sought: Search, limit: int, look: int, below: UUID | None, above: UUID
             return page
         below = None
     if _are_pending(sought) and sought.is_by_state_alone and look == LOOK:
-        # They are among the newest, or there are few, or whoever looks has to say how far.
+        # They are among the newest, or there are few, or the caller has to say how many to read.
         look = LOOK_FOR_PENDING
-    # One more than asked for tells whether there are more.
+    # One more than requested shows whether there are more.
     found: Matches = yield _query(sought, Part(limit + 1, look, older_than=below))
     tasks, ended_at, looked_at = found.tasks, found.ended_at, look if found.ended_at else None
     if found.ended_at is not None and _are_pending(sought):
@@ -184,9 +184,9 @@ def _page_before(sought: Search, limit: int, look: int, above: UUID) -> Call[Sea
 def _query(sought: Search, part: Part) -> Query[Matches]:
     if sought.exact:
         return search.with_ids(sought, part)
-    # Somebody's own tasks have an index by id; those of one state don't.
+    # Tasks of one owner have an index by id; those of one state don't.
     if sought.states is not None and search.SET_ASIDE.issuperset(sought.states) and sought.owner is None:
-        # Where all fit, no more are looked at than are shown.
+        # Where all tasks match, no more are read than are shown.
         return search.set_aside(sought, part._replace(look=part.limit) if sought.is_by_state_alone else part)
     return search.newest(sought, part)
 

@@ -1,4 +1,4 @@
-"""From a call to new tasks: what is submitted, checked, with every default applied. Nothing here has a colour."""
+"""From a call to new tasks: validated, with every default applied. One implementation for sync and async callers."""
 
 from __future__ import annotations
 
@@ -195,10 +195,10 @@ def _refuse_shared_key(options: Options, count: int) -> None:
 
 
 class NewTasks(Sequence[NewTask]):
-    """A batch that is ready to be inserted. Its tasks and their ids are made as they are asked for.
+    """A batch that is ready to be inserted. Its tasks and their ids are made on demand.
 
-    Else the garbage collector would look again and again at what waits to be written, which takes longer than writing
-    it. And COPY asks for some at a time: then the others are made while the server takes those in.
+    Otherwise the garbage collector would scan the waiting rows again and again, which takes longer than writing them.
+    And COPY reads some at a time: the others are made while the server receives those.
     """
 
     def __init__(
@@ -215,7 +215,7 @@ class NewTasks(Sequence[NewTask]):
 
     @property
     def have_given_ids(self) -> bool:
-        """True if somebody else has made their ids, and may have used them before."""
+        """True if the caller made the ids, and may have used them before."""
         return isinstance(self._ids, Given)
 
     @property
@@ -286,7 +286,7 @@ def span_of(tasks: NewTasks) -> Producer | None:
 
 
 def tell(tasks: NewTasks, ids: Sequence[UUID], by: str) -> None:
-    """Tell whoever listens to this program's clients what was submitted."""
+    """Emit an event for each submitted task to the subscribers of this program's clients."""
     for (made, _, terms), id_ in zip(tasks, ids, strict=True):
         context = json.loads(terms.trace_context) if terms.trace_context else None
         trace_id = tracing.trace_id_for(id_, context)

@@ -23,7 +23,7 @@ _MOST_SECONDS = 100 * 365 * 86400
 
 
 class TokenCalls(OnBehalf):
-    """Who may come in over HTTP, and who did what."""
+    """API tokens, and the audit of changes."""
 
     def create_token(
         self,

@@ -85,7 +85,7 @@ def typed_result(task_id: UUID, outcome: lookup.Outcome) -> Any:
 
 
 def pauses(timeout: float | None) -> Iterator[float | None]:
-    """Look at once, then after growing pauses; the last look, when the time is up, has no pause behind it."""
+    """Read at once, then after growing pauses; the last read, when the time is up, is not followed by a pause."""
     if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout >= 0):
         raise InvalidOption(f"timeout must be 0 seconds or more, not {timeout!r}.")
     deadline = None if timeout is None else time.monotonic() + timeout
@@ -97,7 +97,7 @@ def pauses(timeout: float | None) -> Iterator[float | None]:
 
 
 class OutageTolerance:
-    """Whether somebody who waits for a task goes on waiting though the database, or the server, can't be reached.
+    """Whether to keep waiting for a task while the database, or the server, can't be reached.
 
     With a timeout it is worth trying until then. Without one it is if the database was reached before: a program that
     is configured wrongly must hear of it.

@@ -1,1 +1,1 @@
-"""What is asked of the database: pure functions that turn arguments into a `Query`."""
+"""Queries: pure functions that turn arguments into a `Query`."""

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Action(StrEnum):
-    """What is recorded. A statement that does one of these includes audited.sql or audited_batch.sql."""
+    """The recorded actions. A statement for one of these includes audited.sql or audited_batch.sql."""
 
     CANCEL_TASK = "task.cancel"
     REPLAY_TASK = "task.replay"
@@ -72,7 +72,7 @@ def audited(
     prepare: bool | None = None,
     repeatable: bool = False,
 ) -> Query[T]:
-    """A query that records what it changes, and that it was `by` this actor."""
+    """A query that also records its changes in the audit, `by` this actor."""
     said = {name: value for name, value in (details or {}).items() if value is not None}
     record = {"actor": by, "action": action.value, "target": target, "details": json.dumps(said, default=_text)}
     return Query(statement, {**parameters, **record}, read, prepare=prepare, repeatable=repeatable)

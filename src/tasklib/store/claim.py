@@ -14,7 +14,7 @@ from tasklib.db.query import Query, Rows
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What a worker takes: queues and names (None: all), and what it is capable of."""
+    """What a worker takes: queues and names (None: all), and its capabilities."""
 
     names: Sequence[str] | None
     queues: Sequence[str] | None = None
@@ -31,7 +31,7 @@ class Served:
 
 
 class Claimed(NamedTuple):
-    """A leased task, as the worker needs it. Ids and JSON stay text until somebody wants more."""
+    """A leased task, as the worker needs it. Ids and JSON stay text until they are needed in another form."""
 
     id: str
     name: str

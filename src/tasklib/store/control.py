@@ -14,7 +14,7 @@ from tasklib.store.filters import TaskFilter
 from tasklib.store.settle import Lease, Leased, arrays
 
 CANCEL = "cancel"
-"""The message on the channel that says: look for cancel requests."""
+"""The payload of a notification about a cancel request."""
 
 
 class CancelPreview(NamedTuple):
@@ -49,7 +49,7 @@ def cancel_look(chosen: TaskFilter) -> Query[CancelPreview]:
 
 
 def cancel_batch(chosen: TaskFilter, limit: int, *, by: str, sought: str | None = None) -> Query[CancelCounts]:
-    """Cancel up to `limit` that wait and ask up to `limit` that run, but for those that somebody has locked.
+    """Cancel up to `limit` waiting tasks and request up to `limit` running ones to stop, except locked rows.
 
     `sought` says in the audit how the ids were found, instead of naming them.
     """

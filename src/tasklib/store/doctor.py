@@ -1,4 +1,4 @@
-"""What the doctor looks at: the server's statistics and settings, and what waits. Each read is bounded."""
+"""Queries of the doctor: the server's statistics and settings, and waiting tasks. Each read is bounded."""
 
 from __future__ import annotations
 

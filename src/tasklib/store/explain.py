@@ -76,8 +76,8 @@ class Position:
     def eta_seconds(self) -> float | None:
         """About when it begins, if its workers do nothing else and the tasks ahead take as long as those before them.
 
-        None if that is unknown: nobody fits, or nothing of this queue ended within the last hour. If `is_capped`, it
-        takes longer.
+        None if that is unknown: no live worker can run it, or no task of this queue ended within the last hour. If
+        `is_capped`, it takes longer.
         """
         if not self.slots or self.average_seconds is None:
             return None

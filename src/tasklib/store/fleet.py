@@ -125,7 +125,7 @@ def may_begin(id_: str, count: int | None) -> Query[None]:
 
 
 def sleeps(id_: str, asleep: bool) -> Query[bool]:
-    """Tell producers whether this worker waits for a notification; reads whether it is still one of the fleet."""
+    """Store whether this worker sleeps until a notification; reads whether it is still registered."""
     return Query("worker_sleeps", {"id": id_, "asleep": asleep}, bool, all_text=True)
 
 
@@ -147,13 +147,13 @@ DRAIN = "drain"
 
 
 def lead(holder: str, lease_seconds: float) -> Query[Term | None]:
-    """Take or keep the lead; reads the term, or None while somebody else has it."""
+    """Take or keep the lead; reads the term, or None while another process leads."""
     parameters = {"holder": holder, "lease": float(lease_seconds)}
     return Query("lead", parameters, lambda rows: Term(holder, rows[0][0]) if rows else None)
 
 
 def leader() -> Query[str | None]:
-    """Who leads now: the id of a worker or of a server; None if nobody does."""
+    """The leader's id, of a worker or of a server; None if there is none."""
     return Query("who_leads", {}, lambda rows: rows[0][0] if rows else None, repeatable=True)
 
 

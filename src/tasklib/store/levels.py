@@ -27,7 +27,7 @@ NAMES = ("high", "medium", "low")
 
 @dataclass(frozen=True, slots=True)
 class QueueLevel:
-    """What waits in a queue at a level, by the tasks' own priority; what is not due yet doesn't wait."""
+    """The waiting tasks of a queue at a level, by their own priority; tasks that are not due yet don't count."""
 
     queue: str
     level: str
@@ -57,7 +57,7 @@ class Depth:
 
 @dataclass(frozen=True, slots=True)
 class StateCount:
-    """How many tasks are in a state. None: nobody knows before the table is analysed."""
+    """How many tasks are in a state. None: unknown until the table is analysed."""
 
     state: str
     count: int | None

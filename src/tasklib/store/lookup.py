@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a task stands, for somebody who waits for it."""
+    """The state of a task, for a caller that waits for it."""
 
     name: str
     state: str
@@ -59,7 +59,7 @@ def within(query: Query[list[Task]], most: int) -> Query[list[Listed]]:
 
 @dataclass(frozen=True, slots=True)
 class WatchedState:
-    """How a task stands, for somebody who wants to be told of each change."""
+    """The state of a task, for a caller that receives each change."""
 
     state: str
     version: str

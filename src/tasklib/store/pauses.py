@@ -1,4 +1,4 @@
-"""What nobody may claim for now: queues and names."""
+"""Pauses: queues and names that no worker may claim for now."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Searching tasks: what is sought, as data, and the statements that find it at a bounded cost.
+"""Searching tasks: the conditions, as data, and the statements that apply them at a bounded cost.
 
 There is no index for everything somebody may seek, because every task would pay for it. So a search looks at a bounded
 number of rows, in the order of an index that is there anyway, and says where it ended:
@@ -41,7 +41,7 @@ class Tag(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """What is sought; what is empty or None asks nothing. Texts are patterns for LIKE.
+    """The conditions of a search; empty or None means no condition. Texts are patterns for LIKE.
 
     Of several values of a field one has to fit; every tag and every word has to; of a `not_` field nothing may.
     """
@@ -136,7 +136,7 @@ class Matches(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Which tasks to look at: those older than one, newer than one, or the newest."""
+    """Which tasks to read: those older than one, newer than one, or the newest."""
 
     limit: int
     look: int
@@ -169,7 +169,7 @@ def with_ids(search: Search, part: Part) -> Query[Matches]:
 
 
 def waiting(search: Search, part: Part) -> Query[tuple[list[FoundTask], bool]]:
-    """Among pending tasks of any age; True: there are more than `look`, and not all were looked at."""
+    """Among pending tasks of any age; True: there are more than `look`, and not all were read."""
     parameters = _parameters(search, part)
     return Query("search_waiting", parameters, lambda rows: (_tasks(rows), rows[0][0]), prepare=False, repeatable=True)
 

@@ -1,7 +1,7 @@
 """Ending attempts: every write carries the lease token and the worker, and says which rows it still found to be ours.
 
 The token alone would do as long as no claim is ever lost. A failover to a standby that lagged behind loses some: then
-two attempts may have the same token, and the worker tells them apart.
+two attempts may have the same token, and the worker id distinguishes them.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def fail(failures: Sequence[Failure], worker_id: str, crash_limit: int) -> Query
 
 
 def begin(begins: Sequence[tuple[Leased, bool]], worker_id: str) -> Query[set[str]]:
-    """Put on record that attempts begin, and which of them run at most once; reads the ids that were still ours."""
+    """Record that attempts begin, and which of them run at most once; reads the ids that were still ours."""
     parameters = {
         **arrays([lease for lease, _ in begins]),
         "worker": worker_id,
@@ -112,7 +112,7 @@ def release(leases: Sequence[Leased], worker_id: str) -> Query[dict[str, str]]:
 
 
 def stop(stopped: Sequence[tuple[Leased, str]], worker_id: str) -> Query[set[str]]:
-    """Record attempts that stopped because they were cancelled, with what they said; reads the ids that were ours."""
+    """Record attempts that stopped because they were cancelled, with their errors; reads the ids that were ours."""
     errors = array([error for _, error in stopped])
     return Query("stop", {**arrays([lease for lease, _ in stopped]), "worker": worker_id, "errors": errors}, _ids)
 
@@ -133,7 +133,7 @@ def still_held(
 ) -> Query[set[str]]:
     """Of attempts that a write left out: those that are still ours. Another transaction has locked their rows.
 
-    `unexpired`: only leases that can be extended. `releasing`: only what can be given back.
+    `unexpired`: only leases that can be extended. `releasing`: only tasks that can be released.
     """
     asked = {"worker": worker_id, "unexpired": unexpired, "releasing": releasing}
     return Query("still_held", {**arrays(leases), **asked}, _ids)

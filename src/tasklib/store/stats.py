@@ -100,7 +100,7 @@ def add(stats: Sequence[Stat], *, worker: str | None = None, number: int = 0) ->
 
 
 def reported(ended: Sequence[tuple[str, str, str]]) -> Query[None]:
-    """Count what somebody else's workers reported: (id, outcome, reason) of each. Their times come from the rows."""
+    """Count results reported by workers over HTTP: (id, outcome, reason) of each. Their times come from the rows."""
     parameters = {
         "ids": plain_array([id_ for id_, _, _ in ended]),
         "outcomes": array([outcome for _, outcome, _ in ended]),
@@ -118,7 +118,7 @@ def totals() -> Query[list[Stat]]:
 def series(minutes: int, step_seconds: int, *, name: str | None = None, queue: str | None = None) -> Query[list[Point]]:
     """What happened in each step of the last minutes, the oldest first, with steps in which nothing did.
 
-    What is older than 3 hours is known by 10 minutes, what is older than 2 days by the hour, for 31 days.
+    Data older than 3 hours is kept by 10 minutes, data older than 2 days by the hour, for 31 days.
     """
     if step_seconds < 1 or minutes < 1 or minutes * 60 / step_seconds > MOST_STEPS:
         raise ValueError(f"series() gives 1 to {MOST_STEPS} steps, not {minutes} min by {step_seconds} s.")

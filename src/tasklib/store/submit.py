@@ -135,7 +135,7 @@ def submit(tasks: Sequence[NewTask]) -> Query[None]:
 
 
 def submit_given(tasks: Sequence[NewTask]) -> Query[None]:
-    """The same with ids that somebody else has made.
+    """The same with ids made by the caller.
 
     InvalidOption if one of them is another task's. The others are inserted by then: roll back.
     """
@@ -145,7 +145,7 @@ def submit_given(tasks: Sequence[NewTask]) -> Query[None]:
 def submit_once(tasks: Sequence[NewTask], owner: str | None = None) -> Query[Kept]:
     """Insert tasks, no two with the same name and idempotency key, and read which id each (name, key) has now.
 
-    With an owner, IdempotencyKeyTaken if one is somebody else's. The others are inserted by then: roll back.
+    With an owner, IdempotencyKeyTaken if one belongs to another owner. The others are inserted by then: roll back.
     """
     parameters = {"tasks": _as_json(tasks)}
     return Query("submit_once", parameters, partial(_ids_by_key, tasks, owner), repeatable=True, all_text=True)

@@ -35,7 +35,7 @@ class Role(StrEnum):
 
 
 def new_text() -> str:
-    """A token that nobody can guess: 256 bits of chance."""
+    """A token that can't be guessed: 256 random bits."""
     secret = base64.urlsafe_b64encode(secrets.token_bytes(_SECRET_BYTES)).rstrip(b"=").decode()
     return f"tasklib_{secrets.token_hex(_PREFIX_BYTES)}_{secret}"
 
@@ -52,13 +52,13 @@ def prefix_in(text: str) -> str | None:
 
 
 def hash_of(text: str) -> bytes:
-    """What is kept of a token. A secret this long needs no slow hash: there is nothing to guess."""
+    """The stored hash of a token. A random secret of this length needs no slow hash."""
     return hashlib.sha256(text.encode()).digest()
 
 
 @dataclass(frozen=True, slots=True)
 class StoredToken:
-    """A row of `api_tokens` as whoever checks a token needs it."""
+    """A row of `api_tokens`, as needed to check a token."""
 
     id: UUID
     name: str

@@ -1,1 +1,1 @@
-"""Task functions: registering them, checking their arguments, and what they may know and say while they run."""
+"""Task functions: registration, validation of arguments, and the context of a running task."""

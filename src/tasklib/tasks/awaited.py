@@ -35,7 +35,7 @@ class Awaited(Coroutine[Any, Any, T]):
         self._coroutine.close()
 
     def __getattr__(self, name: str) -> Any:
-        # asyncio and debuggers look for what coroutines have.
+        # asyncio and debuggers probe for attributes of coroutines.
         if name.startswith(("__", "cr_")):
             return getattr(self._coroutine, name)
         raise AttributeError(f"{self._reason} It has no {name!r} before. {self._advice}", name=name)

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from tasklib.tasks.payload import dump
 
-# Who can say what runs here: most tasks never ask, so their context is not made before somebody does.
+# Made on demand: most tasks never call current_task().
 _current: ContextVar[Callable[[], TaskContext]] = ContextVar("tasklib_current_task")
 
 
@@ -69,7 +69,7 @@ class TaskContext:
             self._report(text)
 
     def cancel(self) -> None:
-        """Tell the attempt to stop; used by the worker."""
+        """Request the attempt to stop; used by the worker."""
         self._cancelled = True
 
 

@@ -64,7 +64,7 @@ class Given:
             raise InvalidOption("two tasks were given the same id. Make a new one for each task.")
         now = time.time()
         for id_ in self._ids:
-            # Tasks are listed in the order of their ids, so an id has to tell its time, and the truth.
+            # Tasks are listed in the order of their ids, so an id must contain its true time.
             if id_.version != 7 or abs((id_.int >> 80) / 1000 - now) > _MOST_OFF_SECONDS:
                 raise InvalidOption(f"a task's id is a UUID of version 7 that was made today, not {id_}.")
 
@@ -88,7 +88,7 @@ def shard_of(id_: UUID) -> int:
     return id_.int >> _CHANCE_BITS & _MOST_SHARD
 
 
-# UUID's own constructor takes four times as long: it checks what is known here.
+# UUID's own constructor takes four times as long: it repeats checks that are not needed here.
 _make, _set, _UNKNOWN = UUID.__new__, object.__setattr__, SafeUUID.unknown
 
 

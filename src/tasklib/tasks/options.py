@@ -67,7 +67,7 @@ class Options:
                 raise InvalidOption(f"{name} must be a mapping such as {{'batch': 'daily'}}, not {value!r}.")
 
     def given(self) -> dict[str, Any]:
-        """Only what was said."""
+        """Only the options that were given."""
         return {name: v for name, v in zip(_NAMES, _values(self), strict=True) if v is not None}
 
     def over(self, defaults: Options) -> Options:

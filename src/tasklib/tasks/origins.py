@@ -1,4 +1,4 @@
-"""Where a task function was written: what tells two functions of one name from one that was loaded twice."""
+"""Where a task function was written: distinguishes two functions of one name from one that was loaded twice."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from tasklib.tasks.round_trip import is_json, with_whole_floats
 MAX_DEPTH = 100
 """Levels of lists and mappings in one value. Pydantic writes 255 of them, but reads only 200."""
 MAX_DIGITS = 4300
-"""Digits of a whole number: as many as Python converts from text unless told otherwise."""
+"""Digits of a whole number: as many as Python converts from text by default."""
 
 
 class UnstorableValue(ValueError):
@@ -116,7 +116,7 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> None:
 
 
 class _TooLong:
-    """Stands for a whole number that nobody could read."""
+    """Stands for a whole number that readers could not parse."""
 
 
 def _whole_number(digits: str) -> int | _TooLong:

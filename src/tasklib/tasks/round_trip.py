@@ -33,7 +33,7 @@ _IF_JSON = (Any, object, list, dict)
 
 
 def fidelity(annotation: Any) -> Fidelity:
-    """What is known about the values of this type. Pydantic has made them exactly of the type when they are stored."""
+    """Properties of the values of this type. Pydantic has converted them to exactly this type when they are stored."""
     if annotation is None or (isinstance(annotation, type) and annotation in _ALWAYS):
         return Fidelity.ALWAYS
     if annotation in _IF_JSON:
@@ -98,7 +98,7 @@ class Difference(NamedTuple):
 
 
 def difference(sent: Any, arrived: Any, *, exact: bool = True) -> Difference | None:
-    """The first place in which what arrived is not what was sent, types included.
+    """The first place at which the received value differs from the sent one, types included.
 
     Not `exact`: a bool may arrive as the int that it equals, an int as a float, and the like. No value is named, as it
     may be a secret.
@@ -129,7 +129,7 @@ def _is_the_same_scalar(sent: Any, arrived: Any) -> bool:
 
 
 _Parts = Iterator[tuple[str | None, Any, Any, str]]
-"""Name, what was sent, what arrived; without a name: a reason why the two are unequal as they are."""
+"""Name, sent value, received value; without a name: the reason why the two differ."""
 
 
 def _parts(sent: Any, arrived: Any) -> _Parts:
@@ -160,7 +160,7 @@ def _parts(sent: Any, arrived: Any) -> _Parts:
             if (sent.replace(tzinfo=None), sent.utcoffset()) != (arrived.replace(tzinfo=None), arrived.utcoffset()):
                 yield None, None, None, "would arrive as another moment: JSON has offsets of whole minutes only"
         case _ if dataclasses.is_dataclass(sent):
-            # Not only its fields: what it was made with may be kept elsewhere.
+            # Not only its fields: it may keep constructor arguments elsewhere.
             names = dict.fromkeys([f.name for f in dataclasses.fields(sent)]) | getattr(sent, "__dict__", {})
             yield from _attributes([n for n in names if not _is_cached(sent, n)], sent, arrived)
         case _ if type(sent).__eq__ is object.__eq__ and hasattr(sent, "__dict__"):

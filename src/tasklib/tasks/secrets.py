@@ -52,7 +52,7 @@ def holds_one(text: str, values: Callable[[], Any]) -> bool:
 
 
 def hidden(value: Any) -> Any:
-    """A stored value as it may be shown: with stars for what is marked as a secret."""
+    """A stored value for display: with stars instead of values marked as secret."""
     if isinstance(value, dict):
         return _MASKED if value.keys() == {SECRET_MARK} else {k: hidden(v) for k, v in value.items()}
     return [hidden(item) for item in value] if isinstance(value, list) else value

@@ -42,6 +42,6 @@ async def list_workers(principal: Viewer, given: Given) -> WorkersAnswer:
     responses=refusals(404),
 )
 async def drain_worker(worker_id: Annotated[Text, Path()], principal: Operator, given: Given) -> DrainAnswer:
-    """Ask a worker to take no more tasks, finish what it has, and end. Asking again changes nothing."""
+    """Request a worker to take no more tasks, finish those it has, and end. Repeating it changes nothing."""
     await client_of(principal, given).drain_worker(worker_id)
     return DrainAnswer(worker_id=worker_id, status="draining")

@@ -1,3 +1,3 @@
--- What changes no other table and is recorded all the same: that secrets were shown, or somebody has logged in.
+-- Records without a change of another table: revealed secrets, and logins.
 INSERT INTO {schema.}audit (actor, action, target, details)
 VALUES (%(actor)s::text, %(action)s::text, %(target)s::text, %(details)s::text::jsonb)

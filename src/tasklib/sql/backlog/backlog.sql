@@ -1,5 +1,5 @@
--- What is due by queue and level: how many, and since when the first one waits. Everything here is bounded: a look for
--- each of so many lanes, and counts that end at `most`. What is finished, not due, or behind that, costs nothing.
+-- Due tasks by queue and level: how many, and since when the oldest waits. Everything here is bounded: one probe for
+-- each of `most_lanes` lanes, and counts that end at `most`. Finished tasks and tasks that are not due cost nothing.
 WITH RECURSIVE {include lanes_with_tasks},
 bounds AS (
     SELECT %(most)s::bigint AS most, %(most_lanes)s::bigint AS most_lanes

@@ -1,5 +1,5 @@
--- Lease the next task of one lane, for a worker that was idle and is told of news: it guesses that they are of the lane
--- it served last. That takes little more than half as long as a look at all lanes, which follows in any case.
+-- Lease the next task of one lane, for an idle worker that was notified: it guesses that the new task is in the lane it
+-- served last. That takes little more than half as long as a scan of all lanes, which follows in any case.
 UPDATE {schema.}tasks AS task
 {include lease},
     started_at = now()

@@ -1,6 +1,6 @@
--- The same for lanes that the worker has just claimed from: it goes on behind what it took there, and doesn't look at
--- what it took before, which stays in the index for as long as anybody's snapshot might see it. What may stand there
--- nevertheless (a late commit, a task given back) and other lanes are found by the next claim from the beginning.
+-- The same for lanes that the worker has just claimed from: it resumes behind the rows it took, and doesn't read the
+-- entries of rows it took before, which stay in the index while any snapshot might see them. Rows that appear there
+-- later (a late commit, a released task) and other lanes are found by the next claim that scans all lanes.
 WITH heads AS (
     SELECT lane.queue, lane.name, lane.required_capabilities, lane.priority, head.due, after_due, after_id
     FROM unnest(%(queues)s::text[], %(names)s::text[], %(capabilities)s::text[], %(priorities)s::int[],

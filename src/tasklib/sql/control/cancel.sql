@@ -1,5 +1,5 @@
--- What waits is cancelled at once; what runs is asked to stop, and its worker is told. Finished tasks don't come back,
--- nor do those that were asked before: with them nothing changes.
+-- Waiting tasks are cancelled at once; running ones are requested to stop, and workers are notified. Finished tasks, and
+-- running ones whose cancel was requested before, are not changed and not returned.
 WITH changed AS (
     UPDATE {schema.}tasks AS task
     SET {include cancelled}

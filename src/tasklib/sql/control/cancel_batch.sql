@@ -1,5 +1,5 @@
--- Cancel a batch. What somebody else has locked is left out, so this never waits and can't deadlock with those who
--- settle; cancel_rest.sql finds it afterwards. What has been done no longer fits, so the next batch is what is left.
+-- Cancel a batch. Locked rows are left out, so this never waits and can't deadlock with settling workers;
+-- cancel_rest.sql finds them afterwards. Cancelled rows no longer match, so the next batch starts after them.
 WITH waiting AS (
     SELECT id FROM {schema.}tasks AS task
     WHERE task.state IN ('pending', 'failed') AND {include task_filter}

@@ -1,4 +1,4 @@
--- Attempts whose lease ended this long ago and that nobody has ended.
+-- Attempts whose lease expired this long ago and that were not recovered.
 SELECT count(*), extract(epoch FROM now() - min(locked_until))::float8
 FROM (
     SELECT locked_until

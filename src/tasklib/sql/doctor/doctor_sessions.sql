@@ -1,5 +1,5 @@
 -- Who keeps dead rows from being vacuumed, by a snapshot or by an open transaction that has written. Sessions of other
--- databases don't, a standby's feedback does. Of sessions this user may not see, only their number is told.
+-- databases don't, a standby's feedback does. Sessions hidden from this user are only counted.
 SELECT pid, usename::text, application_name, COALESCE(client_addr::text, 'local'), COALESCE(state, backend_type),
        extract(epoch FROM clock_timestamp() - xact_start)::float8, query = '<insufficient privilege>'
 FROM pg_stat_activity

@@ -10,7 +10,7 @@ WITH RECURSIVE asked AS (
       AND NOT EXISTS (
           SELECT FROM {schema.}pauses WHERE (kind, value) IN (('queue', tasks.queue), ('name', tasks.name)))
 ),
--- Whoever could take it. What none of them could take is not in its way.
+-- The workers that could take it. Tasks that none of them could take are not ahead of it.
 fitting AS (
     SELECT workers.names, workers.capabilities, workers.capacity
     FROM asked
@@ -21,7 +21,7 @@ fitting AS (
      AND asked.name = ANY (COALESCE(workers.names, ARRAY[asked.name]))
      AND asked.required_capabilities <@ workers.capabilities
 ),
--- The lanes of its queue, from head to head as in lanes.sql. Where nobody fits, all lanes count.
+-- The lanes of its queue, from head to head as in lanes.sql. If no worker matches, all lanes count.
 lanes AS (
     (SELECT queue, name, required_capabilities, priority
      FROM {schema.}tasks

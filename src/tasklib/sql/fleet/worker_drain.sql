@@ -1,4 +1,4 @@
--- Asked through the table, told through the channel; the worker says `draining` when it does. Once is enough.
+-- Stored in the table and notified through the channel; the worker reports `draining` when it does. Once is enough.
 WITH changed AS (
     UPDATE {schema.}worker_registrations AS task
     SET drain_requested_at = now()

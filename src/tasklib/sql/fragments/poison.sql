@@ -1,6 +1,6 @@
 -- A task given up as poison says in its error what happened before: a line for each of its latest attempts, cut to a
 -- size. The last line is the verdict, because that is the line that lists show and fingerprints are made of. Nothing
--- is cast and nothing assumed about the history: one that somebody changed by hand must not stop the others' recovery.
+-- is cast and nothing assumed about the history: one that was changed by hand must not stop the recovery of the others.
 CASE WHEN attempt.poison THEN concat_ws(E'\n',
         (SELECT string_agg(concat(
                     concat_ws(', ', 'attempt ' || (entry ->> 'attempt'), entry ->> 'ended_at', entry ->> 'outcome',

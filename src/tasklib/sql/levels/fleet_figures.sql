@@ -6,7 +6,7 @@ SELECT (SELECT COALESCE(jsonb_object_agg(status, ARRAY[workers, capacity, load])
        COALESCE((SELECT expires_at > now() FROM {schema.}leadership), false),
        (SELECT extract(epoch FROM now() - taken_at)::float8 FROM {schema.}snapshots),
        pg_stat_get_dead_tuples('{schema.}tasks'::regclass),
-       -- Whoever keeps dead rows from being removed: sessions, slots and prepared transactions this user may see.
+       -- What prevents VACUUM from removing dead rows: sessions, slots and prepared transactions visible to this user.
        greatest(0, (SELECT max(age(backend_xmin)) FROM pg_stat_activity WHERE pid <> pg_backend_pid()),
                 (SELECT max(greatest(age(xmin), age(catalog_xmin))) FROM pg_replication_slots),
                 (SELECT max(age(transaction)) FROM pg_prepared_xacts)),

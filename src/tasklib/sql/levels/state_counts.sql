@@ -1,5 +1,5 @@
--- How many tasks are in each state. What few rows can tell is counted, by the index of each state; of the rest there is
--- what the last ANALYZE found. Null where nobody knows.
+-- How many tasks are in each state. Small numbers are counted, by the index of each state; the others are estimates of
+-- the last ANALYZE. Null where there is none.
 WITH RECURSIVE {include level_lanes},
 place AS (
     SELECT pg_class.oid, relname, nspname, reltuples, pg_relation_size(pg_class.oid) <= %(small_bytes)s::bigint AS is_small

@@ -1,4 +1,4 @@
--- Ids begin with the time of their making, so what is too young by a day and more need not be read.
+-- Ids begin with their creation time, so rows that are younger by a day and more need not be read.
 -- One page of finished tasks in the order of their ids, which is the order of their creation; of these, delete what is
 -- old enough. What stays is passed over by the next page, so rows that are kept never hide the rest.
 WITH {include leader},

@@ -1,5 +1,5 @@
--- Figures for everybody who wants to show them. Waiting tasks are counted up to a limit: `capped` says so. Many lanes
--- share what may be read, so that none is left out for another's sake.
+-- Figures for metrics and the dashboard. Waiting tasks are counted up to a limit: `capped` is then true. Many lanes
+-- share the limit, so that none is left out.
 WITH RECURSIVE {include leader},
 {include level_lanes},
 shares AS (

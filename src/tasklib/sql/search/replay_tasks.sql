@@ -1,4 +1,4 @@
--- Finished tasks of known ids start afresh, each as replay.sql would have it. What somebody has locked is left out.
+-- Replay finished tasks by id, each like replay.sql. Rows that another transaction has locked are left out.
 WITH batch AS (
     SELECT id FROM {schema.}tasks AS task
     WHERE id = ANY (%(ids)s::text[]::uuid[]) AND state IN ('completed', 'cancelled', 'dead_letter') AND {include owned}

@@ -1,4 +1,4 @@
--- Only what was named is changed; null gives a setting back to the configuration. No row if all was so before.
+-- Change only the named settings; null returns a setting to the configuration. No row if nothing changed.
 WITH changed AS (
     INSERT INTO {schema.}settings AS current (promote_to_medium_after_seconds, promote_to_high_after_seconds)
     VALUES (%(medium_after)s::float8, %(high_after)s::float8)

@@ -1,4 +1,4 @@
--- Record results. Guarded by state, token and holder: a row that isn't written belongs to somebody else by now.
+-- Record results. Guarded by state, token and holder: a row that isn't updated belongs to another attempt by now.
 WITH written AS (
     UPDATE {schema.}tasks AS task
     {include completed}

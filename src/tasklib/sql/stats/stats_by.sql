@@ -1,4 +1,4 @@
--- What was counted in the last while by name or by queue: of the busiest ones, each with its outcomes.
+-- Recent counts by name or by queue: the busiest ones, each with its outcomes.
 WITH {include stats_recent},
 sums AS (
     SELECT CASE %(by)s::text WHEN 'name' THEN name ELSE queue END AS what, outcome, {include stats_sums}

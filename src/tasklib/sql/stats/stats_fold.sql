@@ -1,4 +1,4 @@
--- Move deltas into the minutes and into the total, in one step: whoever adds up both sees each delta once.
+-- Move deltas into the minutes and into the total, in one statement: a reader that sums both sees each delta once.
 WITH {include leader},
 moved AS (
     DELETE FROM {schema.}stats_deltas

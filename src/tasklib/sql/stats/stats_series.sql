@@ -1,4 +1,4 @@
--- What was counted in each step of time, by outcome; a step in which nothing happened is there too.
+-- Counts for each time step, by outcome; steps without events are included.
 WITH {include stats_recent}
 SELECT moment, sums.*
 FROM bounds

@@ -1,5 +1,5 @@
--- Insert tasks without idempotency keys whose ids somebody else has made, and read which of these ids were there before:
--- of a submission that is repeated, or of somebody else's task.
+-- Insert tasks without idempotency keys, with ids made by the caller, and read which of these ids existed before:
+-- from a repeated submission, or another task.
 WITH given AS (
     SELECT *
     FROM jsonb_to_recordset(CAST(CAST(%(tasks)s AS text) AS jsonb)) AS task (

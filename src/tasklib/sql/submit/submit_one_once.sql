@@ -1,4 +1,4 @@
--- Insert one task with an idempotency key, or give back the task that has it: submit_once.sql says how.
+-- Insert one task with an idempotency key, or return the task that has it: see submit_once.sql.
 WITH inserted AS (
     {include submit_row}
     ON CONFLICT (name, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING

@@ -1,5 +1,5 @@
 -- For tests, which don't wait: the times of these tasks have come, in the order of their times. They lie microseconds
--- back, so that nobody seems to have waited for long: no task is promoted by it.
+-- back, so that no task seems to have waited for long and is promoted.
 WITH waiting AS (
     SELECT id, now() - make_interval(secs => row_number() OVER (ORDER BY {due} DESC, id DESC) / 1e6) AS moment
     FROM {schema.}tasks

@@ -1,6 +1,6 @@
 -- Waiting raises tasks to medium, then to high, oldest first: so a lane is up to three bands of one height each, and
 -- comparing their heads is enough. The band of the lane's head has the same head; only a lane with raised tasks costs
--- a look for where its next band begins. A band starts behind (since, since_id) and ends with `until`.
+-- a probe for where its next band begins. A band starts behind (since, since_id) and ends with `until`.
 ready AS (
     SELECT queue, name, required_capabilities, priority, since, since_id, until, effective_priority
     FROM heads

@@ -1,4 +1,4 @@
--- The next batch, oldest first, behind the place where the one before ended. What somebody else has locked is left
+-- The next batch, oldest first, after the end of the previous one. Rows that another transaction has locked are left
 -- out, so this never waits and can't deadlock.
 batch AS (
     SELECT task.id, task.completed_at
