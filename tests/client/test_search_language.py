@@ -90,7 +90,7 @@ def test_what_a_search_means(text: str, expected: dict[str, Any]) -> None:
         ("http://x", 0, "in quotes"),
         ("state:", 0, "state:failed"),
         ("state:failed name:", 13, "name:send_email"),
-        ("-", 0, "nothing behind"),
+        ("-", 0, "no term after this"),
         ('error:"open', 6, "not closed"),
         ("tag:=1", 4, "tag:key=value"),
         ("id:xyz", 3, "not a task's id"),
