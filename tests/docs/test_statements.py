@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import MISSING, fields
 from typing import Any
 
-import psycopg
 import pytest
 
-import tasklib
-from tasklib import Config, task
+from tasklib import Config
+from tasklib.backends.postgres import claims, sleep
 from tasklib.maintenance import snapshot, stats_reporter
 from tasklib.server.settings import ServerSettings
 from tasklib.store import levels, stats
-from tasklib.worker import claim_cursor, prefetch, sleep, slots
+from tasklib.worker import slots
+from tests.backends.test_connections import IDLE
 from tests.docs.pages import ROOT, all_pages
-from tests.eventually import soon
-from tests.worker.watching import working
 
 NUMBERS = ["no", "one", "two", "three", "four", "five", "six", "seven"]
 CLAIM, COST = "docs/explanation/claim.md", "docs/explanation/monitoring-cost.md"
@@ -32,12 +29,12 @@ def _text(page: str) -> str:
 @pytest.mark.parametrize(
     ("page", "sentence", "value"),
     [
-        (CLAIM, "scans all lanes again after {:g} ms", claim_cursor._LOOK_EVERY_SECONDS * 1000),
-        (CLAIM, "or {} times as long as the last such scan took", claim_cursor._SHARE),
-        (CLAIM, "claims of {} tasks or more", claim_cursor._MANY),
+        (CLAIM, "scans all lanes again after {:g} ms", claims._LOOK_EVERY_SECONDS * 1000),
+        (CLAIM, "or {} times as long as the last such scan took", claims._SHARE),
+        (CLAIM, "claims of {} tasks or more", claims._MANY),
         (CLAIM, "at most {} tasks per claim", slots.BATCH),
-        (CLAIM, "average less than {:g} ms", prefetch._SHORT_SECONDS * 1000),
-        (CLAIM, "finishes in {:g} ms", prefetch._MOMENT_SECONDS * 1000),
+        (CLAIM, "average less than {:g} ms", slots._SHORT_SECONDS * 1000),
+        (CLAIM, "finishes in {:g} ms", slots._MOMENT_SECONDS * 1000),
         (CLAIM, "`max_prefetch` ({:,})", Config("postgresql://").max_prefetch),
         (CLAIM, "busy for more than {:g} ms", sleep.LONG_AWAKE_SECONDS * 1000),
         (COST, "every {:g} seconds", stats_reporter._REPORT_SECONDS),
@@ -88,35 +85,11 @@ def test_a_default_that_a_page_names_in_brackets_behind_its_setting_is_that_sett
     assert checked >= 5
 
 
-CONNECTIONS = re.compile(r"An idle worker keeps (\w+) connections to the database, the leader (\w+)")
-
-
-@pytest.mark.parametrize("leads", [False, True], ids=["worker", "leader"])
-async def test_an_idle_worker_keeps_as_many_connections_as_the_page_says(
-    leads: bool, config: Config, db: psycopg.Connection
-) -> None:
-    stated = CONNECTIONS.search(_text("docs/how-to/run-workers.md"))
-    assert stated, f"run-workers.md no longer says: {CONNECTIONS.pattern}"
-    number = NUMBERS.index(stated[2 if leads else 1])
-    if not leads:
-        db.execute("INSERT INTO leadership (holder, expires_at) VALUES ('another', now() + interval '1 hour')")
-
-    @task
-    async def noop() -> None: ...
-
-    tasklib.init(config)
-    async with working(config) as watched:
-        # One task, so that every connection has been needed.
-        await watched.ended(await noop.submit())
-        tasklib.close()
-        await watched.asleep()
-        if leads:
-            await soon(lambda: db.execute("SELECT FROM snapshots").fetchone() is not None, "the leader's first duties")
-        await soon(_connections(db, number), f"{number} connections")
-        await watched.asleep()
-        assert _connections(db, number)()
-
-
-def _connections(db: psycopg.Connection, number: int) -> Callable[[], bool]:
-    sessions = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE %s"
-    return lambda: db.execute(sessions, ["tasklib %"]).fetchone() == (number,)
+def test_the_page_states_as_many_connections_as_an_idle_worker_holds() -> None:
+    """tests/backends/test_connections.py counts them."""
+    stated = re.search(
+        r"An idle worker keeps (\w+) connections to the database, the leader (\w+):",
+        _text("docs/how-to/run-workers.md"),
+    )
+    assert stated
+    assert [NUMBERS.index(number) for number in stated.groups()] == [len(IDLE), len(IDLE) + 1]

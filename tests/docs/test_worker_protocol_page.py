@@ -10,7 +10,7 @@ import pytest
 from pydantic import BaseModel
 
 from tasklib import Config
-from tasklib.server.remote.polls import MOST_TASKS
+from tasklib.backends.postgres.remote.polls import MOST_TASKS
 from tasklib.server.remote.request_models import (
     PROTOCOL,
     ClaimedTask,

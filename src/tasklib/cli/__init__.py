@@ -20,7 +20,7 @@ def main() -> None:
 
 
 def _let_go_of_closed_pipes() -> None:
-    # Whoever read our output may be gone. Python would notice when it flushes at exit, and report a failure of ours.
+    # The reader of our output may have closed it. Python would notice when it flushes at exit, and report a failure.
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

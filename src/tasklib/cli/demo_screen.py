@@ -1,4 +1,4 @@
-"""What the demo shows: a live table for a person at a terminal, plain lines as things happen for everybody else."""
+"""The output of the demo: a live table in a terminal, plain lines otherwise."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _what_happened_first(row: Row) -> bool:
 
 
 class DemoScreen:
-    """The only part of the demo that knows whether somebody is watching."""
+    """The only part of the demo that knows whether there is a terminal."""
 
     def __init__(self) -> None:
         self.console = Console(highlight=False)

@@ -31,7 +31,7 @@ LEASE_SECONDS = 3
 POLL_SECONDS = 0.1
 START_SECONDS = 30
 WORKER = ("worker", "tasklib.cli.demo_tasks")
-# What the demo's workers have instead of the defaults, which are meant for machines that nobody is waiting for.
+# Shorter intervals than the defaults, so that the demo doesn't take minutes.
 WORKER_SETTINGS = {
     "LOCK_TIMEOUT_SECONDS": str(LEASE_SECONDS),
     "SWEEP_INTERVAL_SECONDS": "0.5",
@@ -89,7 +89,7 @@ class Stage:
         """Show the tasks of this act until they are as expected; too late is noted as a disappointment."""
         deadline = time.monotonic() + at_most
         while True:
-            self._miss_nobody()
+            self._require_all_alive()
             rows = self.rows()
             self.screen.show(rows)
             if until(rows):
@@ -166,20 +166,20 @@ class Stage:
         deadline = time.monotonic() + START_SECONDS
         for name in names:
             while not self.value(ready, name):
-                self._miss_nobody()
+                self._require_all_alive()
                 if time.monotonic() > deadline:
                     raise DemoFailed(f"the worker {name} is not up after {START_SECONDS} s. {self._words_of(name)}")
                 time.sleep(0.02)
 
     def kill_worker(self, name: str) -> None:
-        """SIGKILL: the worker can't finish, give back or say anything."""
+        """SIGKILL: the worker can't finish, release or report anything."""
         process = self.workers.pop(name)
         process.kill()
         process.wait()
         self.screen.dead_workers.add(name)
 
     def stop_workers(self) -> None:
-        """SIGTERM, and SIGKILL for whoever is still there a little later."""
+        """SIGTERM, and SIGKILL for workers that are still running a little later."""
         leaving = list(self.workers.values())
         for process in leaving:
             process.send_signal(signal.SIGTERM)
@@ -191,7 +191,7 @@ class Stage:
                 process.kill()
                 process.wait()
 
-    def _miss_nobody(self) -> None:
+    def _require_all_alive(self) -> None:
         for name, process in self.workers.items():
             if process.poll() is not None:
                 code = process.returncode

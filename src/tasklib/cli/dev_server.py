@@ -21,7 +21,7 @@ _START_SECONDS = 30.0
 
 @contextmanager
 def dashboard(config: Config, port: int = PORT) -> Iterator[None]:
-    """Serve while the block runs, and say where. What keeps it from serving keeps nobody from developing."""
+    """Serve while the block runs, and print the URL. If it can't serve, `tasklib dev` goes on without it."""
     try:
         from tasklib.server.serving import make_server
         from tasklib.server.settings import ServerSettings
@@ -29,7 +29,7 @@ def dashboard(config: Config, port: int = PORT) -> Iterator[None]:
         note("For the dashboard: pip install 'tasklib-pg[server]'", "dim")
         yield
         return
-    # A request is worth a line only if it fails: the dashboard looks again every few seconds.
+    # Only failed requests are logged: the dashboard polls every few seconds.
     configure_task_logging(as_json=None, level=logging.WARNING)
     with _listening(port) as listening:
         chosen = listening.getsockname()[1]

@@ -1,4 +1,4 @@
-"""Commands that set something up: being told to end is like Ctrl-C, and cleaning up is not interrupted."""
+"""Commands that clean up after themselves: SIGTERM is like Ctrl-C, and cleaning up is not interrupted."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Being told to end, or losing the terminal, cleans up like Ctrl-C."""
+    """SIGTERM and SIGHUP clean up like Ctrl-C."""
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt

@@ -21,7 +21,7 @@ from tasklib.tasks.function import TaskFunction
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What was asked for: the modules, and the names to serve (None: all that are registered)."""
+    """The requested modules, and the names to serve (None: all that are registered)."""
 
     modules: tuple[str, ...]
     names: tuple[str, ...] | None
@@ -46,7 +46,7 @@ def load(targets: Sequence[str]) -> Loaded:
 
 
 def put_on_path(directory: Path) -> None:
-    """Look for modules in this directory first."""
+    """Search for modules in this directory first."""
     text = str(directory)
     if sys.path[:1] != [text]:
         sys.path.insert(0, text)
@@ -90,7 +90,7 @@ def _import(place: str) -> tuple[ModuleType, list[str]]:
 
 
 def _registered_by(module: ModuleType, registered: list[str]) -> list[str]:
-    """All tasks of a module: what its import registered, what it defines and what it holds."""
+    """All tasks of a module: those that importing it registered, and those it contains."""
     here = module.__name__
     defined = [f.name for f in registry.all_functions() if f"{f.function.__module__}.".startswith(f"{here}.")]
     names = [*registered, *defined, *(f.name for f in _task_functions(module))]

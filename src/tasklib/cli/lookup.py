@@ -24,7 +24,7 @@ def full_id(client: Client, text: str) -> UUID:
     match = _END_OF_AN_ID.fullmatch(text.strip().lower())
     if match is None:
         raise CommandError(f"{text!r} is not a task's id. An id is a UUID; the end of one (8 characters) will do.")
-    # Completed tasks may be many; whoever looks for one that is not shall find it behind them.
+    # There may be many completed tasks; an unfinished one must be found behind them.
     found = _ending(client, match[1], None) or _ending(client, match[1], _NOT_COMPLETED)
     if len(found) == 1:
         return found[0]

@@ -35,7 +35,7 @@ def migrate(
         return
     config = configured(database_url, schema)
     if check:
-        migrations.pending(config)  # refuses a newer schema and somebody else's table
+        migrations.pending(config)  # refuses a newer schema and a table that TaskLib did not create
         migrations.check(config)
         typer.echo(f"up to date (revision {head()})")
         return

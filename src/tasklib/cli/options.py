@@ -102,7 +102,7 @@ LogFormats = Annotated[
 
 
 def configured(database_url: str | None, schema: str | None) -> Config:
-    """The configuration: what was given here, then TASKLIB_... variables (or DATABASE_URL), then defaults."""
+    """The configuration: options, then TASKLIB_... variables (or DATABASE_URL), then defaults."""
     from tasklib.config import Config
 
     return Config.from_env(database_url=database_url or None, schema=schema or None)

@@ -1,4 +1,4 @@
-"""What the user is told on stderr: one clear line for an error, without a traceback and without a secret."""
+"""Messages on stderr: one clear line for an error, without a traceback and without a secret."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SECRETS = (
 
 
 class CommandError(TaskLibError):
-    """A command can't do what it was asked. `detail` is shown above the line."""
+    """A command can't be carried out. `detail` is shown above the line."""
 
     def __init__(self, message: str, *, detail: str = "") -> None:
         super().__init__(message)

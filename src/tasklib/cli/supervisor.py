@@ -48,7 +48,7 @@ class Supervisor:
         )
 
     async def _until_change(self, child: Process) -> list[Path]:
-        """Wait for changed files or a signal. A child that ends by itself is only replaced when something changes."""
+        """Wait for changed files or a signal. A child that ends is replaced only when a file changes."""
         stopping = asyncio.create_task(self._stopping.wait())
         ended = asyncio.create_task(child.wait())
         try:

@@ -1,4 +1,4 @@
-"""`tasklib token`: who may come in over HTTP."""
+"""`tasklib token`: tokens for the HTTP API."""
 
 from __future__ import annotations
 

@@ -21,13 +21,13 @@ COUNT_UP_TO = 2000
 _MOST_LANES = 1000
 _MOST_RUNNING_SHOWN = 50
 _RATE_SECONDS = 10.0
-"""Workers tell what they did every few seconds: a rate over less would jump."""
+"""Workers report their counts every few seconds: a rate over less would jump."""
 LEVELS = {"high": range(100, 101), "medium": range(100), "low": range(-10, 0)}
 
 
 @dataclass(frozen=True, slots=True)
 class LevelDepth:
-    """What is due at a level, by the tasks' own priority."""
+    """Due tasks at a level, by their own priority."""
 
     level: str
     count: int
@@ -64,7 +64,7 @@ class Figures:
 
 
 def look(config: Config) -> Call[Figures]:
-    """One look at everything."""
+    """One sample of all figures."""
     totals: list[Stat] = yield stats.totals()
     minutes: list[Point] = yield stats.series(MINUTES, 60)
     names: list[Point] = yield stats.by_name(MINUTES, limit=20)

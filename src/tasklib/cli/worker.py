@@ -1,4 +1,4 @@
-"""`tasklib worker`: run tasks until told to stop."""
+"""`tasklib worker`: run tasks until stopped."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def load_with_database(modules: list[str], database_url: str | None, schema: str
 
 
 def observer(log_format: LogFormat, *, verbose: bool, quiet: bool) -> Callable[[Event], None]:
-    """Who tells what the worker does: a view for a person in a terminal, log lines otherwise."""
+    """The output of the worker: readable lines in a terminal, log lines otherwise."""
     import logging
     import sys
 

@@ -142,7 +142,7 @@ def _misreads_times(connection: psycopg.Connection | psycopg.AsyncConnection) ->
 
 
 def unavailable(url: str, error: BaseException) -> DatabaseUnavailable:
-    """What to tell somebody whose database doesn't answer: where we looked and why it failed, never the password."""
+    """The message for an unreachable database: its address and the reason, never the password."""
     reason = " ".join(str(error).split()) or type(error).__name__
     return DatabaseUnavailable(
         f"can't connect to PostgreSQL at {address(url)}: {reason.rstrip('.')}{'' if reason.endswith('?') else '.'} "

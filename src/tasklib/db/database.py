@@ -161,7 +161,7 @@ class AsyncDatabase(_Pool[psycopg.AsyncConnection]):
         self._slots = asyncio.Semaphore(config.max_connections)
 
     def __del__(self) -> None:
-        # The pool of a loop that is gone; nobody is left to close it.
+        # The pool of a closed event loop; it can't be closed any more.
         self.close()
 
     async def run(self, query: Query[T]) -> T:
@@ -238,7 +238,7 @@ class Tries:
         self._losses = self._conflicts = 0
 
     def pause_after(self, error: Exception) -> float:
-        """Seconds to wait before the next try after this error. If there is none, raises what the caller is told."""
+        """Seconds to wait before the next try after this error. If there is none, raises the error for the caller."""
         if isinstance(error, TRANSIENT) and self._conflicts < MOST_CONFLICTS - 1:
             self._conflicts += 1
             return conflict_pause(self._conflicts)

@@ -2,7 +2,7 @@
 
 psycopg's cursor adapts every value, looks after transactions and makes an object for each answer: more work than one
 INSERT. Here are only its steps on the wire, a generator like psycopg's own, for `connection.wait()` or `wait` below.
-For our own connections: in autocommit mode, in UTF-8, and nobody else uses them meanwhile.
+For our own connections: in autocommit mode, in UTF-8, and not used concurrently.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ AnyConnection = psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
 @dataclass(slots=True)
 class _Session:
     prepared: dict[str, bytes | None] = field(default_factory=dict)
-    """The statements it has seen, and what they are prepared as."""
+    """The statements it has seen, and the names of their prepared forms."""
     reader: abc.Transformer = field(default_factory=Transformer)
     """Reads answers; it remembers how each type is read."""
 

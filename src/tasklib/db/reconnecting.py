@@ -51,7 +51,7 @@ class ReconnectingConnection:
     async def run(self, query: Query[T], then: Callable[[T], None] | None = None) -> T:
         """Run a query once. DatabaseUnavailable means that the connection broke: it may have taken effect or not.
 
-        `then` gets the answer to a query with `all_text` as soon as it is read, before whoever waits is resumed.
+        `then` gets the answer to a query with `all_text` as soon as it is read, before the waiting coroutine resumes.
         """
         conflicts = 0
         if query.if_locked is not None and not self._config.prepared_statements:

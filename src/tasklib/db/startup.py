@@ -42,7 +42,7 @@ async def wait_for_database(config: Config, on_wait: Callable[[str], None]) -> N
 
 
 async def wait_for(attempt: Callable[[], Awaitable[T]], limit_seconds: float, on_wait: Callable[[str], None]) -> T:
-    """Try again and again, for so long. `on_wait` is told why it has to wait, and again when the reason changes."""
+    """Retry for this long. `on_wait` is called with the reason, and again when the reason changes."""
     deadline = time.monotonic() + limit_seconds
     failures, told = 0, ""
     while True:

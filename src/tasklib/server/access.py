@@ -1,4 +1,4 @@
-"""Who is asking, and what they may do. Every route says which roles may use it: `Depends(allow(Role.VIEWER))`."""
+"""Principals and roles. Every route declares which roles may use it: `Depends(allow(Role.VIEWER))`."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ _INCLUDED = {
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Whoever makes a request."""
+    """The sender of a request."""
 
     actor: str
     """The name in the audit."""
     roles: frozenset[Role]
-    """What it may do, with all that its roles include."""
+    """Its roles, with those that they include."""
     token_id: UUID | None = None
     queues: tuple[str, ...] | None = None
     """As a worker, the queues it may take from; None means all."""
     is_anonymous: bool = False
-    """There are no tokens, and this is somebody on the same machine."""
+    """There are no tokens, and the request comes from this machine."""
     prefix: str | None = None
     """The part of its token that is no secret."""
 
@@ -60,7 +60,7 @@ class Principal:
 NOBODY = Principal("nobody", frozenset())
 ANONYMOUS = Principal("anonymous", frozenset(Role), is_anonymous=True)
 SCRAPER = Principal("scraper", frozenset({Role.VIEWER}), is_anonymous=True)
-"""Whoever reads /metrics where that needs no token."""
+"""The reader of /metrics where that needs no token."""
 
 
 def with_included(roles: Iterable[str]) -> frozenset[Role]:
@@ -70,7 +70,7 @@ def with_included(roles: Iterable[str]) -> frozenset[Role]:
 
 
 def principal_of(token: StoredToken) -> Principal:
-    """Whoever has this token."""
+    """The principal of this token."""
     actor = f"token:{token.name} ({token.prefix})"
     return Principal(actor, with_included(token.roles), token.id, token.queues, prefix=token.prefix)
 
@@ -124,7 +124,7 @@ def checked(principal: Principal, roles: frozenset[Role]) -> Principal:
 
 
 def roles_of(route: BaseRoute) -> frozenset[Role] | None:
-    """The roles that a route declares: none in it means everybody. None: it declares nothing, and nobody may use it."""
+    """The roles that a route declares: an empty set means public. None: it declares nothing, and is refused."""
     dependant = getattr(route, "dependant", None)
     return _declared(dependant) if dependant is not None else None
 
@@ -141,7 +141,7 @@ def _declared(dependant: Any) -> frozenset[Role] | None:
 def client_of(principal: Principal, services: Services, *, to_change: bool = False) -> AsyncClient:
     """The client as this principal uses it. `to_change`: to submit, or to change a task that is there.
 
-    A viewer sees everybody's tasks; only an operator changes them, and shares idempotency keys with everybody.
+    A viewer sees all tasks; only an operator changes them, and shares idempotency keys with all programs.
     """
     only_own = principal.submitted_by is not None and (
         principal.only_own or (to_change and not principal.may(Role.OPERATOR))

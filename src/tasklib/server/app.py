@@ -72,7 +72,7 @@ def create_app(config: Config, settings: ServerSettings | None = None) -> FastAP
     app = FastAPI(
         title="TaskLib", version=version(), lifespan=lifespan, openapi_url=None, docs_url=None, redoc_url=None
     )
-    app.router.redirect_slashes = False  # a redirect would repeat the Host header to whoever sent it
+    app.router.redirect_slashes = False  # a redirect would repeat the Host header
     for router in ROUTERS:
         # Not include_router: it may wrap them, and the gate wants to see each.
         app.router.routes.extend(router.routes)

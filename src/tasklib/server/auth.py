@@ -73,7 +73,7 @@ class Auth:
         services: Services = scope["app"].state.services
         route = _route(self._candidates(scope["path"]), scope)
         if route is None:
-            return  # 404, for everybody alike
+            return  # 404, with or without a token
         roles = roles_of(route)
         if roles is None:
             raise Problem(403, "route_closed", "This route is not accessible", "This route has no access rule.")
@@ -99,7 +99,7 @@ class Auth:
             if token is None:
                 raise token_ended()
             return principal_of(token)
-        # A session that has ended is nobody's: the way to the login stays open.
+        # A session that has ended counts as no session, so that the login page can be opened.
         if (session := _session(scope, headers)) and (token := await services.tokens.find(session)):
             return principal_of(token)
         if await services.tokens.is_open():
@@ -120,7 +120,7 @@ class Auth:
             )
 
     def _warn_of_a_proxy(self, scope: Scope, headers: Headers) -> None:
-        """Once: behind TLS of a proxy that the server wasn't told of, cookies would lack `Secure`."""
+        """Once: behind a TLS proxy that is not configured, cookies would lack `Secure`."""
         if self._has_warned or scope["scheme"] == "https" or self._settings.is_public_https:
             return
         if headers.get("x-forwarded-proto", "").lower() == "https":
@@ -188,7 +188,7 @@ def _token(headers: Headers) -> str | None:
 
 
 def _session(scope: Scope, headers: Headers) -> str | None:
-    """The token that somebody has logged in with: only for the dashboard's pages."""
+    """The token of a session: only for the dashboard's pages."""
     if is_for_programs(scope["path"]) or not (cookies := headers.get("cookie")):
         return None
     sessions: Sessions = scope["app"].state.sessions

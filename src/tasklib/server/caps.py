@@ -29,7 +29,7 @@ _PIECE = 64 * 1024
 
 
 class Cap:
-    """Counts one kind of thing, and refuses what is beyond its limits."""
+    """Counts requests of one kind, and refuses those beyond its limits."""
 
     def __init__(self, what: str, setting: str, per_token: int, total: int | None) -> None:
         self._what, self._setting = what, setting
@@ -38,7 +38,7 @@ class Cap:
 
     @property
     def is_full(self) -> bool:
-        """True if there is room for nobody."""
+        """True if the limit is reached."""
         return self._total is not None and self._held.total() >= self._total
 
     def has_room(self, principal: Principal) -> bool:
@@ -151,7 +151,7 @@ def _in_pieces(send: Send) -> Send:
 
 
 def token_limit(what: str, setting: str, most: int) -> Problem:
-    """Whoever has this token has to wait, or to do with less."""
+    """The token has reached its limit."""
     return Problem(
         429,
         "token_limit_reached",

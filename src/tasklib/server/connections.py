@@ -20,7 +20,7 @@ from tasklib.server.settings import ServerSettings
 
 _BARE_NEWLINE = re.compile(rb"(?<!\r)\n")
 _BEYOND_LIMIT_SECONDS = 1.0
-"""How long a connection beyond the limit may take to send its request, so that it can be told."""
+"""How long a connection beyond the limit may take to send its request, so that it can be answered."""
 
 
 class StrictConnection(h11.Connection):
@@ -50,7 +50,7 @@ class StrictConnection(h11.Connection):
         return event
 
     def _check_head(self, data: bytes) -> None:
-        """Look at the raw bytes: h11 takes a bare newline for the end of a line."""
+        """Check the raw bytes: h11 accepts a bare newline as the end of a line."""
         end = data.find(b"\r\n\r\n")
         head = data if end < 0 else data[: end + 4]
         if len(head) > self._settings.max_header_bytes:
@@ -142,7 +142,7 @@ class StrictProtocol(H11Protocol):
             self.transport.close()
 
     def _reader_is_late(self) -> None:
-        self.transport.abort()  # close() would keep what is unsent until the client reads it
+        self.transport.abort()  # close() would keep unsent data until the client reads it
 
     def _too_many(self) -> Problem:
         most = self._settings.max_connections

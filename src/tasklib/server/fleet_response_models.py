@@ -193,7 +193,7 @@ _TOKEN = {
 
 
 class TokenAnswer(_Read):
-    """A token, without what it opens doors with."""
+    """A token, without its secret."""
 
     model_config = _example(_TOKEN)
 

@@ -1,4 +1,4 @@
-"""How deep JSON is nested, told by its brackets: nothing that is found can overwhelm this, as it would a parser."""
+"""The depth of JSON, found by counting brackets: deep nesting can't overwhelm this as it would a parser."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ STEPS = [(byte in b"[{") - (byte in b"]}") for byte in range(256)]
 
 
 def is_deeper(text: bytes, most: int) -> bool:
-    """True if JSON is nested deeper than this. Only its brackets outside of strings are looked at."""
+    """True if JSON is nested deeper than this. Only brackets outside of strings count."""
     if text.count(b"[") + text.count(b"{") <= most:
         return False
     brackets = STRINGS.sub(b"", text).translate(None, _NOT_BRACKETS)

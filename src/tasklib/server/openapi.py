@@ -1,4 +1,4 @@
-"""The OpenAPI document: what FastAPI writes by itself, with roles, locks and refusals as they really are."""
+"""The OpenAPI document: FastAPI's, with the roles, security and refusals of each route added."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _TAGS = {
     "worker protocol": "For workers without a database; see docs/reference/worker-protocol.md.",
 }
 API_VERSION = "1"
-"""Of the paths and keys, not of the server: what is added to them doesn't change it."""
+"""The version of the paths and keys, not of the server: additions don't change it."""
 _SECURITY = "token"
 
 
@@ -84,7 +84,7 @@ _WITH_BODY = (400, 408, 413, 415)
 
 
 def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """For a route's `responses=`: what it may answer besides what any route may."""
+    """For a route's `responses=`: answers beyond those of every route."""
     return {status: _refusal(status) for status in statuses}
 
 
@@ -109,7 +109,7 @@ def document(app: FastAPI) -> dict[str, Any]:
 
 
 def _complete(operation: dict[str, Any], roles: frozenset[Role]) -> None:
-    """Add whom an operation serves and what it refuses."""
+    """Add the roles and refusals of an operation."""
     statuses: list[int] = list(_ALWAYS)
     if roles:
         names = [role.value for role in Role if role in roles]

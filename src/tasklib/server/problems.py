@@ -147,14 +147,14 @@ async def _answer(request: Request, error: Exception) -> Response:
 
 
 def answer(request: Request, problem: Problem) -> Response:
-    """A problem as JSON; or as a page, where there is a dashboard and somebody with a browser asks for one."""
+    """A problem as JSON; or as a page, if the dashboard is enabled and a browser asks for HTML."""
     show: Callable[[Request, Problem], Response | None] | None = getattr(request.app.state, "show_problem", None)
     shown = show(request, problem) if show else None
     return shown or problem.response(request.scope.get(REQUEST_ID))
 
 
 def problem_of(error: Exception) -> Problem:
-    """What an error means to whoever made the request."""
+    """The problem that an exception means to the client."""
     match error:
         case Problem():
             return error
@@ -204,13 +204,13 @@ def _ours(error: errors.TaskLibError) -> Problem:
 
 
 def _unavailable() -> Problem:
-    # Not why: where the database is and what it says is not for everybody.
+    # Without the reason: the address and the messages of the database are not public.
     detail = "The database doesn't respond. Try again; with an idempotency key a submission is never stored twice."
     return Problem(503, "database_unavailable", "The database can't be reached", detail, headers=_RETRY_AFTER)
 
 
 def _invalid(error: RequestValidationError) -> Problem:
-    """What is wrong with which part of the request; never the value, which may be a secret."""
+    """Which parts of the request are invalid, and why; never the value, which may be a secret."""
     found = error.errors()
     if any(e["type"] == "json_invalid" for e in found):
         return Problem(400, "invalid_json", "The body is not JSON", "The body can't be read as JSON.")

@@ -9,7 +9,7 @@ _MOST_KEYS = 10_000
 
 
 class RateLimit:
-    """At most `burst` at once, and `per_second` in the long run, for each key by itself."""
+    """At most `burst` at once, and `per_second` in the long run, for each key separately."""
 
     def __init__(self, per_second: float, burst: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._per_second = per_second

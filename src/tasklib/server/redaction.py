@@ -1,4 +1,4 @@
-"""What is hidden wherever a task is shown, in the API as on the dashboard: values under names that speak of secrets.
+"""Masking of secrets wherever a task is shown, in the API and on the dashboard: values under names of secrets.
 
 shown = services.redaction.task(task)          # the same task, with its secrets masked
 """
@@ -23,8 +23,8 @@ MASK = "••••••"
 
 _SEPARATORS = re.compile(r"[\W_]+")
 _SHORTEST_SECRET = 4
-"""What is shorter than this stands in too many texts by chance."""
-# Each part has a bound: however long the text is, no part of it is looked at twice.
+"""Shorter values occur in too many texts by chance."""
+# Each part has a bound: however long the text is, no part of it is scanned twice.
 _BEHIND = (
     r"[\w-]{0,40}[\"'\]]{0,3}\s{0,3}(?:=>|[:=])\s{0,3})"
     r"(?:\"(?:[^\"\\\n]|\\.)*+\"?|'(?:[^'\\\n]|\\.)*+'?|(?:Bearer|Basic)\s+\S++|[^\s,;&)\]}\"']++)"
@@ -91,7 +91,7 @@ class Redaction:
         return text if not text or self._in_text is None else (texts or self._masked_text)(text)
 
     def restored(self, edited: Any, original: Any, texts: Callable[[str], str] | None = None) -> Any:
-        """What was edited while it was hidden, with the values that were; `texts` as `masked` was given it."""
+        """An edited masked value, with its masks replaced by the original values; `texts` as given to `masked`."""
         match edited, original:
             case dict(), dict():
                 return {
@@ -112,7 +112,7 @@ class Redaction:
         return value not in (None, "") and self.hides(key)
 
     def _texts(self, value: Any) -> Callable[[str], str]:
-        """What to do to the texts of a task that has these values: what is hidden among them is hidden there too."""
+        """A function that masks the texts of a task: values that are masked among these are masked there, too."""
         secrets = sorted(set(self._secrets(value)), key=len, reverse=True)
         if not secrets:
             return self._masked_text

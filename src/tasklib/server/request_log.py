@@ -106,7 +106,7 @@ def _refusal(scope: Scope, principal: Principal, status: int) -> dict[str, Any]:
 
 
 def _path(scope: Scope) -> str:
-    """As it came, so that nothing in it looks like a line of the log; and without a token that somebody put there."""
+    """Escaped, so that it can't forge a log line; and without a token that was put there by mistake."""
     raw: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
     return _TOKEN.sub(r"\1_***", raw.decode("ascii", "backslashreplace"))[:500]
 
@@ -117,7 +117,7 @@ def _request_id(given: str | None) -> str:
 
 
 def _lingering(scope: Scope, receive: Receive, send: Send) -> Send:
-    """Send an answer to a request whose body nobody has read, so that the client gets to read it."""
+    """Answer a request whose body was not read, so that the client can read the answer."""
     if scope.get(BODY_IS_READ) or not has_body(Headers(scope=scope)):
         return send
 

@@ -1,4 +1,4 @@
-"""What the API is told: the bodies of requests. Their limits are those of the options they become."""
+"""The bodies of requests. Their limits are those of the options they become."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Seconds = Annotated[float, Field(strict=True, ge=0, le=MAX_DELAY_SECONDS)]
 
 
 class Body(BaseModel):
-    """A body refuses what it doesn't know: a misspelt option would be ignored without a word."""
+    """A body refuses unknown keys: a misspelt option would be ignored silently."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -101,7 +101,7 @@ class SubmitBody(Body):
         return self
 
     def options(self, trace_context: Mapping[str, str] | None) -> dict[str, Any]:
-        """The options as `submit_task` names them; only what was said."""
+        """The options as `submit_task` names them; only those that were given."""
         said = {
             "priority": self.priority,
             "queue": self.queue,
@@ -207,7 +207,7 @@ Threshold = Annotated[float, Field(strict=True, gt=0, le=MAX_INT)]
 
 
 class SettingsBody(Body):
-    """The settings to change; null gives one back to each program's configuration, what is left out stays."""
+    """The settings to change; null returns one to each program's configuration, omitted ones are unchanged."""
 
     model_config = ConfigDict(
         extra="forbid", json_schema_extra={"examples": [{"promote_to_medium_after_seconds": 300}]}

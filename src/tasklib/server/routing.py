@@ -14,7 +14,7 @@ from tasklib.store.tokens import Role
 Given = Annotated[Services, Depends(services)]
 
 Reader = Annotated[Principal, Depends(allow(Role.VIEWER, Role.SUBMITTER))]
-"""Whoever may look at tasks: at all of them, or at its own."""
+"""Principals that may read tasks: all of them, or their own."""
 Submitter = Annotated[Principal, Depends(allow(Role.SUBMITTER))]
 Viewer = Annotated[Principal, Depends(allow(Role.VIEWER))]
 Operator = Annotated[Principal, Depends(allow(Role.OPERATOR))]
@@ -32,4 +32,4 @@ DEFAULT_PAGE = 50
 
 def page_size(limit: int | None, given: Services) -> int:
     """As many as were asked for, as far as the server allows: `next` leads to the rest."""
-    return min(limit or DEFAULT_PAGE, given.settings.max_page, MAX_PAGE - 1)  # one more tells whether there is more
+    return min(limit or DEFAULT_PAGE, given.settings.max_page, MAX_PAGE - 1)  # one more shows whether there are more

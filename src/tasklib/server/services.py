@@ -91,7 +91,7 @@ class Services:
         self.notifier.ring()
 
     def stop(self) -> None:
-        """The server is about to end: whoever waits for news goes home."""
+        """The server is shutting down: end all long-polling requests."""
         self.notifier.stop()
 
     def lead(self, config: Config) -> None:
@@ -137,7 +137,7 @@ async def require_schema(config: Config, client: AsyncClient) -> None:
 
 
 def require_locks(settings: ServerSettings, has_tokens: bool) -> None:
-    """ConfigError if there is no token, and the server was not told to do without."""
+    """ConfigError if there is no token and `no_auth` is not set."""
     if not has_tokens and not settings.no_auth:
         raise ConfigError(
             "there is no API token yet. Create the first one: tasklib token create NAME --role admin. "

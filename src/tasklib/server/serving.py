@@ -25,7 +25,7 @@ _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class ApiServer(uvicorn.Server):
-    """uvicorn, but whoever waits for news is told that the server ends before it waits for them."""
+    """uvicorn, but long-polling requests are ended before it waits for open requests."""
 
     on_started: Callable[[str], None] = staticmethod(lambda url: None)
     """Called with the URL once requests can come."""
@@ -45,7 +45,7 @@ class ApiServer(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """As uvicorn does, but the signal is not raised again: a server that ended as it was told has not failed."""
+        """As uvicorn does, but the signal is not raised again: a server that was stopped has not failed."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return

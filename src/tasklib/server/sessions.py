@@ -1,4 +1,4 @@
-"""Who is logged in. A browser holds a random id; what it stands for is here, in this process alone.
+"""Sessions of the dashboard. A browser holds a random id; its session is kept in this process only.
 
 So a session ends with the server, on logout, after a while, and when its token expires or is revoked.
 """
@@ -25,7 +25,7 @@ class Session:
     """A browser that has shown a token."""
 
     token: str = field(repr=False)
-    """Looked up at every request: what was revoked opens nothing."""
+    """Looked up at every request: a revoked token ends the session."""
     ends: float
 
 
@@ -39,9 +39,9 @@ class Sessions:
         self._known: dict[str, Session] = {}
 
     def begin(self, token: str) -> str:
-        """A session for somebody who has shown this token; returns the id for the cookie.
+        """A new session for this token; returns the id for the cookie.
 
-        Whoever logs in too often ends their own sessions, the oldest first, and never those of others.
+        Too many logins end the oldest sessions of the same token, never those of other tokens.
         """
         self._forget_ended()
         own = [id_ for id_, session in self._known.items() if session.token == token]

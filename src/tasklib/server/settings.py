@@ -47,23 +47,23 @@ class ServerSettings:
     """Whether to serve the dashboard."""
 
     lead: bool = True
-    """Whether this server may lead: recover the tasks of dead workers, delete what is past its time, take figures."""
+    """Whether this server may lead: recover tasks of dead workers, delete expired rows, count waiting tasks."""
 
     metrics: bool = True
     """Whether to serve /metrics."""
 
     metrics_without_token: bool = False
-    """Whether everybody who can reach the server may read /metrics. Nothing else is opened by this."""
+    """Whether /metrics needs no token. Nothing else is opened by this."""
 
     public_url: str | None = None
     """Where people reach the server, such as `https://tasks.example.com`, if a proxy speaks TLS for it. With https,
-    cookies are `Secure`, and browsers are told never to use plain HTTP (Strict-Transport-Security)."""
+    cookies are `Secure`, and Strict-Transport-Security is sent."""
 
     allowed_hosts: tuple[str, ...] = ()
     """The names that requests may be meant for (the Host header); none: any. With `no_auth`, names beside localhost."""
 
     trusted_proxies: tuple[str, ...] = ()
-    """Addresses of proxies whose X-Forwarded-For and X-Forwarded-Proto are believed; none: nobody's."""
+    """Addresses of proxies whose X-Forwarded-For and X-Forwarded-Proto are trusted. Default: none."""
 
     redact: tuple[str, ...] = (
         *("password", "passwd", "passphrase", "secret", "token", "api_key", "authorization", "cookie"),
@@ -85,7 +85,7 @@ class ServerSettings:
     """How many entries one page of a list may have."""
 
     max_wait_seconds: float = 30.0
-    """The longest that a request waits for news."""
+    """The longest duration of a long poll."""
 
     body_timeout_seconds: float = 10.0
     """How long a client may take to send a body."""
@@ -100,19 +100,19 @@ class ServerSettings:
     """How long a client may take to send the headers of a request, counted from its connection or first byte."""
 
     write_timeout_seconds: float = 30.0
-    """A client that doesn't read what it is sent for this long is disconnected."""
+    """A client that doesn't read its response for this long is disconnected."""
 
     max_connections: int = 1000
     """How many connections the server holds. One more is answered with 503 and closed."""
 
     max_requests_per_token: int = 100
-    """How many requests of one token the server works on at a time; those that wait for news are counted apart."""
+    """How many requests of one token the server handles at a time; long-polling ones are counted separately."""
 
     max_waiting_per_token: int = 300
-    """How many requests of one token may wait for news at a time: for results, and polls of workers."""
+    """How many long-polling requests one token may have at a time: for results, and polls of workers."""
 
     max_waiting: int = 700
-    """How many requests of all tokens may wait for news at a time."""
+    """How many long-polling requests all tokens may have at a time."""
 
     max_streams_per_token: int = 50
     """How many event streams one token may have open, those of the dashboard's pages included."""
@@ -152,7 +152,7 @@ class ServerSettings:
     """How many browsers may be logged in with one token. One more ends the oldest of them."""
 
     shutdown_grace_seconds: float = 10.0
-    """How long requests may go on after SIGTERM. Those that only wait for news end at once."""
+    """How long requests may go on after SIGTERM. Long-polling ones end at once."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:

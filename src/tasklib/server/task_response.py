@@ -93,7 +93,7 @@ async def shown_page(
 
 
 def shown_outcome(task_id: UUID, outcome: Outcome, principal: Principal, redaction: Redaction) -> OutcomeAnswer:
-    """How a task ended. Whoever has submitted it is not shown its result but given it, as the function returned it."""
+    """How a task ended. The submitter gets the result unmasked, as the function returned it."""
     if outcome.submitted_by == principal.submitted_by:
         redaction = NOTHING_HIDDEN
     result, error = redaction.result(outcome.result, outcome.error)
@@ -111,7 +111,7 @@ def shown_explanation(explanation: Explanation, task: Task, redaction: Redaction
 
 
 def may_reveal(principal: Principal) -> bool:
-    """Who may change everybody's tasks may see their secrets."""
+    """A principal that may change all tasks may see their secrets."""
     return principal.may(Role.OPERATOR)
 
 

@@ -55,15 +55,15 @@ class TokenCache:
         return stored
 
     async def is_open(self) -> bool:
-        """True if the server was told to ask for no token, and there has never been one. The first token ends it for
-        good: one that expires or is revoked must not open the door to everybody."""
+        """True with `no_auth`, if no token was ever created. The first token ends it for
+        good: the server must not become public because a token expires or is revoked."""
         if self._is_open and time.monotonic() > self._open_until:
             self._is_open = not await self._client.perform(once(tokens.any_ever()))
             self._open_until = time.monotonic() + FRESH_SECONDS
         return self._is_open
 
     def forget(self) -> None:
-        """Look at the database again for the next request; after a token was created or revoked here."""
+        """Read the database again for the next request; after a token was created or revoked here."""
         self._known.clear()
         self._open_until = 0.0
 

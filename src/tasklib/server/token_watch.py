@@ -57,7 +57,7 @@ class WaitingRequest:
 
 
 class TokenWatch:
-    """Looks after them all. `is_open` says whether a token is needed; `on_end` wakes those who wait for news."""
+    """Watches all waiting requests. `is_open`: whether no token is needed; `on_end` wakes long-polling requests."""
 
     def __init__(self, client: AsyncClient, is_open: Callable[[], Awaitable[bool]], on_end: Callable[[], None]) -> None:
         self._client = client
@@ -110,7 +110,7 @@ class TokenWatch:
 
 
 def token_ended() -> Problem:
-    """What a request is told whose token opens nothing."""
+    """The answer to a request with an invalid token."""
     return Problem(
         401,
         "token_invalid",

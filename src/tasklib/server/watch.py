@@ -12,7 +12,7 @@ from tasklib.store import lookup
 from tasklib.store.lookup import WatchedState
 
 GONE = WatchedState("gone", "gone")
-"""What is said of a task that was deleted."""
+"""The event for a task that was deleted."""
 
 _SHORTEST_PAUSE, _FIRST_PAUSE, _PAUSE_GROWTH, _LONGEST_PAUSE = 0.005, 0.02, 1.5, 0.25
 
@@ -27,7 +27,7 @@ class _Waiting:
 
 
 class TaskWatch:
-    """A task that ends notifies nobody, so somebody has to look: soon after a newcomer, then less and less often."""
+    """The end of a task sends no notification, so tasks are polled: soon after a new request, then less often."""
 
     def __init__(self, run: _Run, is_stopped: Callable[[], bool]) -> None:
         self._run = run
@@ -55,7 +55,7 @@ class TaskWatch:
             self._waiting.discard(waiting)
 
     def look_soon(self) -> None:
-        """Something may have changed, or somebody new waits."""
+        """Something may have changed, or a new request waits."""
         self._prompt.set()
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self._look())
@@ -90,7 +90,7 @@ class TaskWatch:
             return min(pause * _PAUSE_GROWTH, _LONGEST_PAUSE)
 
     def _fail(self, error: Exception) -> None:
-        """Nobody looks any more: those who came meanwhile are told so too."""
+        """Stop polling, and end the requests that came meanwhile."""
         for waiting in self._waiting:
             if not waiting.answer.done():
                 waiting.answer.set_exception(error)

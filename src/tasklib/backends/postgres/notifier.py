@@ -30,7 +30,7 @@ class Notifier:
 
     mark = notifier.mark()
     ...                                 # look
-    await notifier.wait(30, since=mark)     # true if there is news; then look again
+    await notifier.wait(30, since=mark)     # true if something changed; then read again
     """
 
     def __init__(
@@ -86,11 +86,11 @@ class Notifier:
             self.hearing.discard(hear)
 
     def mark(self, *, orders: bool = False) -> int:
-        """This moment, to say later since when there may be news (or orders to workers)."""
+        """A mark of this moment, from which to wait for changes (or orders to workers)."""
         return self._orders if orders else self._count
 
     def ring(self, message: str | None = None) -> None:
-        """There is news; None: of any kind."""
+        """Something has changed; None: of any kind."""
         self._count += 1
         for hear in tuple(self.hearing):
             hear(message)

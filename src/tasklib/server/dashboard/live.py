@@ -1,4 +1,4 @@
-"""`/live`: server-sent events that say when to look again. What there is to see, the page asks for itself."""
+"""`/live`: server-sent events that tell a page when to refresh. The page requests the content itself."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ AT_LEAST_EVERY = 5.0
 
 @router.get("/live")
 async def live(request: Request, principal: Reader, services: Serving) -> Response:
-    """A tick at the next news, and another one every few seconds."""
+    """A tick at the next change, and another one every few seconds."""
     return EventStream(_ticks(request, principal, services))
 
 

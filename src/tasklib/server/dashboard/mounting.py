@@ -47,7 +47,7 @@ def mount(app: FastAPI) -> None:
 
 
 def show_problem(request: Request, problem: Problem) -> Response | None:
-    """An error for somebody with a browser: the way to the login, or a page that says what is wrong."""
+    """An error for a browser: a redirect to the login, or an error page."""
     if is_for_programs(request.url.path) or "text/html" not in request.headers.get("accept", ""):
         return None
     if problem.status == 401 and request.method == "GET" and "hx-request" not in request.headers:

@@ -25,7 +25,7 @@ from tasklib.store.stats import Point
 router = screen_router()
 
 RANGES = {"15m": (15, 60), "1h": (60, 60), "6h": (360, 600), "24h": (1440, 1800)}
-"""Minutes shown, and seconds of a step: what is older than 3 hours is known by ten minutes."""
+"""Minutes shown, and seconds of a step: data older than 3 hours has a resolution of ten minutes."""
 OUTCOMES = {"completed": "Completed", "failed": "Failed, to be retried", "dead_letter": "Dead letter"}
 PERCENTILES = {"p50": "p50", "p95": "p95", "p99": "p99"}
 LEVELS = {"high": "High", "medium": "Medium", "low": "Low"}

@@ -15,7 +15,7 @@ from tasklib.server.sessions import COOKIE
 
 Viewer = Annotated[Principal, Depends(allow(Role.VIEWER))]
 Reader = Annotated[Principal, Depends(allow(Role.VIEWER, Role.SUBMITTER))]
-"""Whoever may see tasks: a submitter its own."""
+"""Principals that may see tasks: a submitter its own."""
 Operator = Annotated[Principal, Depends(allow(Role.OPERATOR))]
 Admin = Annotated[Principal, Depends(allow(Role.ADMIN))]
 Serving = Annotated[Services, Depends(services)]

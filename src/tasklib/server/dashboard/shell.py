@@ -92,7 +92,7 @@ class Flash:
 
 
 def page(request: Request, template: str, *, status: int = 200, **context: Any) -> Response:
-    """A screen in the shell. What it needs beside its own context, every template has: see `_frame`."""
+    """A screen in the shell. Beside its own context every template has that of `_frame`."""
     frame = _frame(request)
     text = templates.get_template(template).render({**frame, **context})
     headers = {"Content-Security-Policy": POLICY, "Cache-Control": "no-store"}
@@ -127,7 +127,7 @@ def sessions(request: Request) -> Sessions:
 
 
 def is_secure(request: Request) -> bool:
-    """True if the browser speaks HTTPS, by what we see or were told."""
+    """True if the browser uses HTTPS, directly or through a configured proxy."""
     settings: ServerSettings = request.app.state.services.settings
     return request.url.scheme == "https" or settings.is_public_https
 

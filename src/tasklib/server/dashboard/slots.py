@@ -1,4 +1,4 @@
-"""What each slot of a worker ran lately, put together from what is known in bounded time.
+"""What each slot of a worker ran recently, assembled at a bounded cost.
 
 What runs is read from its leases, what failed from the histories of the latest tasks. A row that is completed doesn't
 say who ran it; so attempts that this server has seen running are remembered, and their ends looked up.

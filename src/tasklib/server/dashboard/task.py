@@ -1,4 +1,4 @@
-"""One task: what it is, what happened to it, why it is not running, and what to do about it."""
+"""One task: its details and history, why it is not running, and actions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tasks: search them, look at them live, cancel or replay many."""
+"""Tasks: search, live list, cancel or replay many."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The workers: load, what they can do, how they are, what their slots ran; draining."""
+"""The workers: load, capabilities, status, timeline of their slots; draining."""
 
 from __future__ import annotations
 

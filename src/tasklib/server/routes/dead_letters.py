@@ -1,4 +1,4 @@
-"""Dead letters: look at them, group them by cause, replay and purge many at once."""
+"""Dead letters: list, group by cause, replay and purge many at once."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def list_dead_letter_groups(
 
 @router.post("/replay", operation_id="replay_dead_letters", summary="Replay dead letters")
 async def replay_dead_letters(body: ReplayDeadLettersBody, principal: Submitter, given: Given) -> TakenAnswer:
-    """Start those that fit afresh, the oldest first. A submitter's own dead letters, an operator's everybody's."""
+    """Replay those that match, the oldest first. A submitter: only its own dead letters."""
     client = client_of(principal, given, to_change=True)
     ids = await client.replay_dead_letters(
         body.filter(), everything=body.everything, limit=body.limit, dry_run=body.dry_run

@@ -1,4 +1,4 @@
-"""`/health/live` and `/health/ready`: for whoever restarts servers, and whoever sends them requests."""
+"""`/health/live` and `/health/ready`: for supervisors and load balancers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The worker protocol: register, poll, beat, report, leave. docs/reference/worker-protocol.md tells how to use it."""
+"""The worker protocol: register, poll, heartbeat, result, leave. See docs/reference/worker-protocol.md."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def terms(principal: WorkerPrincipal, given: Given) -> Terms:
 
 @router.post("/register", operation_id="register_worker", summary="Register a worker", status_code=201)
 async def register(body: RegisterBody, principal: WorkerPrincipal, given: Given) -> RegisterAnswer:
-    """Join the fleet, under a new id. If the answer is lost, register again: nobody misses the first one."""
+    """Register under a new id. If the answer is lost, register again: the unused registration expires."""
     members, most = given.remote.members, given.settings.max_workers_per_token
     if not await members.has_room(principal.token_id, most):
         raise token_limit("registered workers", "max_workers_per_token", most)
@@ -138,7 +138,7 @@ async def result(
 ) -> ResultAnswer | ResultsAnswer:
     """One result, or `results` with many.
 
-    One that is stale answers 409 and changes nothing; of many each is answered by itself, with 200.
+    A stale one answers 409 and changes nothing; a batch answers 200, with an answer for each.
     """
     results: list[ResultBody | Unreadable] = [*body.results] if isinstance(body, ResultsBody) else [body]
     _check_batch(results, given)
@@ -169,7 +169,7 @@ router.add_api_route(
     "/{worker_id}/begin",
     operation_id="report_begin",
     responses=refusals(404, 409),
-    summary="Put on record that attempts begin",
+    summary="Record that attempts begin",
 )
 async def begin(
     worker_id: WorkerId, body: BeginBody | BeginsBody, principal: WorkerPrincipal, given: Given
@@ -224,7 +224,7 @@ async def progress(
     status_code=204,
 )
 async def deregister(worker_id: WorkerId, principal: WorkerPrincipal, given: Given) -> None:
-    """Report or release what you hold first. What is still leased to the worker goes back to where it was."""
+    """Report or release all tasks first. Those still leased to the worker go back to their previous state."""
     await given.remote.leave(await given.remote.members.find(principal.token_id, worker_id, dead_too=True))
 
 
@@ -244,7 +244,7 @@ def _allowed_queues(principal: Principal, asked: list[str] | None) -> tuple[str,
 
 
 def _gone(request: Request, waiting: WaitingRequest) -> Gone:
-    """Whether there is nobody to answer any more: the worker has hung up, or its token has ended."""
+    """Whether the request is over: the worker has disconnected, or its token has ended."""
 
     async def gone() -> bool:
         return waiting.is_over or await request.is_disconnected()

@@ -13,5 +13,5 @@ router = APIRouter(dependencies=[Depends(anybody)])
 
 @router.get("/openapi.json", include_in_schema=False)
 async def openapi(request: Request) -> JSONResponse:
-    """It says nothing that the documentation doesn't say to everybody."""
+    """It contains nothing that is not in the public documentation."""
     return JSONResponse(document(request.app))

@@ -14,7 +14,7 @@ from tasklib.server.routing import Given, Operator, Viewer
 router = APIRouter(prefix="/api/v1/pauses", tags=["pauses"])
 
 
-@router.get("", operation_id="list_pauses", summary="List what is paused")
+@router.get("", operation_id="list_pauses", summary="List the pauses")
 async def list_pauses(principal: Viewer, given: Given) -> PausesAnswer:
     """The queues and names that are paused."""
     found = await client_of(principal, given).pauses()
@@ -43,7 +43,7 @@ async def resume(
     queue: Annotated[Name | None, Query(description="Either this ...")] = None,
     name: Annotated[Name | None, Query(description="... or this.")] = None,
 ) -> PauseChangeAnswer:
-    """End a pause; idle workers look again at once."""
+    """End a pause; idle workers claim at once."""
     changed = await client_of(principal, given).resume(queue=queue, name=name)
     return _changed(queue, name, changed)
 

@@ -21,7 +21,7 @@ LEVELS = ("high", "medium", "low")
 
 @router.get("/stats", operation_id="get_stats", summary="The queue in figures")
 async def get_stats(principal: Viewer, given: Given) -> StatsAnswer:
-    """What is due by level and by queue, who works, and what ended in the last minute.
+    """Due tasks by level and by queue, the workers, and the attempts that ended in the last minute.
 
     Counts end at 2,000 for each queue and level; `is_capped` says so. Throughput is counted by the minute, as workers
     tell it every few seconds: of the minute before, the part counts that is not yet 60 seconds ago.

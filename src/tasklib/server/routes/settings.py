@@ -12,9 +12,9 @@ from tasklib.server.routing import Given, Operator, Viewer
 router = APIRouter(prefix="/api/v1/settings", tags=["settings"])
 
 
-@router.get("", operation_id="get_settings", summary="Look at the settings")
+@router.get("", operation_id="get_settings", summary="Read the settings")
 async def get_settings(principal: Viewer, given: Given) -> SettingsAnswer:
-    """What is stored for the fleet, else what this server's configuration says."""
+    """The settings stored for the fleet, else those of this server's configuration."""
     return SettingsAnswer.model_validate(await client_of(principal, given).settings())
 
 

@@ -1,4 +1,4 @@
-"""Tasks: submit, list, look at, cancel, replay."""
+"""Tasks: submit, list, get, cancel, replay."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ async def list_tasks(
     limit: Limit = None,
     cursor_: Annotated[Cursor, Query(alias="cursor")] = None,
 ) -> Response:
-    """One page of the tasks that fit every filter, the newest first. What is submitted meanwhile shifts nothing.
+    """One page of the tasks that match every filter, the newest first. New tasks don't shift the pages.
 
     Large values are left out, and a page may end before its limit: go on with `next`.
     """
@@ -140,14 +140,14 @@ async def list_tasks(
 
 @router.post("/cancel", operation_id="cancel_tasks", summary="Cancel tasks by filter")
 async def cancel_tasks(body: CancelBody, principal: Submitter, given: Given) -> CancelledAnswer:
-    """Cancel every unfinished task that fits, or count them. A submitter's own tasks, an operator's everybody's."""
+    """Cancel every unfinished task that matches, or count them. A submitter: only its own tasks."""
     done = await client_of(principal, given, to_change=True).cancel_tasks(
         body.filter(), everything=body.everything, dry_run=body.dry_run
     )
     return CancelledAnswer(cancelled=done.cancelled, asked=done.asked, dry_run=body.dry_run)
 
 
-@router.get("/{task_id}", operation_id="get_task", summary="Look at a task", responses=refusals(404))
+@router.get("/{task_id}", operation_id="get_task", summary="Get a task", responses=refusals(404))
 async def get_task(task_id: UUID, principal: Reader, given: Given, reveal: Reveal = False) -> TaskAnswer:
     """Everything about one task. Values that look like secrets are masked."""
     task = await client_of(principal, given).get_task(task_id)
@@ -167,7 +167,7 @@ async def get_task(task_id: UUID, principal: Reader, given: Given, reveal: Revea
     },
 )
 async def cancel_task(task_id: UUID, principal: Submitter, given: Given, response: Response) -> StatusAnswer:
-    """Cancel what waits at once, and ask what runs to stop. What is finished stays as it is; `status` says how."""
+    """Cancel a waiting task at once, or request a running one to stop. A finished task is unchanged; see `status`."""
     state = await client_of(principal, given, to_change=True).cancel_task(task_id)
     if state is TaskState.RUNNING:
         response.status_code = 202
@@ -211,7 +211,7 @@ def _submission(body: SubmitBody, trace: Mapping[str, str] | None, index: int | 
 
 
 def _trace(traceparent: str | None, tracestate: str | None) -> dict[str, str] | None:
-    """As W3C has it: what is malformed is as if it weren't there, and a state needs a parent.
+    """As W3C specifies: malformed headers are ignored, and a tracestate needs a traceparent.
 
     Where this server traces itself, its own span is the parent: it is part of the same trace.
     """

@@ -67,13 +67,13 @@ async def get_result(
     response: Response,
     wait_seconds: Annotated[
         float,
-        Query(ge=0, le=2**31 - 1, description="How long to wait, at most as long as the server lets anybody (30 s)."),
+        Query(ge=0, le=2**31 - 1, description="How long to wait, up to the server's limit (30 s)."),
     ] = 0.0,
     reveal: Reveal = False,
 ) -> OutcomeAnswer:
     """The result as soon as there is one: 200 if the task is finished, however it ended, 202 if it goes on.
 
-    Whoever has submitted the task gets it as the function returned it; for others, what looks like a secret is masked.
+    The submitter of the task gets it unmasked; for others, values that look like secrets are masked.
     """
     client = client_of(principal, given)
     deadline = time.monotonic() + min(wait_seconds, given.settings.max_wait_seconds)
@@ -116,7 +116,7 @@ async def watch_task(
         str | None, Header(max_length=100, description="The id of the last event you saw, if you come back.")
     ] = None,
 ) -> Response:
-    """Every change as it happens. Changes in quick succession come as one; the last is always told.
+    """Every change as it happens. Changes in quick succession are merged; the last one is always sent.
 
     The stream ends with the task, with the token, after five minutes, or when the server ends. Browsers come back by
     themselves.

@@ -19,7 +19,7 @@ router = APIRouter(prefix="/api/v1/workers", tags=["workers"])
 
 @router.get("", operation_id="list_workers", summary="List workers")
 async def list_workers(principal: Viewer, given: Given) -> WorkersAnswer:
-    """Every worker that is known, with the ids of what it holds; of a very large fleet a part of them.
+    """Every registered worker, with the ids of its leased tasks; of a very large fleet a part of them.
 
     The tasks themselves: `GET /api/v1/tasks?worker=...`.
     """
