@@ -14,8 +14,7 @@ from typing import Any
 from benchmarks.profile.drain import Noop
 from tasklib import Config
 from tasklib.cli.running import _loop_factory
-from tasklib.executors.functions import done
-from tasklib.executors.timing import eager_task
+from tasklib.executors.functions import done, eager_task
 from tasklib.store.claim import Claimed
 
 REPEATS = 9

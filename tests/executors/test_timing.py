@@ -8,7 +8,8 @@ import time
 
 import pytest
 
-from tasklib.executors.timing import RepeatedLook, eager_task
+from tasklib.executors.functions import eager_task
+from tasklib.executors.timing import RepeatedLook
 
 
 class Looks:

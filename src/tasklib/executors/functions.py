@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Coroutine
+from contextvars import Context
 from types import CoroutineType
 from typing import Any
 
@@ -157,3 +159,20 @@ def _delay(seconds: object) -> float | None:
 def refused(error: TaskExecutionError, config: Config) -> Failed:
     """The outcome of a row whose arguments don't fit the function: it may fit a newer one, so it is retried."""
     return Failed(storable_text(f"{type(error).__name__}: {error}", config.max_error_bytes))
+
+
+if sys.version_info >= (3, 12):
+
+    def eager_task(
+        coroutine: Coroutine[Any, Any, None], loop: asyncio.AbstractEventLoop, context: Context | None = None
+    ) -> asyncio.Task[None]:
+        """Run a coroutine as a task that starts now: one that never waits is over when this returns."""
+        return asyncio.Task(coroutine, loop=loop, context=context, eager_start=True)
+
+else:
+
+    def eager_task(
+        coroutine: Coroutine[Any, Any, None], loop: asyncio.AbstractEventLoop, context: Context | None = None
+    ) -> asyncio.Task[None]:
+        """Run a coroutine as a task."""
+        return asyncio.Task(coroutine, loop=loop, context=context)

@@ -1,13 +1,10 @@
-"""Two ways to spend less on each attempt: one timer for many deadlines, and tasks that start at once."""
+"""One timer for many deadlines."""
 
 from __future__ import annotations
 
 import asyncio
 import math
-import sys
-from collections.abc import Callable, Coroutine
-from contextvars import Context
-from typing import Any
+from collections.abc import Callable
 
 
 class RepeatedLook:
@@ -38,20 +35,3 @@ class RepeatedLook:
         self.next, self._timer = math.inf, None
         if (moment := self._look()) is not None:
             self.at(moment)
-
-
-if sys.version_info >= (3, 12):
-
-    def eager_task(
-        coroutine: Coroutine[Any, Any, None], loop: asyncio.AbstractEventLoop, context: Context | None = None
-    ) -> asyncio.Task[None]:
-        """Run a coroutine as a task that starts now: one that never waits is over when this returns."""
-        return asyncio.Task(coroutine, loop=loop, context=context, eager_start=True)
-
-else:
-
-    def eager_task(
-        coroutine: Coroutine[Any, Any, None], loop: asyncio.AbstractEventLoop, context: Context | None = None
-    ) -> asyncio.Task[None]:
-        """Run a coroutine as a task."""
-        return asyncio.Task(coroutine, loop=loop, context=context)

@@ -63,6 +63,22 @@ SCRAPER = Principal("scraper", frozenset({Role.VIEWER}), is_anonymous=True)
 """The reader of /metrics where that needs no token."""
 
 
+def allowed_queues(principal: Principal, asked: list[str] | None) -> tuple[str, ...] | None:
+    """The queues that a worker gets tasks from if it asks for these (None: all); 403 if it may not."""
+    allowed = principal.queues
+    if allowed is None:
+        return tuple(asked) if asked is not None else None
+    if others := [queue for queue in asked or () if queue not in allowed]:
+        raise Problem(
+            403,
+            "queue_not_allowed",
+            "The token doesn't open these queues",
+            f"This token is for workers of {', '.join(allowed)} only, not of {', '.join(others)[:500]}.",
+            queues=list(allowed),
+        )
+    return tuple(asked) if asked is not None else allowed
+
+
 def with_included(roles: Iterable[str]) -> frozenset[Role]:
     """These roles and all that they include. Roles that a newer version gave out mean nothing here."""
     known = {Role(role) for role in roles if role in set(Role)}

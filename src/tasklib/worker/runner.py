@@ -19,11 +19,11 @@ from tasklib.db.database import AsyncDatabase, Database
 from tasklib.errors import TaskTimeout
 from tasklib.events import Events, LeaseLost, SlotStuck, TaskNotBegun, TaskStarted
 from tasklib.executors.exits import is_from_a_signal_handler
-from tasklib.executors.functions import call, call_async, failed
+from tasklib.executors.functions import call, call_async, eager_task, failed
 from tasklib.executors.outcomes import Cancelled, Failed, FailureKind, Lost, Outcome, Released
 from tasklib.executors.processes import ProcessExecutor
 from tasklib.executors.threads import ThreadExecutor
-from tasklib.executors.timing import RepeatedLook, eager_task
+from tasklib.executors.timing import RepeatedLook
 from tasklib.executors.transactions import call_in_transaction, call_in_transaction_async, transaction_config
 from tasklib.store.settle import Leased
 from tasklib.tasks import registry
@@ -61,6 +61,7 @@ class Runner:
         modules: tuple[str, ...],
         begins: Begins,
         begin_limit: BeginLimit,
+        stop_asked: asyncio.Event,
     ) -> None:
         self._config = config
         self._slots = slots
@@ -68,6 +69,7 @@ class Runner:
         self._events = events
         self._begins = begins
         self.begin_limit = begin_limit
+        self._stop_asked = stop_asked
         slots.on_given_back = begin_limit.on_raised = self._start_waiting
         self._loop = asyncio.get_running_loop()
         self._fresh_context = contextvars.copy_context().copy
@@ -79,8 +81,6 @@ class Runner:
         """What this worker holds: attempts that run, and those that wait for a slot."""
         self._waiting: deque[Attempt] = deque()
         self._starting = self._traces = False
-        self.is_draining = False
-        """Nothing is begun any more: what a last claim brings is given back."""
         self._records_all = config.crash_limit <= 1  # then the first crash is the last
         self._recording: set[asyncio.Task[None]] = set()
         self._ended = 0
@@ -96,7 +96,7 @@ class Runner:
             attempt = Attempt(row, function, found.worker_id, found.lease_deadline, now)
             self.running[attempt] = None
             self._waiting.append(attempt)
-        if self.is_draining:
+        if self._stop_asked.is_set():  # what a last claim has brought is given back
             self.release_waiting()
             return
         self._start_waiting()

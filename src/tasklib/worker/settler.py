@@ -189,14 +189,15 @@ class Settler:
         write = partial(self._backend.complete, contended=contended)
         settled = await self._until_answered(write, worker_id, [c for _, c in items])
         all_well = len(settled.states) == len(attempts)
-        finished = attempts if all_well else [a for a in attempts if settled.state(a.claimed.id)]
+        ours = settled.states if not settled.over else {*settled.states, *settled.over}
+        finished = attempts if all_well else [a for a in attempts if a.claimed.id in ours]
         self._collector.completed(finished, time.monotonic())
         if all_well and not self._events.routine and not self._locked:
             return  # and nothing wants to hear of it
         for attempt in attempts:
             if self._is_locked(attempt, settled.locked) or attempt.claimed.id in settled.refused:
                 continue
-            if settled.state(attempt.claimed.id):
+            if attempt.claimed.id in ours:
                 self._ended(attempt, "completed")
             else:
                 self._stale(attempt)

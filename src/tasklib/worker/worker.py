@@ -169,7 +169,9 @@ class Worker:
         self._settler = Settler(config, self._backend, self._slots, self.events, self.collector)
         self._begin_limit = BeginLimit(self._slots, self._backend, lambda: self.id)
         begins = Begins(self._backend)
-        self._runner = Runner(config, self._slots, self._settler, self.events, self.modules, begins, self._begin_limit)
+        self._runner = Runner(
+            config, self._slots, self._settler, self.events, self.modules, begins, self._begin_limit, self._stop_asked
+        )
         self._membership = Membership(
             config,
             self._backend,
@@ -247,7 +249,6 @@ class Worker:
         finally:
             # Stop claiming before draining: a claim under way ends, and what it brought is released.
             self._stop_asked.set()
-            self._runner.is_draining = True
             self._claimer.stop()
             assert self._membership is not None
             self._membership.draining()

@@ -13,7 +13,7 @@ from tasklib.backends.postgres.sleep import LONG_AWAKE_SECONDS, Sleep, Wakeup
 from tasklib.config import Config
 from tasklib.db.reconnecting import ReconnectingPool
 from tasklib.errors import WorkerNotFound
-from tasklib.executors.timing import eager_task
+from tasklib.executors.functions import eager_task
 from tasklib.store import claim
 from tasklib.store.claim import Claimed, Lane, Place
 

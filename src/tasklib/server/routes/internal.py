@@ -11,7 +11,7 @@ from fastapi import Path as PathParameter
 
 from tasklib.backends.postgres.remote.polls import MOST_TASKS, Delivery, Gone, Poll
 from tasklib.backends.postgres.remote.results import NOT_STORABLE, Verdict
-from tasklib.server.access import Principal, Role, allow
+from tasklib.server.access import Principal, Role, allow, allowed_queues
 from tasklib.server.caps import slot_of, token_limit
 from tasklib.server.openapi import refusals
 from tasklib.server.problems import Problem
@@ -65,7 +65,7 @@ async def register(body: RegisterBody, principal: WorkerPrincipal, given: Given)
     members, most = given.remote.members, given.settings.max_workers_per_token
     if not await members.has_room(principal.token_id, most):
         raise token_limit("registered workers", "max_workers_per_token", most)
-    queues = _allowed_queues(principal, body.queues)
+    queues = allowed_queues(principal, body.queues)
     name = body.name or f"{body.host or 'worker'}-{body.pid}"
     member = await members.register(principal.token_id, name, body.registration(queues))
     named = list(queues) if queues is not None else None
@@ -226,21 +226,6 @@ async def progress(
 async def deregister(worker_id: WorkerId, principal: WorkerPrincipal, given: Given) -> None:
     """Report or release all tasks first. Those still leased to the worker go back to their previous state."""
     await given.remote.leave(await given.remote.members.find(principal.token_id, worker_id, dead_too=True))
-
-
-def _allowed_queues(principal: Principal, asked: list[str] | None) -> tuple[str, ...] | None:
-    allowed = principal.queues
-    if allowed is None:
-        return tuple(asked) if asked is not None else None
-    if others := [queue for queue in asked or () if queue not in allowed]:
-        raise Problem(
-            403,
-            "queue_not_allowed",
-            "The token doesn't open these queues",
-            f"This token is for workers of {', '.join(allowed)} only, not of {', '.join(others)[:500]}.",
-            queues=list(allowed),
-        )
-    return tuple(asked) if asked is not None else allowed
 
 
 def _gone(request: Request, waiting: WaitingRequest) -> Gone:
