@@ -31,11 +31,8 @@ async def main() -> None:
             send.options(priority="high").bind(letter="a login code"),
         ]
     )
-    worker = Worker(concurrency=1)  # one task at a time, so that the order shows
-    working = asyncio.create_task(worker.run())
-    await reminder.wait(timeout=10)
-    worker.stop()
-    await working
+    async with Worker(concurrency=1):  # one task at a time, so that the order shows
+        await reminder.wait(timeout=10)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 
-from tasklib import Worker, current_task, task
+from tasklib import TaskId, Worker, current_task, task
 
 
 @task
@@ -25,18 +25,17 @@ async def export(rows: int) -> None:
 
 async def main() -> None:
     task_id = await export.submit(rows=100_000)
-    worker = Worker()
-    working = asyncio.create_task(worker.run())
+    async with Worker():
+        await watch(task_id)
 
+
+async def watch(task_id: TaskId[None]) -> None:
     while not (found := await task_id.get()).progress:
         await asyncio.sleep(0.05)
     print(f"{found.state}, {'some' if found.progress['done'] < 100_000 else 'all'} rows done")
 
     print("asked to stop:", await task_id.cancel())
     print(await task_id.wait(timeout=10))
-
-    worker.stop()
-    await working
 
 
 if __name__ == "__main__":

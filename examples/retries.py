@@ -41,8 +41,11 @@ async def ship(order: int) -> str:
 
 
 async def main() -> None:
-    worker = Worker()
-    working = asyncio.create_task(worker.run())
+    async with Worker():
+        await pay_and_ship()
+
+
+async def pay_and_ship() -> None:
     await (await charge.submit(order=7)).result(timeout=10)
 
     task_id = await ship.submit(order=9)
@@ -53,9 +56,6 @@ async def main() -> None:
     await replay_task(task_id)
     result = await task_id.result(timeout=10)
     print(f"{(await task_id.get()).state}: {result}")
-
-    worker.stop()
-    await working
 
 
 if __name__ == "__main__":

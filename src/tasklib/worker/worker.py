@@ -11,6 +11,7 @@ import asyncio
 import os
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
+from typing import Self
 
 from tasklib.backends.backend import Backend
 from tasklib.backends.postgres.backend import PostgresBackend
@@ -45,6 +46,7 @@ class Worker:
 
     await Worker(concurrency=20, queues=["mail"]).run()      # until stop() or cancellation
     Worker(burst=True).run_sync()                            # until nothing is due
+    async with Worker(): ...                                 # beside the block, until it ends
     Worker("https://tasks.example.com", token="tasklib_...").run_sync()      # without a database, through a server
     """
 
@@ -90,7 +92,7 @@ class Worker:
         self.events = Events()
         self.collector = StatsCollector()
         self._serving = Serving(self.names, self.queues, self.capabilities)
-        self._stop_asked = asyncio.Event()
+        self._stop_asked, self._has_started = asyncio.Event(), asyncio.Event()
         self._stopping_now = False
         self._problem: TaskLibError | None = None
         self._slots = Slots(concurrency, given.max_prefetch)
@@ -116,10 +118,36 @@ class Worker:
         worker was made with `signals=False`.
         """
         self._stop_asked, self._stopping_now, self._settler_ended = asyncio.Event(), False, False
+        self._has_started = asyncio.Event()
         with stop_signals(self.stop) if self._signals else nullcontext(), exits_kept_in_attempts():
             starting = asyncio.create_task(self._start_up())
             if await self._until_done_or_stopped(starting):
-                await self._work(starting.result())
+                background = starting.result()
+                self._has_started.set()
+                await self._work(background)
+
+    async def __aenter__(self) -> Self:
+        """Run beside the block. An error at the start is raised here, a later one at the end of the block."""
+        self._running = asyncio.create_task(self.run())
+        await asyncio.sleep(0)  # run() makes its events
+        started = asyncio.create_task(self._has_started.wait())
+        try:
+            await asyncio.wait({started, self._running}, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            self._running.cancel()
+            await asyncio.gather(self._running, return_exceptions=True)
+            raise
+        finally:
+            started.cancel()
+        if self._running.done():
+            self._running.result()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Stop as after the first `stop()`: what runs is finished."""
+        if not self._stop_asked.is_set():
+            self.stop()
+        await self._running
 
     async def _until_done_or_stopped(self, starting: asyncio.Task[list[asyncio.Task[None]]]) -> bool:
         """Whether the worker has started; False if it was told to stop before: it has nothing to drain then."""
