@@ -96,18 +96,23 @@ class ClaimHost(Protocol):
     @property
     def has_room_to_guess(self) -> bool:
         """Whether one task more, whatever it is, leaves a slot free for a better one."""
+        ...
 
     def are_short(self, names: Iterable[str]) -> bool:
         """Whether these functions take a few milliseconds at most, as far as is known."""
+        ...
 
     def held(self) -> set[Lease]:
         """All that this worker knows to be its own."""
+        ...
 
     async def in_doubt(self) -> None:
         """Called before tasks are looked for that were claimed by a statement whose answer was lost."""
+        ...
 
     def take(self, found: Found) -> None:
         """Begin a task that was claimed aside from `Claims.claim`."""
+        ...
 
 
 class Claims(Protocol):
@@ -116,29 +121,37 @@ class Claims(Protocol):
     @property
     def goes_on(self) -> bool:
         """Whether the next claim brings more of the functions that the last one has brought."""
+        ...
 
     @property
     def are_short(self) -> bool:
         """Whether what was claimed last is short: more of it may be claimed ahead."""
+        ...
 
     @property
     def withdraw_after(self) -> float | None:
         """`stay_awake` is due after so many seconds without a claim; None: it isn't needed."""
+        ...
 
     async def claim(self, limit: int) -> Found:
         """Up to so many tasks, best first."""
+        ...
 
     async def rest(self) -> None:
         """A claim has brought nothing: wait until it is worth another one."""
+        ...
 
     async def stay_awake(self) -> None:
         """There is work: producers need not notify."""
+        ...
 
     def lost(self) -> None:
         """An answer was lost: tasks may be leased to this worker that it doesn't know of."""
+        ...
 
     def stop(self) -> None:
         """No further claims. One that is under way ends soon."""
+        ...
 
 
 class RunningAttempts(Protocol):
@@ -146,9 +159,11 @@ class RunningAttempts(Protocol):
 
     def leases(self) -> list[Leased]:
         """Those that go on."""
+        ...
 
     def cancel(self, leases: Iterable[Leased]) -> None:
         """Their tasks were cancelled."""
+        ...
 
 
 class HeartbeatConnection(Protocol):
@@ -156,12 +171,15 @@ class HeartbeatConnection(Protocol):
 
     def beat(self, worker_id: str, *, load: int, draining: bool, names: Sequence[str] | None) -> bool | None:
         """Say that the worker lives; whether it was asked to drain, or None if it was declared dead."""
+        ...
 
     def extend(self, worker_id: str, leases: Sequence[Leased], seconds: float) -> Kept:
         """Extend leases, and say which are still ours."""
+        ...
 
     def drop(self) -> None:
         """Let go of the connection."""
+        ...
 
 
 class Settlements(Protocol):
@@ -180,9 +198,11 @@ class Settlements(Protocol):
     async def begin(self, worker_id: str, begins: Sequence[tuple[Leased, bool]]) -> set[str]:
         """Put on record that attempts begin, and which of them run at most once; the ids of those still ours. May be
         asked for again after an answer that was lost."""
+        ...
 
     async def progress(self, worker_id: str, reports: Sequence[tuple[Leased, str]]) -> Kept:
         """Store the newest progress."""
+        ...
 
 
 class Backend(Settlements, Protocol):
@@ -191,26 +211,33 @@ class Backend(Settlements, Protocol):
     @property
     def knows_order(self) -> bool:
         """Whether the order in which the worker begins its tasks is known on the other side: see `may_begin`."""
+        ...
 
     async def open(self) -> Config:
         """Connect; the settings that hold there."""
+        ...
 
     def serves(self, function: TaskFunction[Any, Any]) -> bool:
         """Whether such a function can run with this backend."""
+        ...
 
     def claims(self, host: ClaimHost, *, burst: bool) -> Claims: ...
     def jobs(self, running: RunningAttempts, look: Callable[[], None]) -> list[Coroutine[Any, Any, None]]:
         """What goes on beside the claims for as long as the worker runs. `look`: beat, and hear what the fleet asks."""
+        ...
 
     def heartbeats(self) -> HeartbeatConnection: ...
 
     async def register(self, id_: str, registration: Registration) -> str:
         """Join the fleet, however often it takes to be answered; the id under which we are known."""
+        ...
 
     async def may_begin(self, worker_id: str, count: int | None) -> None:
         """Put on record how many tasks the worker may have begun without having stored their results; None: all."""
+        ...
 
     async def deregister(self, worker_id: str) -> None:
         """Leave the fleet, holding nothing."""
+        ...
 
     async def close(self) -> None: ...
