@@ -61,7 +61,8 @@ from tasklib.tasks.task_id import SyncTaskId, TaskId
 
 if typing.TYPE_CHECKING:
     from tasklib import sync
-    from tasklib.client.clients import AsyncClient, Client
+    from tasklib.client.async_clients import AsyncClient
+    from tasklib.client.clients import Client
     from tasklib.client.default import (
         cancel_task,
         close,
@@ -145,7 +146,7 @@ __all__ = [
 
 # Imported when first asked for: a module that only defines tasks needs neither a driver nor a worker nor SQLModel.
 _LATER = {
-    "AsyncClient": "tasklib.client.clients",
+    "AsyncClient": "tasklib.client.async_clients",
     "Client": "tasklib.client.clients",
     "DeadLetterFilter": "tasklib.store.filters",
     "Task": "tasklib.models",

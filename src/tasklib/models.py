@@ -49,10 +49,10 @@ class _Returned(TypeDecorator[Any]):
     impl = JSONB(none_as_null=True)
     cache_ok = True
 
-    def process_bind_param(self, value: Any, _: Any) -> Any:
+    def process_bind_param(self, value: Any, dialect: Any) -> Any:
         return None if value is None else {"value": value}
 
-    def process_result_value(self, value: Any, _: Any) -> Any:
+    def process_result_value(self, value: Any, dialect: Any) -> Any:
         return returned(value)
 
 

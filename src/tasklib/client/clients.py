@@ -1,64 +1,31 @@
-"""`Client` and `AsyncClient`: the two skins over `Calls`."""
+"""`Client`: the calls for synchronous code. Its twin for asynchronous code is in `async_clients.py`."""
 
 from __future__ import annotations
 
 import asyncio
 import functools
-import inspect
-import re
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, assert_never, cast
 
 import psycopg
 
+from tasklib.client.async_clients import AsyncClient
 from tasklib.client.calls import Calls
 from tasklib.client.effects import Call, Effect, HttpEffect, InTransaction, OnConnection, Pause, RunCoroutine
 from tasklib.client.identity import Identity
-from tasklib.client.signatures import (
-    Submit,
-    SubmitMany,
-    SubmitTask,
-    SyncSubmit,
-    SyncSubmitMany,
-    SyncSubmitTask,
-    SyncWaitFor,
-    WaitFor,
-)
+from tasklib.client.signatures import SyncSubmit, SyncSubmitMany, SyncSubmitTask, SyncWaitFor, signature_of
 from tasklib.config import Config
-from tasklib.db.callers import run_on, run_on_async
-from tasklib.db.database import AsyncDatabase, Database, Tries, execute, execute_async
+from tasklib.db.callers import run_on
+from tasklib.db.database import Database, Tries, execute
 from tasklib.db.query import Query
-from tasklib.sql import statement
-from tasklib.store.submit import COPY, copied
-from tasklib.tasks.awaited import Awaited
-from tasklib.tasks.task_id import KnownId, SyncTaskId
+from tasklib.store.submit import copied, copy_statement
+from tasklib.tasks.task_id import SyncTaskId, by_client
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-
-def signature_of(call: Callable[..., Any], *, of_function: bool = False) -> inspect.Signature:
-    """A call's signature as its user sees it: with the value it gives in the end, and as a function without `self`."""
-    signature = inspect.signature(call)
-    given = list(signature.parameters.values())[1 if of_function else 0 :]
-    parameters = [one for parameter in given for one in _spelled_out(parameter, call)]
-    value = str(signature.return_annotation).removeprefix("Call[").removesuffix("]")
-    return signature.replace(parameters=parameters, return_annotation=value)
-
-
-def _spelled_out(parameter: inspect.Parameter, call: Callable[..., Any]) -> list[inspect.Parameter]:
-    """For `**conditions: Unpack[TaskConditions]` the keyword arguments that it stands for."""
-    conditions = re.fullmatch(r"Unpack\[(\w+)\]", str(parameter.annotation))
-    if conditions is None:
-        return [parameter]
-    fields = call.__globals__[conditions[1]].__annotations__
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    return [
-        inspect.Parameter(name, keyword, default=None, annotation=kind.__forward_arg__) for name, kind in fields.items()
-    ]
 
 
 def _blocking(call: Callable[Concatenate[Calls, P], Call[T]]) -> Callable[Concatenate[Client, P], T]:
@@ -74,59 +41,16 @@ def _blocking(call: Callable[Concatenate[Calls, P], Call[T]]) -> Callable[Concat
     return method
 
 
-def _awaitable(
-    call: Callable[Concatenate[Calls, P], Call[T]],
-) -> Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]]:
-    name = call.__name__
-
-    async def perform(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        made: Call[T] = getattr(self.calls, name)(*args, **kwargs)
-        return await self.perform(made)
-
-    return awaited_method(call, perform)
-
-
-def awaited_method(
-    call: Callable[..., Any], perform: Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]]
-) -> Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]]:
-    """A method that says what to write if its caller forgets to await it."""
-    name = perform.__name__ = perform.__qualname__ = call.__name__  # for the warning of one that is never awaited
-    written, instead = f"client.{name}", f"tasklib.Client(...).{name}"
-
-    @functools.wraps(call)
-    def method(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
-        return Awaited(perform(self, *args, **kwargs), written, instead)
-
-    method.__signature__ = signature_of(call)  # type: ignore[attr-defined]
-    return method
-
-
 def _submitting(call: Callable[..., Call[Any]]) -> Any:
     """A blocking method whose ids know this client. Its type is said in `signatures.py`."""
     name = call.__name__
 
     @functools.wraps(call)
     def method(self: Client, /, *args: Any, **kwargs: Any) -> Any:
-        return _by(self, self.perform(getattr(self.calls, name)(*args, **kwargs)))
+        return by_client(self, self.perform(getattr(self.calls, name)(*args, **kwargs)))
 
     method.__signature__ = signature_of(call)  # type: ignore[attr-defined]
     return method
-
-
-def _submitting_async(call: Callable[..., Call[Any]]) -> Any:
-    name = call.__name__
-
-    async def perform(self: AsyncClient, /, *args: Any, **kwargs: Any) -> Any:
-        return _by(self, await self.perform(getattr(self.calls, name)(*args, **kwargs)))
-
-    return awaited_method(call, perform)
-
-
-def _by(client: Any, submitted: Any) -> Any:
-    """The ids that a call returned, each with the client that it asks about its task."""
-    if isinstance(submitted, KnownId):
-        return submitted._by(client)
-    return [task_id._by(client) for task_id in submitted]
 
 
 class Client:
@@ -257,7 +181,7 @@ class Client:
             try:
                 with self._database.connection() as connection, connection.transaction():
                     if work.copied:
-                        with connection.cursor() as cursor, cursor.copy(copy_statement(self.config)) as copy:
+                        with connection.cursor() as cursor, cursor.copy(copy_statement(self.config.schema)) as copy:
                             for rows in copied(work.copied):
                                 copy.write(rows)
                     for query in work.queries:
@@ -266,154 +190,3 @@ class Client:
             except psycopg.Error as e:
                 time.sleep(tries.pause_after(e))
                 work = work.again()
-
-
-class Closed(Awaitable[None]):
-    """What closing an asynchronous client returns; `rest` is what the loop still has to do for it."""
-
-    def __init__(self, rest: asyncio.Task[None] | None = None) -> None:
-        self._rest = rest
-
-    def __await__(self) -> Generator[Any, Any, None]:
-        if self._rest is not None:
-            yield from self._rest
-
-
-class AsyncClient:
-    """Submits and looks up tasks, for asynchronous code. One per event loop.
-
-    async with AsyncClient("postgresql://app@db/app") as client:
-        task_id = await client.submit_task(send_email, to="a@example.com")
-    """
-
-    def __init__(self, config: Config | str | None = None) -> None:
-        self.config = config if isinstance(config, Config) else Config.from_env(database_url=config)
-        self.calls = Calls(self.config)
-        self._database = AsyncDatabase(self.config)
-
-    submit_task: SubmitTask = _submitting_async(Calls.submit_task)
-    submit: Submit = _submitting_async(Calls.submit)
-    submit_many: SubmitMany = _submitting_async(Calls.submit_many)
-    submit_each = _awaitable(Calls.submit_each)
-    get_task = _awaitable(Calls.get_task)
-    list_tasks = _awaitable(Calls.list_tasks)
-    search_tasks = _awaitable(Calls.search_tasks)
-    wait_for: WaitFor = cast("Any", _awaitable(Calls.wait_for))
-    cancel_task = _awaitable(Calls.cancel_task)
-    replay_task = _awaitable(Calls.replay_task)
-    explain_task = _awaitable(Calls.explain_task)
-    queue_position = _awaitable(Calls.queue_position)
-    workers = _awaitable(Calls.workers)
-    drain_worker = _awaitable(Calls.drain_worker)
-    pause = _awaitable(Calls.pause)
-    resume = _awaitable(Calls.resume)
-    pauses = _awaitable(Calls.pauses)
-    settings = _awaitable(Calls.settings)
-    change_settings = _awaitable(Calls.change_settings)
-    cancel_tasks = _awaitable(Calls.cancel_tasks)
-    cancel_found = _awaitable(Calls.cancel_found)
-    replay_found = _awaitable(Calls.replay_found)
-    cancel_chosen = _awaitable(Calls.cancel_chosen)
-    replay_chosen = _awaitable(Calls.replay_chosen)
-    count_states = _awaitable(Calls.count_states)
-    dead_letters = _awaitable(Calls.dead_letters)
-    dead_letter_groups = _awaitable(Calls.dead_letter_groups)
-    latest_dead_letter_groups = _awaitable(Calls.latest_dead_letter_groups)
-    dead_letters_alike = _awaitable(Calls.dead_letters_alike)
-    replay_dead_letters = _awaitable(Calls.replay_dead_letters)
-    purge_dead_letters = _awaitable(Calls.purge_dead_letters)
-    create_schedule = _awaitable(Calls.create_schedule)
-    schedules = _awaitable(Calls.schedules)
-    get_schedule = _awaitable(Calls.get_schedule)
-    change_schedule = _awaitable(Calls.change_schedule)
-    pause_schedule = _awaitable(Calls.pause_schedule)
-    resume_schedule = _awaitable(Calls.resume_schedule)
-    run_schedule = _awaitable(Calls.run_schedule)
-    delete_schedule = _awaitable(Calls.delete_schedule)
-    backfill_schedule = _awaitable(Calls.backfill_schedule)
-    preview_schedule = _awaitable(Calls.preview_schedule)
-    explain_schedule = _awaitable(Calls.explain_schedule)
-    sync_schedules = _awaitable(Calls.sync_schedules)
-    create_token = _awaitable(Calls.create_token)
-    tokens = _awaitable(Calls.tokens)
-    revoke_token = _awaitable(Calls.revoke_token)
-    audit = _awaitable(Calls.audit)
-
-    def on_behalf_of(self, actor: str, *, submitted_by: str | None = None, only_own: bool = False) -> Self:
-        """This client for another identity, on the same connections: for servers that act for many users.
-
-        The audit names the `actor`, and tasks are submitted as `submitted_by`. With `only_own=True` the tasks of
-        others are unknown to it.
-        """
-        client = copy(self)
-        client.calls = self.calls.on_behalf_of(Identity(actor, submitted_by, only_own))
-        return client
-
-    async def perform(self, call: Call[T]) -> T:
-        """Carry out a call step by step."""
-        try:
-            effect = next(call)
-            while True:
-                try:
-                    answer = await self._do(effect)
-                except BaseException as e:
-                    effect = call.throw(e)
-                else:
-                    effect = call.send(answer)
-        except StopIteration as end:
-            value: T = end.value
-            return value
-
-    def close(self) -> Awaitable[None]:
-        """Close the connections; a later call opens new ones. It may be awaited, and need not be."""
-        self._database.close()
-        return Closed()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
-    async def _do(self, effect: Effect) -> Any:
-        match effect:
-            case Query():
-                return await self._database.run(effect)
-            case OnConnection(connection, query):
-                return await run_on_async(connection, query, self.config.schema)
-            case InTransaction():
-                return await self._together(effect)
-            case Pause(seconds):
-                return await asyncio.sleep(seconds)
-            case RunCoroutine(work):
-                return await work(self.config)
-            case HttpEffect():
-                raise TypeError(f"this client uses a database and can't perform {effect!r}.")
-            case _:
-                assert_never(effect)
-
-    async def _together(self, work: InTransaction) -> Any:
-        tries = Tries(repeatable=True)
-        while True:
-            try:
-                async with self._database.connection() as connection:
-                    return await self._in_transaction(connection, work)
-            except psycopg.Error as e:
-                await asyncio.sleep(tries.pause_after(e))
-                work = work.again()
-
-    async def _in_transaction(self, connection: psycopg.AsyncConnection, work: InTransaction) -> Any:
-        answer = None
-        async with connection.transaction():
-            if work.copied:
-                async with connection.cursor() as cursor, cursor.copy(copy_statement(self.config)) as copy:
-                    for rows in copied(work.copied):
-                        await copy.write(rows)
-            for query in work.queries:
-                answer = await execute_async(connection, query, self.config.schema)
-        return answer
-
-
-def copy_statement(config: Config) -> bytes:
-    """The COPY of submit_copy.sql. It has no parameters, so no percent sign is doubled."""
-    return statement(COPY, config.schema).replace("%%", "%").encode()

@@ -11,10 +11,11 @@ from contextlib import contextmanager
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 from weakref import WeakKeyDictionary
 
+from tasklib.client.async_clients import AsyncClient
 from tasklib.client.calls import Calls
-from tasklib.client.clients import AsyncClient, Client, signature_of
+from tasklib.client.clients import Client
 from tasklib.client.effects import Call
-from tasklib.client.signatures import SubmitMany, SubmitTask, WaitFor
+from tasklib.client.signatures import SubmitMany, SubmitTask, WaitFor, signature_of
 from tasklib.config import Config, url_in
 from tasklib.db.callers import is_async
 from tasklib.errors import NotInitialized

@@ -5,7 +5,9 @@ The other calls take theirs from `Calls`; these need overloads, which a decorato
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterable, Mapping
+import inspect
+import re
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from datetime import datetime
 from typing import Any, Protocol, TypeVar, overload
 from uuid import UUID
@@ -150,3 +152,24 @@ class SyncWaitFor(Protocol):
     def __call__(self, task_id: KnownId[R], timeout: float | None = None) -> R: ...
     @overload
     def __call__(self, task_id: UUID | str, timeout: float | None = None) -> Any: ...
+
+
+def signature_of(call: Callable[..., Any], *, of_function: bool = False) -> inspect.Signature:
+    """A call's signature as its user sees it: with the value it gives in the end, and as a function without `self`."""
+    signature = inspect.signature(call)
+    given = list(signature.parameters.values())[1 if of_function else 0 :]
+    parameters = [one for parameter in given for one in _spelled_out(parameter, call)]
+    value = str(signature.return_annotation).removeprefix("Call[").removesuffix("]")
+    return signature.replace(parameters=parameters, return_annotation=value)
+
+
+def _spelled_out(parameter: inspect.Parameter, call: Callable[..., Any]) -> list[inspect.Parameter]:
+    """For `**conditions: Unpack[TaskConditions]` the keyword arguments that it stands for."""
+    conditions = re.fullmatch(r"Unpack\[(\w+)\]", str(parameter.annotation))
+    if conditions is None:
+        return [parameter]
+    fields = call.__globals__[conditions[1]].__annotations__
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    return [
+        inspect.Parameter(name, keyword, default=None, annotation=kind.__forward_arg__) for name, kind in fields.items()
+    ]

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import psycopg
 
-from tasklib.client.clients import AsyncClient, Client
+from tasklib.client.async_clients import AsyncClient
+from tasklib.client.clients import Client
 from tasklib.db.failures import is_connection_loss
 from tasklib.doctor.checks import CHECKS, Check
 from tasklib.doctor.findings import Finding, Severity, critical, note

@@ -9,7 +9,8 @@ from collections.abc import Awaitable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from tasklib.client.clients import AsyncClient, Client, Closed
+from tasklib.client.async_clients import AsyncClient, Closed
+from tasklib.client.clients import Client
 from tasklib.client.default import use
 from tasklib.client.effects import Effect, Pause
 from tasklib.errors import InvalidOption

@@ -10,7 +10,7 @@ from uuid import UUID
 from starlette.requests import HTTPConnection
 from starlette.routing import BaseRoute
 
-from tasklib.client.clients import AsyncClient
+from tasklib.client.async_clients import AsyncClient
 from tasklib.server.problems import Problem
 from tasklib.server.services import Services
 from tasklib.store.tokens import Role, StoredToken

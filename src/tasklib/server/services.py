@@ -12,7 +12,7 @@ from starlette.requests import HTTPConnection
 
 from tasklib.backends.postgres.notifier import Notifier
 from tasklib.backends.postgres.remote.workers import RemoteWorkers
-from tasklib.client.clients import AsyncClient
+from tasklib.client.async_clients import AsyncClient
 from tasklib.client.effects import once
 from tasklib.config import Config
 from tasklib.db.query import Query

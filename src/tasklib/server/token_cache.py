@@ -9,7 +9,7 @@ from uuid import UUID
 
 import psycopg
 
-from tasklib.client.clients import AsyncClient
+from tasklib.client.async_clients import AsyncClient
 from tasklib.client.effects import once
 from tasklib.errors import TaskLibError
 from tasklib.store import tokens

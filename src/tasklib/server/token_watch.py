@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
 
-from tasklib.client.clients import AsyncClient
+from tasklib.client.async_clients import AsyncClient
 from tasklib.client.effects import once
 from tasklib.errors import TaskLibError
 from tasklib.server.problems import Problem

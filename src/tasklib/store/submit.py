@@ -13,6 +13,7 @@ from uuid import UUID
 from tasklib.db.failures import Conflict
 from tasklib.db.query import Query, Rows, nothing
 from tasklib.errors import IdempotencyKeyTaken, InvalidOption
+from tasklib.sql import statement
 
 COPY_CHUNK = 1000
 """Rows that are written at a time: the server takes them in while the next ones are made."""
@@ -149,6 +150,11 @@ def submit_once(tasks: Sequence[NewTask], owner: str | None = None) -> Query[Kep
     """
     parameters = {"tasks": _as_json(tasks)}
     return Query("submit_once", parameters, partial(_ids_by_key, tasks, owner), repeatable=True, all_text=True)
+
+
+def copy_statement(schema: str | None) -> bytes:
+    """The COPY of submit_copy.sql. It has no parameters, so no percent sign is doubled."""
+    return statement(COPY, schema).replace("%%", "%").encode()
 
 
 def copied(tasks: Sequence[NewTask]) -> Iterator[str]:

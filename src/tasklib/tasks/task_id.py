@@ -170,3 +170,10 @@ def _found(task_id: UUID, task: Task | None) -> Task:
     if task is None:
         raise TaskNotFound.with_id(task_id)
     return task
+
+
+def by_client(client: Any, submitted: Any) -> Any:
+    """The ids that a call returned, each with the client that it asks about its task."""
+    if isinstance(submitted, KnownId):
+        return submitted._by(client)
+    return [task_id._by(client) for task_id in submitted]

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 from tasklib import tracing
+from tasklib.client.async_clients import AsyncClient
 from tasklib.client.calls import Calls
-from tasklib.client.clients import AsyncClient, Client
+from tasklib.client.clients import Client
 from tasklib.client.effects import Call, Effect
 from tasklib.client.submissions import Alike, new_tasks
 from tasklib.config import Config

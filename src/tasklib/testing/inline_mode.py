@@ -12,7 +12,8 @@ from contextlib import ExitStack
 from typing import Any
 from uuid import UUID
 
-from tasklib.client.clients import AsyncClient, Client
+from tasklib.client.async_clients import AsyncClient
+from tasklib.client.clients import Client
 from tasklib.client.default import standing_in
 from tasklib.config import Config
 from tasklib.errors import TaskLibError

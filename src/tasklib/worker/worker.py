@@ -15,7 +15,7 @@ from typing import Self
 
 from tasklib.backends.backend import Backend
 from tasklib.backends.postgres.backend import PostgresBackend
-from tasklib.client.clients import AsyncClient
+from tasklib.client.async_clients import AsyncClient
 from tasklib.client.default import given_to_init
 from tasklib.config import Config
 from tasklib.errors import ConfigError, TaskLibError

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from fastapi import APIRouter, Header, Query, Request, Response
 
-from tasklib.client.clients import AsyncClient
+from tasklib.client.async_clients import AsyncClient
 from tasklib.client.validation import known
 from tasklib.server.access import Principal, client_of
 from tasklib.server.caps import EventStream, slot_of
