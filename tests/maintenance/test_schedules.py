@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -14,8 +15,10 @@ from tasklib import Config
 from tasklib.db.reconnecting import ReconnectingConnection
 from tasklib.events import DutyFailed, Event, Events, SlotsFired, SlotsSkipped
 from tasklib.maintenance.leader import Leadership
+from tasklib.maintenance.schedule_skips import forget_skips
 from tasklib.maintenance.schedules import Scheduler, decide
 from tasklib.schedules import Schedule
+from tasklib.sql import statement
 from tasklib.store import firing, fleet
 from tasklib.store.fleet import Term
 
@@ -321,6 +324,76 @@ async def test_a_schedule_that_this_leader_can_not_read_keeps_no_other_from_bein
     assert len(_slots(db, "good")) == 1
     assert any(isinstance(event, DutyFailed) and "a bad one" in event.reason for event in seen)
     assert await scheduler.fire_due(term) > 0, "it is left aside for a while"
+
+
+async def test_records_of_skipped_slots_are_forgotten_after_90_days(
+    config: Config, db: psycopg.Connection, leader_db: ReconnectingConnection, term: Term
+) -> None:
+    for name, age in (("old", "91 days"), ("young", "89 days")):
+        db.execute(
+            "INSERT INTO schedule_skips VALUES (%s, now(), now(), 'overlap', 1, now() - %s::interval)", (name, age)
+        )
+    assert await forget_skips(leader_db, config, Term("somebody else", 1)) == []
+    assert db.execute("SELECT count(*) FROM schedule_skips").fetchone() == (2,)
+    await forget_skips(leader_db, config, term)
+    assert db.execute("SELECT schedule FROM schedule_skips").fetchall() == [("young",)]
+
+
+async def test_leaders_that_fire_at_the_same_time_and_change_hands_decide_about_every_slot_once(
+    config: Config, db: psycopg.Connection, make: Make
+) -> None:
+    """Three processes that all believe to lead, one after the other rightly so, while slots are due."""
+    first = {
+        f"s{n}": make(f"s{n}", ago=timedelta(seconds=200 + n), every=timedelta(seconds=1), catch_up=catch_up)
+        for n, catch_up in enumerate(["all", "latest", "none"] * 4)
+    }
+    control = ReconnectingConnection(config, "control")
+    for _ in range(6):
+        terms = [await control.run(fleet.lead(holder, 60)) for holder in ("a", "b", "c")]
+        [held] = [term for term in terms if term]
+        believed = [Term(holder, held.number) for holder in ("a", "b", "c")] + [held, held]
+        await asyncio.gather(*(_fire(config, term) for term in believed))
+        await control.run(fleet.resign(held.holder))
+        # The lead goes to another holder, whose terms are newer.
+        db.execute("UPDATE leadership SET holder = 'nobody', expires_at = now() - interval '1 s'")
+    control.drop()
+    for name, start in first.items():
+        row = db.execute("SELECT next_slot, fired, skipped FROM schedules WHERE name = %s", (name,)).fetchone()
+        assert row is not None
+        passed = [start + n * timedelta(seconds=1) for n in range(int((row[0] - start).total_seconds()))]
+        fired = _slots(db, name)
+        skipped = [
+            slot
+            for first_slot, last_slot in db.execute(
+                "SELECT first_slot, last_slot FROM schedule_skips WHERE schedule = %s", (name,)
+            )
+            for slot in passed
+            if first_slot <= slot <= last_slot
+        ]
+        assert sorted(fired + skipped) == passed
+        assert (len(fired), len(skipped)) == (row[1], row[2])
+
+
+async def _fire(config: Config, term: Term) -> None:
+    db = ReconnectingConnection(config, "schedules")
+    await Scheduler(db, db, Leadership(config, db, Events()), Events()).fire_due(term)
+    db.drop()
+
+
+async def test_looking_for_due_schedules_reads_the_front_of_an_index_however_many_there_are(
+    db: psycopg.Connection, make: Make
+) -> None:
+    make("s0", ago=-HOUR)
+    db.execute(
+        "INSERT INTO schedules (name, task, spec, template, next_slot) SELECT 's' || n, task, spec, template, "
+        "next_slot + n * interval '1 min' FROM schedules, generate_series(1, 5000) AS n"
+    )
+    db.execute("ANALYZE schedules")
+    parameters = {"horizon": 1.0, "limit": 1000, "unreadable": []}
+    plan = "\n".join(row[0] for row in db.execute(f"EXPLAIN {statement('schedule_look', None)}".encode(), parameters))
+    assert "Index Scan using schedules_next" in plan
+    assert "Index Scan using schedules_waiting" in plan
+    assert "Seq Scan on schedules" not in plan
 
 
 async def test_a_fleet_without_schedules_opens_no_connection_for_them(

@@ -77,6 +77,10 @@ def test_an_exclusion_without_seconds_covers_the_whole_minute() -> None:
     assert _hours(Schedule("*/30 * * * * *", exclude="1-59 * * * *"), 3) == [30 / 3600, 1, 1 + 30 / 3600]
 
 
+def test_a_schedule_that_excludes_all_its_slots_has_none_and_that_is_found_out_soon() -> None:
+    assert next_slot(Schedule("* * * * * *", exclude="* * * * *"), MIDNIGHT) is None
+
+
 def test_a_slot_that_is_not_due_stays() -> None:
     assert due(Schedule("@hourly"), _at(1), _at(0.99)) == Due((), (), _at(1))
 

@@ -26,6 +26,9 @@ Reason = Literal["too_old", "superseded", "over_limit", "missed", "overlap", "pa
 """Why a slot is skipped: older than the window; a newer one is run instead; beyond the limit; nothing is caught up;
 an earlier run is not finished; the schedule was paused, or was changed before a leader came to it."""
 
+MOST_EXCLUDED = 300_000
+"""So many slots in a row may be excluded. With more, a schedule has no further slot: the leader must not hang."""
+
 _TICK = timedelta(microseconds=1)
 
 
@@ -64,8 +67,14 @@ def next_slot(schedule: Schedule, after: datetime, last_slot: datetime | None = 
 def slots_between(schedule: Schedule, after: datetime, until: datetime) -> Iterator[datetime]:
     """The slots later than one instant and not later than the other."""
     start, end = _bounds(schedule, after, until)
+    excluded = 0
     for instant in _instants(schedule, start, end):
-        if not schedule.exclude or not _is_excluded(schedule, instant):
+        if schedule.exclude and _is_excluded(schedule, instant):
+            excluded += 1
+            if excluded == MOST_EXCLUDED:
+                return
+        else:
+            excluded = 0
             yield instant.replace(tzinfo=UTC)
 
 

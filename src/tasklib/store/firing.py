@@ -89,6 +89,12 @@ def fire(term: Term, offers: Sequence[Offer]) -> Query[Fired]:
     return Query("schedule_fire", parameters, _fired)
 
 
+def forget_skips(term: Term, age_seconds: float, limit: int) -> Query[int]:
+    """Delete records of skipped slots that are older; reads how many."""
+    parameters = {**term.parameters(), "age": float(age_seconds), "limit": limit}
+    return Query("forget_skips", parameters, len)
+
+
 def skips_as_json(skips: Sequence[Skipped], follows: datetime | None = None) -> list[dict[str, Any]]:
     """For schedule_skips_recorded.sql. The one that begins at the slot `follows` may make an earlier row longer."""
     return [

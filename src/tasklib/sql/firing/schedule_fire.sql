@@ -40,21 +40,28 @@ skipped AS (
     CROSS JOIN LATERAL jsonb_to_recordset(accepted.skips) AS skip (
         reason text, count bigint, first_slot timestamptz, last_slot timestamptz, follows boolean)
 ),
+-- Added up once for all schedules, not once for each.
+made AS (
+    SELECT schedule, count(*) AS number, (array_agg(id ORDER BY slot DESC))[1] AS newest FROM inserted GROUP BY schedule
+),
+lost AS (
+    SELECT name, sum(count) AS number FROM skipped GROUP BY name
+),
 advanced AS (
     UPDATE {schema.}schedules AS schedule
     SET next_slot = accepted.next_slot,
         last_slot = GREATEST(schedule.last_slot, accepted.last_slot),
         waiting_slot = accepted.waiting_next,
-        last_task = COALESCE((SELECT id FROM inserted WHERE schedule = accepted.name ORDER BY slot DESC LIMIT 1),
-                             schedule.last_task),
-        fired = schedule.fired + (SELECT count(*) FROM inserted WHERE inserted.schedule = accepted.name),
-        skipped = schedule.skipped
-            + (SELECT COALESCE(sum(count), 0) FROM skipped WHERE skipped.name = accepted.name),
+        last_task = COALESCE(made.newest, schedule.last_task),
+        fired = schedule.fired + COALESCE(made.number, 0),
+        skipped = schedule.skipped + COALESCE(lost.number, 0),
         paused_at = CASE WHEN accepted.pause_note IS NOT NULL THEN now() END,
         pause_note = accepted.pause_note,
         paused_by = CASE WHEN accepted.pause_note IS NOT NULL THEN 'tasklib' END,
         revision = schedule.revision + CASE WHEN accepted.pause_note IS NOT NULL THEN 1 ELSE 0 END
     FROM accepted
+    LEFT JOIN made ON made.schedule = accepted.name
+    LEFT JOIN lost ON lost.name = accepted.name
     WHERE schedule.name = accepted.name
     RETURNING schedule.name
 ),
