@@ -155,6 +155,19 @@ def test_only_the_tasks_of_the_lost_worker_are_counted(database: Database, db: p
     assert rows(db, "state, crash_count") == [("running", 0), ("running", 0), ("failed", 1), ("pending", 0)]
 
 
+def test_a_live_worker_that_lost_one_lease_keeps_the_others_though_another_worker_is_dead(
+    database: Database, db: psycopg.Connection
+) -> None:
+    register(database, capacity=2, id_="alive")
+    register(database, capacity=1)
+    db.execute("INSERT INTO tasks (name) SELECT 'work' FROM generate_series(1, 3)")
+    kept, lost = take(database, 2, "alive")
+    take(database, 1)
+    db.execute("UPDATE tasks SET locked_until = now() - interval '1 s' WHERE id = %s", [lost.id])
+    rescue(database, db)
+    assert db.execute("SELECT id::text FROM tasks WHERE state = 'running'").fetchall() == [(kept.id,)]
+
+
 def test_a_task_that_crashed_before_counts_another_crash_only_if_its_beginning_is_on_record(
     database: Database, db: psycopg.Connection
 ) -> None:
