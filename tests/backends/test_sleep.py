@@ -17,6 +17,7 @@ from tasklib.errors import WorkerNotFound
 from tasklib.events import Events, TaskStarted
 from tasklib.store import fleet
 from tasklib.store.claim import Served
+from tests.backends.resting import note_rests
 from tests.eventually import soon
 from tests.worker.watching import working
 
@@ -234,18 +235,21 @@ async def test_worker_without_room_is_not_asleep(config: Config, db: psycopg.Con
 
 
 async def test_task_that_commits_unannounced_after_the_last_look_is_found(
-    config: Config, connect: Connect, db: psycopg.Connection
+    config: Config, connect: Connect, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its producer saw no worker asleep, and its commit comes when the worker has looked: no poll would find it."""
 
-    @task
+    @task(name="work")
     async def work() -> None: ...
 
+    rests = note_rests(monkeypatch)
     producer = connect()
     producer.execute("BEGIN")
     producer.execute(INSERT)
     async with working(config, poll_interval_seconds=1000.0) as watched:
         await soon(lambda: _is_asleep(db))
+        rests.clear()
+        await soon(rests.is_set, "it has looked and found nothing")
         producer.execute("COMMIT")
         await watched.until(TaskStarted)
 

@@ -15,6 +15,7 @@ from tasklib import Client, Config
 from tasklib.backends.postgres.remote import workers
 from tasklib.db.database import Database
 from tasklib.store import fleet, maintenance
+from tests.backends.resting import note_rests
 from tests.eventually import eventually
 from tests.server.conftest import PATIENCE, Running, bearer, running
 
@@ -491,15 +492,22 @@ def test_a_worker_declared_dead_while_its_poll_waits_gets_no_task_but_is_told_to
 
 
 def test_task_that_commits_unannounced_after_the_last_look_reaches_the_poll(
-    server: Callable[..., Running], db: psycopg.Connection, side: ThreadPoolExecutor, config: Config
+    server: Callable[..., Running],
+    db: psycopg.Connection,
+    side: ThreadPoolExecutor,
+    config: Config,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its producer saw no worker asleep, and its commit comes when the server has looked: no notification tells."""
     http = server(config.with_changes(poll_interval_seconds=1000.0), max_wait_seconds=2 * PATIENCE).http
     worker = Remote(http)
+    rests = note_rests(monkeypatch)
     with psycopg.connect(config.database_url) as producer:
         [id_] = submit(producer)
         waiting = side.submit(worker.poll, 1, wait_seconds=2 * PATIENCE)
         eventually(lambda: db.execute("SELECT asleep FROM workers").fetchone() == (True,), "it sleeps")
+        rests.clear()
+        eventually(rests.is_set, "the server has looked and found nothing")
     assert [task["task_id"] for task in waiting.result(PATIENCE)] == [id_]
 
 
