@@ -1,4 +1,4 @@
-"""What is urgent comes first, whatever was submitted first; what is delayed comes when it is due.
+"""Urgent tasks come first, whatever was submitted first; delayed tasks come when they are due.
 
     python examples/priorities.py
 
@@ -25,7 +25,7 @@ async def send(letter: str) -> None:
 async def main() -> None:
     reminder, *_ = await submit_many(
         [
-            send.options(delay_seconds=0.5).bind(letter="a reminder"),
+            send.options(priority="low", delay_seconds=0.5).bind(letter="a reminder"),
             send.options(priority="low").bind(letter="a newsletter"),
             send.bind(letter="an invoice"),
             send.options(priority="high").bind(letter="a login code"),

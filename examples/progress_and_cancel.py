@@ -1,4 +1,4 @@
-"""A task reports its progress; somebody watches it and then cancels the task.
+"""A task reports its progress; another program reads it and then cancels the task.
 
     python examples/progress_and_cancel.py
 

@@ -1,4 +1,4 @@
-"""What fails is tried again; what can't work is put aside, and can be replayed after a repair.
+"""Failed tasks are retried; a task that can't succeed becomes a dead letter, and can be replayed after a fix.
 
     python examples/retries.py
 

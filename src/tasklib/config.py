@@ -94,25 +94,25 @@ class Config:
     """True: functions that take a psycopg connection as `connection` are transactional, unless they say otherwise."""
 
     lock_timeout_seconds: float = 600.0
-    """How long a lease lasts without being extended: the time after which a dead worker's tasks run elsewhere."""
+    """How long a lease lasts without being extended."""
 
     heartbeat_interval_seconds: float = 30.0
-    """How often a worker says that it lives."""
+    """How often a worker sends a heartbeat."""
 
     heartbeat_timeout_seconds: float = 90.0
-    """A worker silent for this long is dead, and its tasks run elsewhere. At least three heartbeats must fit in."""
+    """A worker without a heartbeat for this long is dead, and its tasks run elsewhere. At least three intervals."""
 
     leader_lease_seconds: float = 30.0
-    """How long the leader leads without renewing: the longest the fleet is without one."""
+    """How long the leader leads without renewing: the longest time without a leader after it dies."""
 
     crash_limit: int = 3
-    """A task that has taken its worker or child process down this often goes to the dead letter queue."""
+    """A task that has taken its worker or child process down this often becomes a dead letter."""
 
     sweep_interval_seconds: float = 30.0
-    """How often the leader looks for dead workers, lost attempts and attempts past their timeout."""
+    """How often the leader checks for dead workers, lost attempts and attempts past their timeout."""
 
     upkeep_interval_seconds: float = 60.0
-    """How often the leader deletes what is past its time: idempotency keys, dead letters, retained tasks."""
+    """How often the leader deletes expired idempotency keys, dead letters and tasks past their retention."""
 
     overdue_grace_seconds: float = 30.0
     """An attempt this far past its timeout, whose worker didn't end it, is failed by the leader."""
@@ -130,7 +130,7 @@ class Config:
     """How many tasks a worker may hold beyond its slots while tasks take only milliseconds; 0: none."""
 
     poll_interval_seconds: float = 1.0
-    """The longest an idle worker goes without looking for tasks; notifications wake it at once."""
+    """The longest interval at which an idle worker polls; notifications wake it at once."""
 
     listen: bool = True
     """Wake on NOTIFY. False means polling only, for poolers and databases without LISTEN."""
@@ -272,7 +272,7 @@ def _checked_url(name: str, url: object) -> str:
     try:
         parts = conninfo_to_dict(plain)
     except ProgrammingError as e:
-        # libpq quotes what it stumbles over, and that may be the password or a part of it.
+        # libpq quotes the invalid part, which may be the password or a part of it.
         reason = re.sub(r'".*"', '"…"', str(e).strip(), flags=re.DOTALL)
         raise ConfigError(f"{name} is not a connection string PostgreSQL understands: {reason}.") from None
     # An @ or / in a password shifts what follows: a piece of it would turn up as the host in every error message.

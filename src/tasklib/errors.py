@@ -1,4 +1,4 @@
-"""Every error TaskLib raises. Each says what is wrong and what to do next, and carries the facts as attributes.
+"""Every error TaskLib raises. Each states the problem and the next step, and carries data as attributes.
 
 TaskLibError
 ├── ConfigError (ValueError)             a Config field or environment variable is wrong
@@ -144,7 +144,7 @@ class TokenNotFound(TaskLibError, LookupError):
 
 
 class IdempotencyKeyTaken(TaskLibError):
-    """A task that belongs to somebody else has this idempotency key, and whose it is is not for this caller to know."""
+    """A task of another owner has this idempotency key; the caller may not see that task."""
 
     def __init__(self, name: str, key: str) -> None:
         super().__init__(
@@ -225,7 +225,7 @@ class DatabaseUnavailable(TaskLibError, ConnectionError):
 
 
 class SchemaError(TaskLibError):
-    """The tables are missing, older or newer than this version of TaskLib, or belong to somebody else."""
+    """The tables are missing, older or newer than this version of TaskLib, or were not created by TaskLib."""
 
 
 class AccessDenied(TaskLibError, PermissionError):

@@ -1,4 +1,4 @@
-"""What workers and clients tell whoever listens: the terminal, the log, metrics, tests. One class per event."""
+"""Events of workers and clients, for subscribers: the terminal, the log, metrics, tests. One class per event."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class WorkerStarted:
 
 @dataclass(frozen=True, slots=True)
 class WorkerDraining:
-    """No new claims; running work finishes, or is given back when `now` is set."""
+    """No new claims; running tasks finish, or are released when `now` is set."""
 
     worker_id: str
     running: int
@@ -31,7 +31,7 @@ class WorkerDraining:
 
 @dataclass(frozen=True, slots=True)
 class WorkerStopped:
-    """The worker has given back or settled all it had."""
+    """The worker has released or settled all its tasks."""
 
     worker_id: str
 
@@ -71,7 +71,7 @@ class TaskEnded:
 
 @dataclass(frozen=True, slots=True)
 class ResultRefused:
-    """A stale write: the task belongs to somebody else by now, so what this attempt had to say was dropped."""
+    """A stale write: another attempt holds the lease by now, so the outcome of this one was dropped."""
 
     id: str
     name: str
@@ -124,7 +124,7 @@ class LeasesRescued:
 
 @dataclass(frozen=True, slots=True)
 class WorkerRenewed:
-    """The worker was declared dead though it lives; it has dropped what it had and goes on under a new id."""
+    """The worker was declared dead although it is alive; it has dropped its tasks and continues under a new id."""
 
     old_id: str
     worker_id: str
@@ -231,7 +231,7 @@ class DatabaseBack:
 
 @dataclass(frozen=True, slots=True)
 class Woken:
-    """An idle worker looks for tasks again. `by` is "notify", "poll" or "due"."""
+    """An idle worker claims again. `by` is "notify", "poll" or "due"."""
 
     by: str
 
@@ -251,7 +251,7 @@ class TaskSubmitted:
 
 @dataclass(frozen=True, slots=True)
 class CancelRequested:
-    """A client has asked to cancel a task. `state` is what became of it: `running` if its worker was told."""
+    """A client has cancelled a task. `state`: its new state; `running` if its worker was requested to stop it."""
 
     id: str
     state: str
@@ -313,14 +313,14 @@ class Events:
         """Whether routine events have a subscriber."""
 
     def subscribe(self, subscriber: Callable[[Event], None], *, routine: bool = True) -> None:
-        """`routine=False`: only what is out of the ordinary."""
+        """`routine=False`: only events out of the ordinary."""
         self._subscribers.append(subscriber)
         if routine:
             self._routine_subscribers.append(subscriber)
             self.routine = True
 
     def unsubscribe(self, subscriber: Callable[[Event], None]) -> None:
-        """Tell it no more. One that never subscribed is no matter."""
+        """Remove a subscriber. Unknown ones are ignored."""
         for subscribers in (self._subscribers, self._routine_subscribers):
             if subscriber in subscribers:
                 subscribers.remove(subscriber)
@@ -340,7 +340,7 @@ class Events:
             try:
                 subscriber(event)
             except Exception:
-                # Whoever watches must not harm the work; nor may a filter or handler of the program's own logging.
+                # A subscriber must not disturb the work; nor may a filter or handler of the program's own logging.
                 with suppress(Exception):
                     logging.getLogger("tasklib").exception("a subscriber to worker events failed on %r", event)
 

@@ -58,7 +58,7 @@ def json_text(value: Any, *, indent: int | None = None) -> str:
 
 
 def printable_json(text: str) -> str:
-    """JSON whose strings have nothing in them that is not printable. What it means stays the same."""
+    """JSON with all unprintable characters escaped; it parses to the same value."""
     if text.isprintable():
         return text
     # Line breaks are between its parts: JSON has them escaped in strings.
@@ -66,7 +66,7 @@ def printable_json(text: str) -> str:
 
 
 def shell_word(text: str) -> str:
-    """Text as one word of a command that somebody may copy into a shell."""
+    """Text as one word of a command that can be copied into a shell."""
     if text.isprintable():
         return shlex.quote(text)
     escaped = (c if c.isprintable() and c not in "\\'" else _shell_escape(c) for c in text)

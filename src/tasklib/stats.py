@@ -1,4 +1,4 @@
-"""What happened, counted: how a process counts before it tells the database, and what it tells.
+"""Statistics: how a process counts attempts before it reports them to the database.
 
 A `Stat` is a count under one key, with histograms of how long attempts ran and had waited. Workers count in memory and
 flush every few seconds, so counting costs no statement of its own per task.
@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import NamedTuple, Protocol
 
 BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
-"""The upper bounds of the histograms' buckets, in seconds; one more bucket holds what is longer."""
+"""The upper bounds of the histograms' buckets, in seconds; one more bucket holds longer times."""
 
 OTHER = "(other)"
 """Stands for queues and names beyond the first `MOST_PAIRS` pairs of one process."""
@@ -24,7 +24,7 @@ MOST_TIMED = 16
 
 
 class Key(NamedTuple):
-    """What is counted. `level` is that of the task's own priority; `reason` says more of some outcomes."""
+    """The key of a counter. `level` is that of the task's own priority; `reason` details some outcomes."""
 
     name: str
     queue: str
@@ -97,7 +97,7 @@ class _Sums:
 
 
 class StatsCollector:
-    """Counts what a process does. `take()` hands over what is new since the last time."""
+    """Counts the attempts of a process. `take()` returns the counts since the last call."""
 
     def __init__(self) -> None:
         self.clock_offset: float | None = None
@@ -146,7 +146,7 @@ class StatsCollector:
                 self._add_times(sums, attempt.claimed.due, attempt.started_at, now, min(step, len(some) - place))
 
     def take(self) -> list[Stat]:
-        """What is new since the last time."""
+        """The counts since the last call."""
         new, self._new = self._new, {}
         merged: dict[Key, _Sums] = {}
         for key, sums in new.items():
@@ -156,7 +156,7 @@ class StatsCollector:
         return [sums.stat(key) for key, sums in merged.items()]
 
     def totals(self) -> list[Stat]:
-        """All that this process ever counted, but for what is not taken yet. May be called from any thread."""
+        """All counts of this process that were taken so far. May be called from any thread."""
         return [sums.stat(key) for key, sums in list(self._all.items())]
 
     def _of(self, key: Key) -> _Sums:

@@ -38,7 +38,7 @@ _NONE: Mapping[str, str] = MappingProxyType({})
 
 
 class Settled(NamedTuple):
-    """What became of a batch of outcomes, by the ids of their tasks. What is in none of these was not ours any more."""
+    """The results of a batch of outcomes, by task id. Ids in none of these were not ours any more."""
 
     states: Mapping[str, str] = _NONE
     """The new states of tasks that were ours."""
@@ -69,7 +69,7 @@ class Settled(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """Which attempts are still ours, by the ids of their tasks. What is in neither is lost."""
+    """Which attempts are still ours, by task id. Ids in neither are lost."""
 
     ours: AbstractSet[str]
     locked: AbstractSet[str] = frozenset()
@@ -233,7 +233,7 @@ class Backend(Settlements, Protocol):
         ...
 
     async def may_begin(self, worker_id: str, count: int | None) -> None:
-        """Put on record how many tasks the worker may have begun without having stored their results; None: all."""
+        """Record how many tasks the worker may have begun without a stored result; None: all."""
         ...
 
     async def deregister(self, worker_id: str) -> None:

@@ -55,7 +55,7 @@ class Death:
 
 @dataclass(slots=True, eq=False)
 class _Attempt:
-    """An attempt in a child, as its messages tell of it."""
+    """An attempt in a child, as known from its messages."""
 
     report: Callable[[str], None] | None
     begun: Callable[[], None]

@@ -182,7 +182,7 @@ class Template:
         return "the template process closed the child's socket"
 
     def leave(self) -> None:
-        """Let it end by itself; its children go on without it."""
+        """Let it end; its children go on without it."""
         self._closed()
 
     def kill(self) -> None:
@@ -192,7 +192,7 @@ class Template:
             self._process.kill()
 
     async def close(self, grace: float) -> None:
-        """Let it leave by itself, then kill it."""
+        """Let it end, then kill it."""
         async with self._starting:
             self._closed()
         if self._reaping is not None:
@@ -251,7 +251,7 @@ class Template:
 
 
 def why_not_from_a_template() -> str | None:
-    """What is missing here to fork children from a template."""
+    """Why this system can't fork children from a template."""
     if not hasattr(os, "pidfd_open"):
         return "this system has no pidfd_open"
     try:

@@ -47,7 +47,7 @@ class Released:
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """The task was cancelled and the attempt has stopped; `error` is what it said at the end."""
+    """The task was cancelled and the attempt has stopped; `error` is its last error."""
 
     error: str
 
@@ -59,7 +59,7 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """The lease is somebody else's by now: nothing may be written."""
+    """Another attempt holds the lease by now: nothing may be written."""
 
 
 Outcome: TypeAlias = Done | Failed | Released | Cancelled | Committed | Lost

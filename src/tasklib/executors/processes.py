@@ -285,7 +285,7 @@ class ProcessExecutor:
             self._template.leave()
 
     def _not_started(self, reason: str) -> None:
-        """Wait before the next start, and give back what has no child in sight."""
+        """Wait before the next start, and release tasks that won't get a child soon."""
         if self._closed:
             return
         if self._pause is None:

@@ -92,7 +92,7 @@ def serve(requests: socket.socket) -> ChildStart | None:
 
 
 def fork(connection: socket.socket, setup: Setup) -> bool:
-    """Fork a child and tell the worker how that went. True in the child alone."""
+    """Fork a child and report the result to the worker. True in the child only."""
     become_like_the_worker(setup)
     if (failure := import_for(setup)) is not None:
         _tell(connection, failure)
@@ -113,7 +113,7 @@ def fork(connection: socket.socket, setup: Setup) -> bool:
 
 
 def why_not_to_fork() -> str | None:
-    """A thread that held a lock is not in the copy, but its lock is: whoever needs it there waits for ever."""
+    """A thread is not copied by a fork, but a lock it holds is: code that needs the lock would wait for ever."""
     others = [thread.name for thread in threading.enumerate() if thread is not threading.main_thread()]
     if others:
         return f"importing the modules has started threads: {', '.join(others)}"

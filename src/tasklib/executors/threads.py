@@ -79,7 +79,7 @@ class ThreadExecutor:
             self._done.append((done, self._context.copy().run(run)))
             if not self._announced:
                 self._announced = True
-                # The loop may have closed while the thread was busy: then nobody waits for the answer.
+                # The loop may have closed while the thread was busy: then the result is not needed.
                 try:
                     self._loop.call_soon_threadsafe(self._deliver)
                 except RuntimeError:

@@ -1,4 +1,4 @@
-"""An exception as text, whatever its class does when it is looked at.
+"""An exception as text, whatever its class does when it is formatted.
 
 `__str__`, `__getattr__`, `__notes__`, `__cause__` and the like are a task's own code and may raise anything. So each
 step that runs such code has a plainer one behind it, and the last reads only what the interpreter itself keeps.

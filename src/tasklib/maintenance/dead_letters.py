@@ -1,4 +1,4 @@
-"""Duty: dead letters nobody has replayed within their time are deleted."""
+"""Duty: delete dead letters that were not replayed in time."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@
                                                                 │
     the holder ─── maintenance statements carry (holder, term) ─┘ and change nothing once the term is over
 
-Two things keep an ex-leader harmless: it stops by itself at a deadline counted on its own monotonic clock from before
+Two things keep a former leader harmless: it stops at a deadline counted on its own monotonic clock from before
 the statement that gave it the lead was sent; and should it be paused past that, the database refuses its statements,
 because each checks the term in the same transaction in which it writes.
 """

@@ -1,4 +1,4 @@
-"""Duty: attempts whose worker is dead, or whose lease ran out, are retried elsewhere or, as poison, given up."""
+"""Duty: release tasks whose worker is dead or whose lease expired; poison tasks become dead letters."""
 
 from __future__ import annotations
 

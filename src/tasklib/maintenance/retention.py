@@ -25,7 +25,7 @@ async def delete_expired(db: ReconnectingConnection, config: Config, term: Term)
 
 
 async def _apply(rule: Retention, except_names: Sequence[str], db: ReconnectingConnection, term: Term) -> int:
-    """Page through what is old enough by key: rows that stay never hide the rest."""
+    """Page through the expired rows by key, so that rows that are kept never hide the others."""
     deleted, after = 0, None
     while True:
         page = await db.run(maintenance.retain(term, rule, except_names, after, BATCH))

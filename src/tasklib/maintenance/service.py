@@ -53,7 +53,7 @@ class Maintenance:
         """Hand over the last counts and the lead: another process need not wait until this one is missed."""
         with self.failures.survived("stats"):
             await self.stats_reporter.tell()
-        with self.failures.survived("election"):  # if this fails, the lead runs out by itself
+        with self.failures.survived("election"):  # if this fails, the lead expires
             await self.leadership.resign()
 
     def close(self) -> None:

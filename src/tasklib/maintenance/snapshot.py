@@ -1,4 +1,4 @@
-"""Duty: count what waits and who works, once for everybody who wants to show it."""
+"""Duty: count waiting tasks and workers, for metrics and the dashboard."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Duty: what was told lately is added to the minutes and the total; old minutes become part of longer spans."""
+"""Duty: add new deltas to the minutes and the total; merge old minutes into longer spans."""
 
 from __future__ import annotations
 

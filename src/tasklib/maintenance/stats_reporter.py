@@ -1,4 +1,4 @@
-"""Telling the database what this process has counted: every few seconds, beside the work, and once more at the end."""
+"""Reports the statistics of this process to the database: every few seconds, and once more at the end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _REPORT_SECONDS = 5.0
 
 
 class StatsReporter:
-    """Hands a process's stats over. What is on its way is kept until the database has answered."""
+    """Reports a process's statistics. Counts in flight are kept until the database has answered."""
 
     def __init__(self, collector: StatsCollector, db: Runs, worker_id: Callable[[], str]) -> None:
         self._collector = collector
@@ -33,7 +33,7 @@ class StatsReporter:
                 await self.tell()
 
     async def tell(self) -> None:
-        """Tell what is new. If the answer is lost, the same is told again next time, under the same number."""
+        """Report new counts. If the answer is lost, the same report is repeated next time, under the same number."""
         if not self._on_its_way:
             self._on_its_way = self._collector.take()
             self._number += 1

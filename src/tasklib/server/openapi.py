@@ -16,13 +16,12 @@ from tasklib.store.tokens import Role
 _DESCRIPTION = """\
 Submit, watch and operate tasks of TaskLib.
 
-A token opens it: `Authorization: Bearer tasklib_...`. Without any token in the database the server serves its own
-machine only, and needs none. Errors are problem details (RFC 9457) with a stable `code`; every answer has an
+Send a token: `Authorization: Bearer tasklib_...`. Only a server started with `--no-auth` needs none. Errors are problem details (RFC 9457) with a stable `code`; every answer has an
 `X-Request-ID`. A submitter sees its own tasks; those of others answer 404.
 """
 _TAGS = {
     "tasks": "Submit, read, wait for, cancel and replay tasks.",
-    "queue": "How much waits.",
+    "queue": "Waiting tasks, and the latest results.",
     "dead letters": "Dead letters: list, group by cause, replay, purge.",
     "workers": "Who works, and draining.",
     "pauses": "Paused queues and task names.",

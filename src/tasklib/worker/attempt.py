@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Interruption(StrEnum):
-    """Why the worker stops an attempt before it ends by itself."""
+    """Why the worker stops an attempt."""
 
     TIMEOUT = "timeout"
     LEASE_LOST = "lease lost"
@@ -85,7 +85,7 @@ class Attempt:
         self.begun = False
         """True once it has a slot."""
         self.goes_on_record = False
-        """In a child: whether its beginning is put on record before the function is called."""
+        """In a child: whether its start is recorded before the function is called."""
         self.recorded = False
         """In a child: True once its beginning may be on record, and the function be called."""
         self.entered = False
@@ -155,13 +155,13 @@ class Attempt:
         self.started_at = time.monotonic() - seconds
 
     def interrupt(self, why: Interruption) -> None:
-        """Remember why the attempt must stop, and tell its function if it looks."""
+        """Store why the attempt must stop, and set `current_task().cancelled`."""
         self.interruption = why
         if self._context is not None:
             self._context.cancel()
 
     def context(self) -> TaskContext:
-        """What `current_task()` gives, made when somebody asks. May be called from any thread."""
+        """The result of `current_task()`, made on demand. May be called from any thread."""
         with _making_a_context:
             if self._context is None:
                 self._context = self._new_context()

@@ -54,7 +54,7 @@ class Serving:
 
 
 class Claimer:
-    """Asks for tasks until told to stop; `burst` stops by itself when nothing is due and nothing runs."""
+    """Claims tasks until stopped; with `burst`, until no task is due and none is running."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class Claimer:
         self.claims = backend.claims(self, burst=burst)
 
     def stop(self) -> None:
-        """No further claims. One that is under way ends, and what it brings is handed on."""
+        """No further claims. A claim in flight ends, and its tasks are passed on."""
         self._stopped = True
         self.claims.stop()
         self._slots.nudge()
@@ -113,7 +113,7 @@ class Claimer:
 
     @property
     def _may_claim_ahead(self) -> bool:
-        """Only what is known to be short. A look at all lanes may bring tasks that run at most once: not ahead."""
+        """Only known short functions. A scan of all lanes may return tasks that run at most once: no prefetch then."""
         return self.claims.are_short and (self.claims.goes_on or not self._serving.served().at_most_once)
 
     async def _claim_or_rest(self) -> None:
@@ -156,7 +156,7 @@ class Claimer:
     async def _rest(self, *, was_idle: bool) -> None:
         if not self._burst:
             await self.claims.rest()
-        # What was held when we asked may have been given back since, and be due again.
+        # Tasks held during the claim may have been released since, and be due again.
         elif was_idle:
             self._stopped = True
         elif self._slots.taken:

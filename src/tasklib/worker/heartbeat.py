@@ -2,7 +2,7 @@
 
 It has a thread and a connection of its own (`HeartbeatConnection`), so a task that blocks the event loop or holds the
 GIL for a while delays neither. Deadlines are counted on the monotonic clock from before a heartbeat was sent: they end
-earlier here than in the database, so a worker that was stopped or cut off knows by itself that it lost its tasks.
+earlier here than in the database, so a worker that was frozen or disconnected notices that it lost its tasks.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class HeartbeatThread(threading.Thread):
         self._beat_now.set()
 
     def tick(self, at_once: bool = False) -> None:
-        """Beat if it is time, then look at every held lease once."""
+        """Send a heartbeat if it is due, then check every held lease once."""
         self._beat_now.clear()
         if at_once or time.monotonic() >= self._next_beat:
             self._beat()

@@ -27,7 +27,7 @@ _HEART_STOPS_WITHIN_SECONDS = 5.0
 
 
 def fresh_id(config: Config) -> str:
-    """An id nobody has had before: a reused one would hide what its last owner left behind."""
+    """A new id: a reused one would hide tasks that its last owner left behind."""
     return f"{config.worker_id or f'{socket.gethostname()}-{os.getpid()}'}-{secrets.token_hex(4)}"
 
 

@@ -43,7 +43,7 @@ _BREATH_SECONDS = 0.005
 """How long starting tasks may keep the loop from everything else."""
 
 _NOT_BEGUN_SECONDS = 1.0
-"""How long a task whose function could not be called is held before it is given back."""
+"""How long a task whose function could not be called is held before it is released."""
 
 _LOOKS_AHEAD = 4
 """What waits is given back if it would still wait after so many times the timeout, at the pace seen lately."""
@@ -88,7 +88,7 @@ class Runner:
         self._deadlines = RepeatedLook(self._interrupt_overdue)
 
     def start(self, found: Found) -> None:
-        """Begin what was claimed, what is beyond the slots as soon as slots are free."""
+        """Begin the claimed tasks; those beyond the slots as soon as slots are free."""
         now = time.monotonic()
         for row in found.tasks:
             function = registry.get(row.name)
@@ -104,7 +104,7 @@ class Runner:
             self._late.at(self._waiting[0].started_at + PATIENCE_SECONDS)
 
     def release_waiting(self) -> None:
-        """Give back what has not been started."""
+        """Release the tasks that have not been started."""
         while self._waiting:
             self.interrupt(self._next_waiting(), Interruption.SHUTDOWN)
 
@@ -350,7 +350,7 @@ class Runner:
         self._loop.call_later(_NOT_BEGUN_SECONDS, self.interrupt, attempt, Interruption.NO_SLOT)
 
     def _give_back_late(self) -> float | None:
-        """Release what was claimed ahead and has no slot in sight: others may have time for it."""
+        """Release prefetched tasks that won't get a slot soon: other workers may have one."""
         now = time.monotonic()
         ended, self._ended = self._ended, 0
         if len(self._waiting) > _LOOKS_AHEAD * ended:

@@ -78,7 +78,7 @@ class Settler:
 
     @property
     def unwritten(self) -> list[Attempt]:
-        """Attempts that are over, as far as nobody but us knows."""
+        """Attempts that have ended and are not settled yet."""
         return list({attempt: None for attempt, _ in (*self._waiting, *self._writing)} | dict.fromkeys(self._locked))
 
     async def run(self) -> None:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 
 BATCH = 500
-"""The most tasks in one claim. Larger ones gain nothing, and keep the settling of what they bring waiting."""
+"""The most tasks in one claim. Larger ones gain nothing, and delay the settling of their tasks."""
 _MOMENT_SECONDS = 0.05
 PATIENCE_SECONDS = 0.25
 """How long a task claimed ahead waits before it is asked whether its turn is in sight."""
@@ -27,7 +27,7 @@ class Slots:
         self.running = 0
         """Functions that run now; never more than `size`."""
         self.waiting = 0
-        """Tasks that were claimed and have not been begun, nor given back."""
+        """Tasks that were claimed and neither begun nor released."""
         self.flushing = False
         """Results are being stored: slots are about to become free."""
         self.prefetch = Prefetch(most_prefetched)
@@ -43,7 +43,7 @@ class Slots:
 
     @property
     def open(self) -> int:
-        """Tasks that were begun, or are given back, and whose results are not durable yet."""
+        """Tasks that were begun or are being released, and whose outcomes are not committed yet."""
         return self.taken - self.waiting
 
     def take(self, count: int) -> None:
@@ -61,7 +61,7 @@ class Slots:
             self.on_given_back()
 
     def nudge(self) -> None:
-        """Make waiters look again."""
+        """Make waiting coroutines check again."""
         self._changed.set()
 
     @property
@@ -115,6 +115,6 @@ class Prefetch:
         return min(self._most, int(self._per_second * _MOMENT_SECONDS))
 
     def was_too_much(self) -> None:
-        """Some of it had to be given back."""
+        """Some prefetched tasks had to be released."""
         self._per_second = 0.0
         self._average.clear()

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def begin_span(attempt: Attempt) -> None:
-    """Give the attempt its span, unless nobody would see it."""
+    """Give the attempt its span, unless tracing is off."""
     c = attempt.claimed
     attempt.span = tracing.attempting(c.id, c.name, c.queue, c.attempt, attempt.worker_id, attempt.trace_context)
 

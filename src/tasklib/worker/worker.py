@@ -34,7 +34,7 @@ from tasklib.worker.signals import stop_signals
 from tasklib.worker.slots import Slots
 
 _LAST_SETTLE_SECONDS = 10.0
-"""How long the last outcomes may take to be stored when the worker is told to stop at once."""
+"""How long storing the last outcomes may take when the worker has to stop at once."""
 
 
 _NO_DATABASE = "postgresql://no-database-over-http.invalid/"
@@ -150,7 +150,7 @@ class Worker:
         await self._running
 
     async def _until_done_or_stopped(self, starting: asyncio.Task[list[asyncio.Task[None]]]) -> bool:
-        """Whether the worker has started; False if it was told to stop before: it has nothing to drain then."""
+        """Whether the worker has started; False if it was stopped before, and has nothing to drain."""
         asked = asyncio.create_task(self._stop_asked.wait())
         try:
             await asyncio.wait({starting, asked}, return_when=asyncio.FIRST_COMPLETED)
@@ -287,7 +287,7 @@ class Worker:
                 raise error
 
     async def _drain(self) -> None:
-        """Let running work finish within the grace period; then, or when told to, give it back."""
+        """Let running tasks finish within the grace period; then, or on the second stop, release them."""
         self._runner.release_waiting()
         if self._slots.taken:
             self.events.emit(WorkerDraining(self.id, self._slots.taken, self._stopping_now))
@@ -334,7 +334,7 @@ class Worker:
 
 
 def _configuration(given: Config | str | None, *, over_http: bool) -> Config:
-    """What was given, else what the program gave to `tasklib.init`, else the environment."""
+    """The given configuration, else that of `tasklib.init`, else the environment."""
     if isinstance(given, Config):
         return given
     if over_http:
@@ -354,7 +354,7 @@ def _names(option: str, values: Iterable[str] | None) -> tuple[str, ...] | None:
 
 
 async def _ended(task: asyncio.Task[None], seconds: float) -> None:
-    """Wait for a task to end by itself; cancel it if it doesn't."""
+    """Wait for a task to end; cancel it if it doesn't."""
     done, _ = await asyncio.wait({task}, timeout=seconds)
     if not done:
         task.cancel()

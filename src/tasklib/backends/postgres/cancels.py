@@ -1,4 +1,4 @@
-"""Cancel requests for what runs here: told by a notification, and looked for now and then in case one was missed."""
+"""Cancel requests for running tasks: found after a notification, and by polling in case one was missed."""
 
 from __future__ import annotations
 

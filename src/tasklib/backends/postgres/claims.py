@@ -19,20 +19,20 @@ from tasklib.store.claim import Claimed, Lane, Place
 
 _LOOK_EVERY_SECONDS = 0.1
 _SHARE = 20
-"""Claims from the beginning take at most one part in so many of a busy worker's time."""
+"""Scans of all lanes take at most one part in so many of a busy worker's time."""
 _MANY = 100
-"""Smaller claims of longer tasks begin at the beginning: that costs little, and keeps to the order at every moment."""
+"""Smaller claims of longer tasks scan all lanes: that costs little, and keeps the exact order."""
 _DOUBT_SECONDS = 60.0
-"""For how long after a lost answer we look what else is leased to us."""
+"""For how long after a lost answer we check which other tasks are leased to us."""
 _DOUBT_EVERY_SECONDS = 1.0
 
 
 class ClaimCursor:
-    """The places behind the last claim's tasks, while they are worth going on from.
+    """The positions behind the last claim's tasks, from which the next claim can resume.
 
-    What was claimed stays in the index until it is vacuumed, and for as long as any snapshot in the database might see
-    it (a report, a backup): a claim from the beginning reads past all of it. So a worker that claims much goes on where
-    it was, and looks from the beginning now and then: for other lanes, and for what came late.
+    Claimed rows stay in the index until VACUUM, and while any snapshot in the database might see them (a report, a
+    backup): a scan of all lanes reads past all of them. So a worker that claims much resumes behind its last claim, and
+    scans all lanes now and then: for other lanes, and for rows that were committed late.
     """
 
     def __init__(self, are_short: Callable[[Iterable[str]], bool]) -> None:
@@ -45,7 +45,7 @@ class ClaimCursor:
 
     @property
     def are_short(self) -> bool:
-        """What was claimed last is short as far as is known now: more of it may be claimed ahead."""
+        """Whether the functions claimed last are known to be short: more of their tasks may be prefetched."""
         return bool(self._names) and self._are_short(self._names)
 
     @property
@@ -53,13 +53,13 @@ class ClaimCursor:
         return bool(self.behind) and time.monotonic() < self._until
 
     def looked(self, asked: int, claimed: Sequence[Claimed], seconds: float) -> None:
-        """A claim from the beginning brought these, in order, and took so long."""
+        """A scan of all lanes returned these, in order, and took so long."""
         self.behind.clear()
         self._until = time.monotonic() + max(_LOOK_EVERY_SECONDS, _SHARE * seconds)
         self.went_on(asked, claimed)
 
     def went_on(self, asked: int, claimed: Sequence[Claimed]) -> None:
-        """A claim that went on from here brought these, in order."""
+        """A resumed claim returned these, in order."""
         last = {(c.queue, c.name, c.required_capabilities, c.priority): c for c in claimed}
         behind = {c.lane: c.place for c in last.values()}
         self.last = next(reversed(behind), self.last)
@@ -146,7 +146,7 @@ class PostgresClaims:
         self._wakeup.ring()
 
     async def _give_back_unknown(self) -> None:
-        """Release what is leased to us though we know nothing of it: the answer to a claim was lost.
+        """Release tasks that are leased to us and unknown here: the answer to a claim was lost.
 
         That claim may commit only now, or later, so this is repeated for a while. What turns up later still is found
         when its lease ends.
@@ -157,7 +157,7 @@ class PostgresClaims:
         self._doubt_at = time.monotonic() + _DOUBT_EVERY_SECONDS
 
     def _guess(self) -> None:
-        """A ring, most likely for the lane served last: ask for its next task at once, look at all when it runs."""
+        """A notification, most likely for the lane served last: claim its next task at once, then scan all lanes."""
         if self._guessing is not None:
             return
         if self._cursor.last is not None and self._host.has_room_to_guess:

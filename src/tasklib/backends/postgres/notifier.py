@@ -52,7 +52,7 @@ class Notifier:
         self._waiting_for_orders: set[asyncio.Future[None]] = set()
         self._task: asyncio.Task[None] | None = None
         self.listening = asyncio.Event()
-        """Set while notifications arrive. Otherwise only polling finds what is new."""
+        """Set while notifications arrive. Otherwise changes are found only by polling."""
         self.is_stopped = False
         """The process is about to end: answer now."""
 
@@ -149,9 +149,9 @@ class Notifier:
                     connection.pgconn.finish()
 
     async def _read(self, connection: psycopg.AsyncConnection) -> None:
-        """Straight from the socket: a generator of notifications would take longer to tell than the server does."""
+        """Straight from the socket: psycopg's generator of notifications takes longer than the server does."""
         pgconn, loop = connection.pgconn, asyncio.get_running_loop()
-        socket = pgconn.socket  # asked now: a connection that is lost doesn't tell
+        socket = pgconn.socket  # read now: a lost connection has no socket
         lost: asyncio.Future[None] = loop.create_future()
 
         def read() -> None:

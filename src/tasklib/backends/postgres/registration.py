@@ -30,7 +30,7 @@ def registered(id_: str, me: Registration, config: Config, token_id: UUID | None
 
 
 async def undelivered(db: Runs, worker_id: str, known: Collection[Lease]) -> list[Claimed]:
-    """What is leased to a worker that it doesn't know of: the answer to a claim was lost."""
+    """Tasks leased to a worker that it doesn't know of, because the answer to a claim was lost."""
     return [c for c in await db.run(claim.leases_of(worker_id)) if Lease(c.id, c.token) not in known]
 
 
@@ -42,6 +42,6 @@ async def give_back(db: Runs, worker_id: str, tasks: Collection[Claimed]) -> Non
 
 
 async def leave(db: Runs, worker_id: str) -> None:
-    """The worker goes. What is still leased to it is what it never got: that goes back to where it was."""
+    """The worker leaves. Tasks still leased to it were never received: release them."""
     await give_back(db, worker_id, await undelivered(db, worker_id, ()))
     await db.run(fleet.deregister(worker_id))

@@ -131,12 +131,12 @@ def not_registered(worker_id: str) -> WorkerNotFound:
 
 
 class Sleep:
-    """What one worker has told producers, and whether they all know by now."""
+    """Whether one worker has announced that it sleeps, and whether all producers have seen that."""
 
     def __init__(self, db: Runs, announced_as: str | None = None) -> None:
         self._db = db
         self._announced_as = announced_as
-        """The id under which producers may have been told that the worker sleeps."""
+        """The id under which the worker may have announced that it sleeps."""
         self._unaware_before: int | None = None
         """Writers before this one may not know; None before they are told, and once those writers are over."""
         self._all_know = False
@@ -173,7 +173,7 @@ class Sleep:
             await self.withdraw()
 
     async def withdraw(self) -> None:
-        """Tell producers that the worker doesn't sleep. From here on it doesn't rely on them."""
+        """Withdraw the announcement. From here on the worker doesn't rely on notifications."""
         if self._announced_as is None:
             return
         name = self._announced_as

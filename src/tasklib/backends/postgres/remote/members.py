@@ -1,4 +1,4 @@
-"""The workers that came over HTTP: which token each came with, and what it takes."""
+"""The workers over HTTP: the token of each, and the tasks it takes."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tasklib.store.claim import Served
 from tasklib.store.fleet import Registered
 
 _FRESH_SECONDS = 10.0
-"""How long a look at the table holds."""
+"""How long a read of the table is valid."""
 _SURE_SECONDS = 1.0
-"""Before tasks are handed out, a look at the table, or a heartbeat, holds only for this long."""
+"""Before tasks are handed out, a read of the table, or a heartbeat, is valid only for this long."""
 _MOST_REMEMBERED = 10_000
 _DEAD_TOO = 10
 """How many times as many workers of a token may be in the table, if those that died are counted."""
@@ -34,11 +34,11 @@ class Member:
         self.id = id_
         self.token_id = token_id
         self.newest_poll = 0
-        """Grows with each poll, and when it leaves: a poll that isn't the newest has nobody who would read it."""
+        """Grows with each poll, and when it leaves: only the newest poll is still read by the worker."""
         self.sleep = Sleep(db, id_ if row.asleep else None)
         self.sure_until = 0.0
         self.told: frozenset[object] = frozenset()
-        """What the last heartbeat was told: to hear the same again is no news."""
+        """The content of the last heartbeat's answer, to recognise changes."""
         self.update(row)
 
     def update(self, row: Registered) -> None:
@@ -95,7 +95,7 @@ class Members:
         return member
 
     async def lives(self, member: Member) -> bool:
-        """False if it was declared dead since it was last looked at."""
+        """False if it was declared dead since the last check."""
         found = await self._look(member.id, member)
         if found is None or found.status == "dead":
             self.forget(member)

@@ -119,7 +119,7 @@ class Polls:
         await asyncio.gather(*self._withdrawals, return_exceptions=True)
 
     async def _undelivered(self, member: Member, holding: Sequence[Lease]) -> list[Claimed]:
-        """What is leased to the worker though it knows nothing of it: an answer was lost. Its leases begin anew."""
+        """Tasks leased to the worker and unknown to it: an answer was lost. Their leases are renewed."""
         lost = await undelivered(self._db, member.id, set(holding))
         if not lost:
             return []
@@ -128,20 +128,20 @@ class Polls:
         return [c for c in lost if c.id in kept]
 
     async def _handed_out(self, member: Member, turn: int, poll: Poll, found: Delivery, gone: Gone) -> Delivery:
-        """If somebody is there to take it. Should the answer be lost all the same, the next poll asks for it."""
+        """If the client is still connected. If the answer is lost nevertheless, the next poll asks for it."""
         if turn != member.newest_poll or member.is_draining or await gone():
             await give_back(self._db, member.id, found.tasks)
             return Delivery([], found.waited_seconds)
         crashed = sorted((Lease(task.id, task.token), False) for task in found.tasks if task.crash_count)
         if crashed and not poll.reports_begin:
-            # It won't tell, so handing them out is the beginning: else they would never be given up as poison.
+            # It doesn't report starts, so handing out counts as the start: otherwise they would never count as poison.
             await self._db.run(settle.begin(crashed, member.id))
         if member.sleep.is_announced:
             asyncio.get_running_loop().call_later(_AWAY_SECONDS, self._if_away, member, turn)
         return await self._if_it_may_take(member, found)
 
     async def _if_it_may_take(self, member: Member, found: Delivery) -> Delivery:
-        """Not if its token has ended, or it was declared dead: what it ran would be taken from it again."""
+        """Not if its token has ended, or it was declared dead: its tasks would be taken from it again."""
         if member.sure_until > time.monotonic():
             return found
         if await self._db.run(fleet.may_take(member.id)):

@@ -1,4 +1,4 @@
-"""Results: stored in batches, each judged by itself. What isn't the worker's own any more changes nothing."""
+"""Results: stored in batches, each judged separately. A result for an attempt that is not held changes nothing."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ class Results:
         return verdicts
 
     async def _count(self, results: Mapping[str, Reported], verdicts: Mapping[str, Verdict]) -> None:
-        """For metrics: what these workers did, which nobody else counts."""
+        """For metrics: results of workers over HTTP are counted here."""
         ended = [(id_, *_counted(result, verdicts[id_])) for id_, result in sorted(results.items())]
         with suppress(DatabaseUnavailable):  # the results are stored; that they are not counted is the lesser evil
             await self._db.run(stats.reported([e for e in ended if e[1]]))

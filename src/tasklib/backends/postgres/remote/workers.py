@@ -61,7 +61,7 @@ class RemoteWorkers:
         self.results = Results(config, self.db, self._settlements)
 
     async def begin(self, member: Member, wanted: Mapping[Lease, bool]) -> tuple[list[Lease], list[Lease]]:
-        """Put on record that these attempts begin; those that may, and those that are not the worker's own any more."""
+        """Record that these attempts begin; returns those that may, and those that the worker doesn't hold any more."""
         ours = await self._settlements.begin(member.id, sorted(wanted.items()))
         return [lease for lease in wanted if lease.id in ours], [lease for lease in wanted if lease.id not in ours]
 
@@ -88,14 +88,14 @@ class RemoteWorkers:
             if left <= 0 or news - member.told or self._notifier.is_stopped or await gone():
                 member.told = news
                 return Heard(drain, cancel, lost, locked)
-            # Now and then without being told: a notification may get lost.
+            # Also by polling: a notification may get lost.
             await self._notifier.wait(min(left, _LOOK_EVERY_SECONDS), since=mark, orders=True)
             if await gone():  # a worker that was killed must not be kept alive by the request it left behind
                 return Heard(drain, cancel, lost, locked)
             drain = await self._beat(member)
 
     async def leave(self, member: Member) -> None:
-        """The worker goes, and holds nothing: what it was given and never got goes back."""
+        """The worker leaves, and holds nothing: tasks that it never received are released."""
         self.members.forget(member)
         self._notifier.ring()
         await leave(self.db, member.id)
