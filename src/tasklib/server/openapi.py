@@ -16,8 +16,9 @@ from tasklib.store.tokens import Role
 _DESCRIPTION = """\
 Submit, watch and operate tasks of TaskLib.
 
-Send a token: `Authorization: Bearer tasklib_...`. Only a server started with `--no-auth` needs none. Errors are problem details (RFC 9457) with a stable `code`; every answer has an
-`X-Request-ID`. A submitter sees its own tasks; those of others answer 404.
+Send a token: `Authorization: Bearer tasklib_...`. Only a server started with `--no-auth` needs none. Errors are
+problem details (RFC 9457) with a stable `code`; every answer has an `X-Request-ID`.
+A submitter sees its own tasks; those of others answer 404.
 """
 _TAGS = {
     "tasks": "Submit, read, wait for, cancel and replay tasks.",
