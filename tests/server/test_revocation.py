@@ -15,7 +15,7 @@ from tasklib.server import token_cache, token_watch
 from tasklib.store.tokens import NewToken
 from tests.eventually import eventually
 from tests.server.conftest import PATIENCE, Running, bearer
-from tests.server.test_worker_protocol import Remote, states, submit
+from tests.server.worker_protocol.remote import Remote, states, submit
 
 Start = Callable[..., Running]
 ENDS = {"revoked": "revoked_at = now()", "expired": "expires_at = now() - interval '1 s'"}
