@@ -1,4 +1,4 @@
-"""Through a TaskLib server: the worker protocol of docs/reference/worker-protocol.md, from the worker's end."""
+"""A worker without a database: everything is asked of a TaskLib server."""
 
 from __future__ import annotations
 
@@ -228,7 +228,7 @@ class HttpBackend:
                 self._look()
 
     async def _count(self) -> None:
-        """The server tells the database; here it is only added up, for whoever looks at this worker."""
+        """The server tells the database; here it is only added up, for the metrics of this worker."""
         while True:
             await asyncio.sleep(_COUNT_SECONDS)
             self._collector.take()

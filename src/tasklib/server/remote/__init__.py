@@ -1,2 +1,1 @@
-"""Workers that come over HTTP: the server claims, settles and falls asleep for them, by the statements that workers
-with a database of their own use. The protocol is described in docs/reference/worker-protocol.md."""
+"""Requests and answers of the worker protocol, docs/reference/worker-protocol.md; backends/postgres does the work."""
