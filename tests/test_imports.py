@@ -26,7 +26,7 @@ from tasklib.executors.child import ChildRunner
 from tasklib.executors.child_protocol import Setup
 from tasklib.executors.template import *
 
-ChildRunner(None, Setup([], [], None, None, None, [], 10_000, 10_000, "send_email", "tasks"))
+ChildRunner(None, None, Setup([], [], None, None, None, [], 10_000, 10_000, "send_email", "tasks"))
 """
 RUNS_A_WORKER = """
 from tasklib import Worker, task

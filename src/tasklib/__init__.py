@@ -41,7 +41,6 @@ from tasklib.errors import (
     WorkerNotFound,
 )
 from tasklib.priorities import effective_priority
-from tasklib.schedules import Schedule
 from tasklib.states import (
     TaskState,
     is_cancelled,
@@ -75,6 +74,7 @@ if typing.TYPE_CHECKING:
         wait_for,
     )
     from tasklib.models import Task
+    from tasklib.schedules import Schedule
     from tasklib.store.filters import DeadLetterFilter, TaskFilter
     from tasklib.worker.worker import Worker
 
@@ -149,6 +149,7 @@ _LATER = {
     "AsyncClient": "tasklib.client.async_clients",
     "Client": "tasklib.client.clients",
     "DeadLetterFilter": "tasklib.store.filters",
+    "Schedule": "tasklib.schedules",
     "Task": "tasklib.models",
     "TaskFilter": "tasklib.store.filters",
     "Worker": "tasklib.worker.worker",

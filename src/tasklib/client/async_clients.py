@@ -19,7 +19,7 @@ from tasklib.db.callers import run_on_async
 from tasklib.db.database import AsyncDatabase, Tries, execute_async
 from tasklib.db.query import Query
 from tasklib.store.submit import copied, copy_statement
-from tasklib.tasks.awaited import Awaited
+from tasklib.tasks.awaited import Awaited, mark_for_asyncio, returns_awaited
 from tasklib.tasks.task_id import by_client
 
 P = ParamSpec("P")
@@ -45,6 +45,7 @@ def awaited_method(
     name = perform.__name__ = perform.__qualname__ = call.__name__  # for the warning of one that is never awaited
     written, instead = f"client.{name}", f"tasklib.Client(...).{name}"
 
+    @returns_awaited
     @functools.wraps(call)
     def method(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
         return Awaited(perform(self, *args, **kwargs), written, instead)
@@ -206,3 +207,6 @@ class AsyncClient:
             for query in work.queries:
                 answer = await execute_async(connection, query, self.config.schema)
         return answer
+
+
+mark_for_asyncio()

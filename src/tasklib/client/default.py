@@ -19,7 +19,7 @@ from tasklib.client.signatures import SubmitMany, SubmitTask, WaitFor, signature
 from tasklib.config import Config, url_in
 from tasklib.db.callers import is_async
 from tasklib.errors import NotInitialized
-from tasklib.tasks.awaited import Awaited
+from tasklib.tasks.awaited import Awaited, mark_for_asyncio, returns_awaited
 from tasklib.tasks.default_client import connect_default_client
 
 P = ParamSpec("P")
@@ -160,6 +160,7 @@ def awaitable(call: Callable[Concatenate[Calls, P], Call[T]]) -> Callable[P, Cor
 
     perform.__name__ = perform.__qualname__ = name  # for the warning of one that is never awaited
 
+    @returns_awaited
     @functools.wraps(call)
     def function(*args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
         return Awaited(perform(*args, **kwargs), written, instead)
@@ -176,4 +177,5 @@ list_tasks = awaitable(Calls.list_tasks)
 cancel_task = awaitable(Calls.cancel_task)
 replay_task = awaitable(Calls.replay_task)
 
+mark_for_asyncio()
 connect_default_client(default_client, default_async_client, is_async)

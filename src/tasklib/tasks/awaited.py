@@ -2,10 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Generator
+import inspect
+import sys
+from collections.abc import Callable, Coroutine, Generator
 from typing import Any, NoReturn, TypeVar
 
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+
+_unmarked: list[Callable[..., Any]] = []
+
+
+def returns_awaited(function: F) -> F:
+    """Mark a function that returns an `Awaited` as one to await: frameworks ask before they call, or use a thread."""
+    if sys.version_info >= (3, 12):
+        return inspect.markcoroutinefunction(function)
+    _unmarked.append(function)
+    return function
+
+
+def mark_for_asyncio() -> None:
+    """The same before Python 3.12, where only asyncio has such a mark: done when asyncio is imported anyway."""
+    if sys.version_info < (3, 12):
+        import asyncio
+
+        while _unmarked:
+            _unmarked.pop().__dict__["_is_coroutine"] = asyncio.coroutines._is_coroutine  # type: ignore[attr-defined]
 
 
 class Awaited(Coroutine[Any, Any, T]):

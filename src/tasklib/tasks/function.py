@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, Protocol, 
 from typing_extensions import ParamSpec, TypeVar, Unpack
 
 from tasklib.errors import InvalidTaskFunction
-from tasklib.schedules import Schedule
 from tasklib.tasks import registry
 from tasklib.tasks.arguments import Arguments, asks_for_connection
 from tasklib.tasks.options import (
@@ -32,11 +31,13 @@ from tasklib.tasks.submitter import Submission, Submitter, WithOptions
 if TYPE_CHECKING:
     import psycopg
 
+    from tasklib.schedules import Schedule
+
 P = ParamSpec("P")
 R = TypeVar("R")
 Q = ParamSpec("Q", default=...)
 C = TypeVar("C", default=Any)
-ScheduleOrSeveral: TypeAlias = Schedule | str | Iterable[Schedule | str]
+ScheduleOrSeveral: TypeAlias = "Schedule | str | Iterable[Schedule | str]"
 
 
 class Executor(StrEnum):
@@ -305,6 +306,10 @@ def _refuse_retries(function: TaskFunction[Any, Any], defaults: Options) -> None
 
 def _checked_schedules(given: ScheduleOrSeveral, function: TaskFunction[..., Any]) -> tuple[Schedule, ...]:
     """Schedules with names, whose options and arguments fit the function."""
+    if not given:
+        return ()
+    from tasklib.schedules import Schedule  # calendars and time zones: most tasks have no schedule
+
     several = (given,) if isinstance(given, Schedule | str) else tuple(given)
     named = [_with_name(Schedule.of(each), function.name) for each in several]
     for schedule in named:

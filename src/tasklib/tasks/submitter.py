@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeAlias, 
 
 from typing_extensions import TypeVar, Unpack
 
-from tasklib.tasks.awaited import Awaited
+from tasklib.tasks.awaited import Awaited, returns_awaited
 from tasklib.tasks.default_client import default_async_client, default_client, is_async_connection
 from tasklib.tasks.options import NOTHING_SAID, Options, SubmitOptions, options_of
 from tasklib.tasks.task_id import SyncTaskId, TaskId
@@ -68,6 +68,7 @@ class Submitter(ABC, Generic[P, R]):
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> Submission[R]:
         """The arguments of one task, for `submit_many`."""
 
+    @returns_awaited
     def submit(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, TaskId[R]]:
         """Submit a task with these arguments and return its id."""
         item = self.bind(*args, **kwargs)
@@ -131,6 +132,7 @@ class AsyncTransactionSubmitter(Generic[P, R]):
     submitter: Submitter[P, R]
     connection: Any
 
+    @returns_awaited
     def submit(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, TaskId[R]]:
         """Submit a task with these arguments and return its id. It exists once the transaction commits."""
         item = self.submitter.bind(*args, **kwargs)

@@ -13,7 +13,7 @@ from uuid import UUID, SafeUUID
 from typing_extensions import TypeVar
 
 from tasklib.errors import TaskNotFound
-from tasklib.tasks.awaited import Awaited
+from tasklib.tasks.awaited import Awaited, returns_awaited
 from tasklib.tasks.default_client import Performs, default_async_client, default_client
 
 if TYPE_CHECKING:
@@ -80,6 +80,7 @@ class TaskId(KnownId[R_co]):
 
     __slots__ = ()
 
+    @returns_awaited
     def result(self, timeout: float | None = None) -> Coroutine[Any, Any, R_co]:
         """Wait until the task is done and return its result, in the type that the function declares.
 
@@ -87,18 +88,22 @@ class TaskId(KnownId[R_co]):
         """
         return self._ask("result", "wait_for", timeout)
 
+    @returns_awaited
     def wait(self, timeout: float | None = None) -> Coroutine[Any, Any, TaskState]:
         """Wait until the task has ended in whatever way, and return its state. Raises WaitTimeout."""
         return self._ask("wait", "wait_until_done", timeout)
 
+    @returns_awaited
     def get(self) -> Coroutine[Any, Any, Task]:
         """The task's row as it is now. Raises TaskNotFound if it was deleted, or is not committed yet."""
         return Awaited(self._row(), "task_id.get", "task_id.sync.get")
 
+    @returns_awaited
     def progress(self) -> Coroutine[Any, Any, Any]:
         """What the task reported last with `current_task().progress(...)`; None before."""
         return Awaited(self._progress(), "task_id.progress", "task_id.sync.progress")
 
+    @returns_awaited
     def cancel(self) -> Coroutine[Any, Any, TaskState]:
         """Cancel the task and return its state: `running` means that its worker was asked to stop it."""
         return self._ask("cancel", "cancel_task")

@@ -7,9 +7,11 @@ import gc
 import re
 import warnings
 from typing import Any
+from uuid import UUID
 
 import psycopg
 import pytest
+from starlette.background import BackgroundTask
 
 import tasklib
 from tasklib import AsyncClient, Client, Config
@@ -97,3 +99,17 @@ def test_an_id_that_was_not_awaited_is_named_where_it_is_used(client: Client, gr
     with pytest.raises(tasklib.InvalidOption, match=r"a task id is a UUID, not <greet\.submit\(\.\.\.\), not awaited>"):
         client.get_task(forgotten)
     forgotten.close()
+
+
+def test_who_asks_before_calling_is_told_that_the_call_is_awaited(async_client: AsyncClient, greet: Any) -> None:
+    calls = [tasklib.get_task, tasklib.submit_task, async_client.workers, async_client.submit_task, greet.submit]
+    calls += [greet.options(queue="q").submit, tasklib.TaskId(UUID(int=1)).result, tasklib.TaskId(UUID(int=1)).get]
+    assert [call for call in calls if not asyncio.iscoroutinefunction(call)] == []
+    assert not asyncio.iscoroutinefunction(greet.submit_sync)
+
+
+async def test_a_background_task_of_a_web_framework_submits(config: Config, greet: Any, db: psycopg.Connection) -> None:
+    tasklib.init(config)
+    await BackgroundTask(greet.submit, name="a")()
+    assert db.execute("SELECT count(*) FROM tasks").fetchone() == (1,)
+    tasklib.close()
