@@ -8,7 +8,7 @@ DEMO_READY := $(VENV)/.demo-ready
 JOBS ?= $(shell echo $$((2 * $$(nproc))))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long test-integration test-programs check lint types imports format test-postgres test-pgbouncer test-pythons schema benchmarks model interleavings mutants chaos failover peers clean
+.PHONY: help demo test test-long test-integration test-programs coverage check lint types imports format test-postgres test-pgbouncer test-pythons schema benchmarks model interleavings mutants chaos failover peers clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-17s %s\n", $$1, $$2}'
@@ -45,6 +45,9 @@ imports: $(READY)
 format: $(READY)  ## put the code into the project's style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+coverage: $(READY)  ## the tests of `make test`, and which lines of src they reach
+	$(BIN)/pytest -n $(JOBS) -m 'not long' --cov --cov-report=term --cov-report=xml $(ARGS)
 
 test-postgres: $(READY)  ## the integration tests on PostgreSQL 15 (system), 16 and 18
 	$(BIN)/python tests/on_each_postgres.py $(ARGS)
@@ -83,7 +86,7 @@ peers: $(READY)  ## the same faults for TaskLib, Procrastinate and PgQueuer (ins
 	$(BIN)/python -m proof.peers
 
 clean:  ## remove what was built
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .coverage coverage.xml .hypothesis
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
