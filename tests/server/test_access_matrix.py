@@ -57,6 +57,16 @@ TABLE = {
     "DELETE /api/v1/dead-letters": "                    401    403   403    403 403 403     403      200   200",
     "GET    /api/v1/workers": "                         401    403   403    200 403 403     200      200   200",
     "POST   /api/v1/workers/{worker_id}/drain": "       401    403   403    403 403 403     403      202   202",
+    "GET    /api/v1/schedules": "                          401    403   403    200 403 403     200      200   200",
+    "POST   /api/v1/schedules": "                          401    403   403    403 403 403     403      201   201",
+    "GET    /api/v1/schedules/{name}": "                   401    403   403    200 403 403     200      200   200",
+    "GET    /api/v1/schedules/{name}/preview": "           401    403   403    200 403 403     200      200   200",
+    "PATCH  /api/v1/schedules/{name}": "                   401    403   403    403 403 403     403      200   200",
+    "DELETE /api/v1/schedules/{name}": "                   401    403   403    403 403 403     403      204   204",
+    "POST   /api/v1/schedules/{name}/pause": "             401    403   403    403 403 403     403      200   200",
+    "POST   /api/v1/schedules/{name}/resume": "            401    403   403    403 403 403     403      200   200",
+    "POST   /api/v1/schedules/{name}/run": "               401    403   403    403 403 403     403      201   201",
+    "POST   /api/v1/schedules/{name}/backfill": "          401    403   403    403 403 403     403      200   200",
     "GET    /api/v1/pauses": "                          401    403   403    200 403 403     200      200   200",
     "POST   /api/v1/pauses": "                          401    403   403    403 403 403     403      201   201",
     "DELETE /api/v1/pauses": "                          401    403   403    403 403 403     403      200   200",
@@ -107,6 +117,10 @@ BODIES: dict[str, Any] = {
     "POST   /api/v1/tasks/batch": {"tasks": [_NEW]},
     "POST   /api/v1/tasks/cancel": {"name": "matrix_anns"},
     "POST   /api/v1/dead-letters/replay": {"name": "matrix_anns"},
+    "POST   /api/v1/schedules": {"name": "new", "task_type": "matrix_any", "schedule": {"cron": ["@daily"]}},
+    "PATCH  /api/v1/schedules/{name}": {"schedule": {"jitter": 5}},
+    "POST   /api/v1/schedules/{name}/pause": {"note": "why"},
+    "POST   /api/v1/schedules/{name}/backfill": dict.fromkeys(("start", "end"), "2026-01-01T00:00:00Z"),
     "POST   /api/v1/pauses": {"queue": "matrix"},
     "PATCH  /api/v1/settings": {"promote_to_medium_after_seconds": 300},
     "POST   /api/v1/tokens": {"name": "one more", "roles": ["viewer"]},
@@ -145,8 +159,10 @@ class Stage:
         self.api.db.execute(
             "INSERT INTO workers (id, host, pid, version, capacity) VALUES ('matrix', 'here', 1, '0', 1)"
         )
+        self.api.db.execute("DELETE FROM schedules")
+        self.api.client.create_schedule("matrix_any", "@daily", name="matrix", registered_elsewhere=True)
         worker_id = self.register() if "/internal/" in row else "matrix"
-        return {"task_id": task_id, "worker_id": worker_id, "id_or_prefix": self.spare_token(row)}
+        return {"name": "matrix", "task_id": task_id, "worker_id": worker_id, "id_or_prefix": self.spare_token(row)}
 
     def register(self) -> str:
         answer = self.callers["worker"].post("/internal/workers/register", json={"task_types": ["matrix_none"]})
@@ -224,7 +240,7 @@ def check_refusal(answer: httpx.Response, task_id: str) -> None:
     assert answer.headers["content-type"] == "application/problem+json"
     if answer.status_code in (401, 403):
         assert problem["roles"]
-    if answer.status_code == 404 and problem["code"] != "worker_not_found":
+    if answer.status_code == 404 and problem["code"] not in ("worker_not_found", "schedule_not_found"):
         assert problem["code"] == "task_not_found"
         assert problem["detail"] == f"no task has the id {task_id}; it may have been deleted."
 

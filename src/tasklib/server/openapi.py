@@ -25,6 +25,7 @@ _TAGS = {
     "queue": "Waiting tasks, and the latest results.",
     "dead letters": "Dead letters: list, group by cause, replay, purge.",
     "workers": "Who works, and draining.",
+    "schedules": "Tasks that run by themselves.",
     "pauses": "Paused queues and task names.",
     "settings": "Settings that can be changed at run time.",
     "tokens": "API tokens.",

@@ -54,6 +54,7 @@ KNOWN: dict[str, Known] = {
     "not_found": Known(404, "The path doesn't exist."),
     "task_not_found": Known(404, "No task has this id, or it belongs to another owner."),
     "worker_not_found": Known(404, "No live worker has this id."),
+    "schedule_not_found": Known(404, "No schedule has this name."),
     "token_not_found": Known(404, "No token has this id or prefix."),
     "method_not_allowed": Known(405, "The path has other methods: see `Allow`."),
     "body_too_slow": Known(408, "The body took longer than `body_timeout_seconds`."),
@@ -179,6 +180,8 @@ def _ours(error: errors.TaskLibError) -> Problem:
             return Problem(422, "unknown_task_type", "No such task function", str(error), name=error.name)
         case errors.WorkerNotFound():
             return Problem(404, "worker_not_found", "No such worker", str(error))
+        case errors.ScheduleNotFound():
+            return Problem(404, "schedule_not_found", "No such schedule", str(error), name=error.name)
         case errors.TokenNotFound():
             return Problem(404, "token_not_found", "No such token", str(error))
         case errors.IdempotencyKeyTaken():

@@ -1,0 +1,127 @@
+"""Schedules: list, show, make, change, pause, run by hand, backfill, delete."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Response
+
+from tasklib.client.schedules import MAX_PAGE
+from tasklib.schedules import Schedule
+from tasklib.server.access import client_of
+from tasklib.server.openapi import refusals
+from tasklib.server.request_models import Name
+from tasklib.server.routing import Given, Limit, Operator, Viewer, page_size
+from tasklib.server.schedule_models import (
+    BackfillAnswer,
+    BackfillBody,
+    ChangeScheduleBody,
+    CreateScheduleBody,
+    PauseScheduleBody,
+    PreviewAnswer,
+    RunScheduleAnswer,
+    ScheduleAnswer,
+    SchedulesAnswer,
+    as_fields,
+    preview_answer,
+    schedule_answer,
+)
+
+router = APIRouter(prefix="/api/v1/schedules", tags=["schedules"])
+ScheduleName = Annotated[Name, Path(description="The schedule's name.")]
+
+
+@router.get("", operation_id="list_schedules", summary="List schedules")
+async def list_schedules(
+    principal: Viewer,
+    given: Given,
+    task_type: Annotated[Name | None, Query(description="Only those of this task function.")] = None,
+    paused: Annotated[bool | None, Query(description="Only those that are paused, or not.")] = None,
+    retired: Annotated[bool | None, Query(description="Only those that have left the code, or not.")] = None,
+    after: Annotated[Name | None, Query(description="The `next` of the page before: a name.")] = None,
+    limit: Limit = None,
+) -> SchedulesAnswer:
+    """Schedules by name, with their next slots and the states of their last runs."""
+    size = page_size(limit, given)
+    found = await client_of(principal, given).schedules(
+        after=after, task=task_type, paused=paused, retired=retired, limit=min(size + 1, MAX_PAGE)
+    )
+    shown = [schedule_answer(info, given.redaction) for info in found[:size]]
+    return SchedulesAnswer(schedules=shown, next=shown[-1].name if len(found) > size else None)
+
+
+@router.post("", operation_id="create_schedule", summary="Make a schedule", status_code=201)
+async def create_schedule(body: CreateScheduleBody, principal: Operator, given: Given) -> ScheduleAnswer:
+    """Let a task function run by itself. Its first slot lies in the future."""
+    made = await client_of(principal, given).create_schedule(
+        body.task_type, Schedule.from_json(body.schedule), name=body.name, registered_elsewhere=True
+    )
+    return schedule_answer(made, given.redaction)
+
+
+@router.get("/{name}", operation_id="get_schedule", summary="Show a schedule", responses=refusals(404))
+async def get_schedule(name: ScheduleName, principal: Viewer, given: Given) -> ScheduleAnswer:
+    """All about one schedule."""
+    return schedule_answer(await client_of(principal, given).get_schedule(name), given.redaction)
+
+
+@router.get("/{name}/preview", operation_id="preview_schedule", summary="Next times", responses=refusals(404))
+async def preview_schedule(
+    name: ScheduleName,
+    principal: Viewer,
+    given: Given,
+    count: Annotated[int, Query(ge=1, le=200, description="How many.")] = 20,
+) -> PreviewAnswer:
+    """What a schedule means in words, and its next times in its zone and UTC."""
+    client = client_of(principal, given)
+    info = await client.get_schedule(name)
+    return preview_answer(await client.preview_schedule(info.schedule, count=count))
+
+
+@router.patch("/{name}", operation_id="change_schedule", summary="Change a schedule", responses=refusals(404))
+async def change_schedule(
+    name: ScheduleName, body: ChangeScheduleBody, principal: Operator, given: Given
+) -> ScheduleAnswer:
+    """Change the fields that are given. It goes on from now, and never runs at once."""
+    changed = await client_of(principal, given).change_schedule(name, **as_fields(body.schedule))
+    return schedule_answer(changed, given.redaction)
+
+
+@router.delete(
+    "/{name}", operation_id="delete_schedule", summary="Delete a schedule", status_code=204, responses=refusals(404)
+)
+async def delete_schedule(name: ScheduleName, principal: Operator, given: Given) -> Response:
+    """Its tasks stay. One in code comes back at the next deploy."""
+    await client_of(principal, given).delete_schedule(name)
+    return Response(status_code=204)
+
+
+@router.post("/{name}/pause", operation_id="pause_schedule", summary="Pause a schedule", responses=refusals(404))
+async def pause_schedule(
+    name: ScheduleName, body: PauseScheduleBody, principal: Operator, given: Given
+) -> ScheduleAnswer:
+    """Slots that pass until it is resumed are not run."""
+    return schedule_answer(await client_of(principal, given).pause_schedule(name, body.note), given.redaction)
+
+
+@router.post("/{name}/resume", operation_id="resume_schedule", summary="Resume a schedule", responses=refusals(404))
+async def resume_schedule(name: ScheduleName, principal: Operator, given: Given) -> ScheduleAnswer:
+    """Its next slot lies in the future."""
+    return schedule_answer(await client_of(principal, given).resume_schedule(name), given.redaction)
+
+
+@router.post("/{name}/run", operation_id="run_schedule", summary="Run it now", status_code=201, responses=refusals(404))
+async def run_schedule(name: ScheduleName, principal: Operator, given: Given) -> RunScheduleAnswer:
+    """Submit its task now. Its slots stay as they are."""
+    return RunScheduleAnswer(task_id=await client_of(principal, given).run_schedule(name))
+
+
+@router.post("/{name}/backfill", operation_id="backfill_schedule", summary="Backfill", responses=refusals(404))
+async def backfill_schedule(
+    name: ScheduleName, body: BackfillBody, principal: Operator, given: Given
+) -> BackfillAnswer:
+    """Run slots that have passed and have no task."""
+    done = await client_of(principal, given).backfill_schedule(
+        name, start=body.start, end=body.end, limit=body.limit, priority=body.priority, dry_run=body.dry_run
+    )
+    return BackfillAnswer(count=done.count, slots=done.slots, task_ids=done.task_ids, dry_run=body.dry_run)

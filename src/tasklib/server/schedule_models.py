@@ -1,0 +1,209 @@
+"""What the API is told, and answers, about schedules."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StrictBool, StrictInt
+
+from tasklib.client.schedules import BACKFILL_LIMIT, MOST_BACKFILLED, Preview
+from tasklib.schedules import Schedule, describe
+from tasklib.server.redaction import Redaction
+from tasklib.server.request_models import Body, Name, Text
+from tasklib.store.schedules import ScheduleInfo
+
+_RULE = {"cron": ["0 3 * * *"], "timezone": "Europe/Berlin", "overlap": "skip", "args": {"full": True}}
+_ID = "0196f2a0-7a3c-7d41-9a5e-3f2b8c1d4e5f"
+_MOMENT = "2026-05-21T01:00:00Z"
+_SLOT = {"utc": _MOMENT, "local": "2026-05-21T03:00:00+02:00", "note": None}
+_WORDS = "At 03:00 every day, Europe/Berlin; missed slots are not run."
+_SCHEDULE = {
+    "name": "nightly",
+    "task_type": "report",
+    "description": _WORDS,
+    "schedule": _RULE,
+    "source": "api",
+    "state": "active",
+    "queue": "default",
+    "priority": 0,
+    "parameters": {"full": True},
+    "next_slot": "2026-05-22T01:00:00Z",
+    "last_slot": _MOMENT,
+    "last_task": _ID,
+    "last_runs": ["completed"],
+    "fired": 41,
+    "skipped": 1,
+    "paused_at": None,
+    "paused_by": None,
+    "pause_note": None,
+    "created_at": _MOMENT,
+    "changed_at": _MOMENT,
+}
+_FIELDS = "The fields of `Schedule`: cron, every (seconds), timezone, exclude, catch_up, overlap, jitter, args, ..."
+
+
+def _examples(*examples: dict[str, Any]) -> ConfigDict:
+    return ConfigDict(extra="forbid", json_schema_extra={"examples": list(examples)})
+
+
+def _shown(example: dict[str, Any]) -> ConfigDict:
+    return ConfigDict(json_schema_extra={"examples": [example]})
+
+
+class CreateScheduleBody(Body):
+    """A schedule to make."""
+
+    model_config = _examples({"name": "nightly", "task_type": "report", "schedule": _RULE})
+
+    name: Name
+    task_type: Name
+    schedule: dict[str, Any] = Field(description=_FIELDS)
+
+
+class ChangeScheduleBody(Body):
+    """What is to be different."""
+
+    model_config = _examples({"schedule": {"cron": ["0 4 * * *"]}})
+
+    schedule: dict[str, Any] = Field(description=_FIELDS, min_length=1)
+
+
+class PauseScheduleBody(Body):
+    """A pause."""
+
+    model_config = _examples({"note": "the disk is full"}, {})
+
+    note: Text | None = Field(None, max_length=1000, description="Why, for whoever looks.")
+
+
+class BackfillBody(Body):
+    """A stretch that has passed."""
+
+    model_config = _examples({"start": "2026-03-01T00:00:00Z", "end": "2026-03-07T00:00:00Z", "dry_run": True})
+
+    start: AwareDatetime
+    end: AwareDatetime
+    limit: StrictInt = Field(BACKFILL_LIMIT, ge=1, le=MOST_BACKFILLED, description="Refuse if there are more slots.")
+    priority: StrictInt | None = Field(None, description="Else lower by 10 than that of the schedule.")
+    dry_run: StrictBool = Field(False, description="Only show the slots.")
+
+
+class ScheduleAnswer(BaseModel):
+    """A schedule."""
+
+    model_config = _shown(_SCHEDULE)
+
+    name: str
+    task_type: str
+    description: str = Field(description="What it means, in words.")
+    schedule: dict[str, Any] = Field(description=_FIELDS)
+    source: str = Field(description="`code` if a program declares it, `api` if it was made at run time.")
+    state: str = Field(description="`active`, `paused`, `retired` (it has left the code) or `ended`.")
+    queue: str
+    priority: int
+    parameters: dict[str, Any] = Field(description="The arguments of each run, with secrets masked.")
+    next_slot: datetime | None
+    last_slot: datetime | None = Field(description="The newest slot that was run or skipped.")
+    last_task: UUID | None
+    last_runs: list[str] = Field(description="The states of the last runs, the newest first.")
+    fired: int
+    skipped: int
+    paused_at: datetime | None
+    paused_by: str | None
+    pause_note: str | None
+    created_at: datetime
+    changed_at: datetime
+
+
+class SchedulesAnswer(BaseModel):
+    """One page of schedules, by name."""
+
+    model_config = _shown({"schedules": [_SCHEDULE], "next": None})
+
+    schedules: list[ScheduleAnswer]
+    next: str | None = Field(description="The `after` of the next page; null on the last one.")
+
+
+class PreviewedSlotAnswer(BaseModel):
+    """A slot to come."""
+
+    utc: datetime
+    local: datetime = Field(description="On the clock of the schedule's zone.")
+    note: str | None = Field(description="What is special about it when clocks change.")
+
+
+class PreviewAnswer(BaseModel):
+    """What a schedule means."""
+
+    model_config = _shown({"description": _WORDS, "slots": [_SLOT]})
+
+    description: str
+    slots: list[PreviewedSlotAnswer]
+
+
+class RunScheduleAnswer(BaseModel):
+    """The task of a run by hand."""
+
+    model_config = _shown({"task_id": _ID})
+
+    task_id: UUID
+
+
+class BackfillAnswer(BaseModel):
+    """What a backfill did, or would do."""
+
+    model_config = _shown({"count": 1, "slots": [_MOMENT], "task_ids": [_ID], "dry_run": False})
+
+    count: int = Field(description="Slots in the stretch.")
+    slots: list[datetime]
+    task_ids: list[UUID] = Field(description="The tasks that are new.")
+    dry_run: bool
+
+
+def schedule_answer(info: ScheduleInfo, redaction: Redaction) -> ScheduleAnswer:
+    """A schedule as it may be shown."""
+    template = info.template
+    return ScheduleAnswer(
+        name=info.name,
+        task_type=info.task,
+        description=describe(info.schedule),
+        schedule=redaction.masked(info.schedule.to_json()),
+        source=info.source,
+        state=_state(info),
+        queue=template["queue"],
+        priority=template["priority"],
+        parameters=redaction.masked(template["kwargs"]),
+        next_slot=info.next_slot,
+        last_slot=info.last_slot,
+        last_task=info.last_task,
+        last_runs=info.last_runs,
+        fired=info.fired,
+        skipped=info.skipped,
+        paused_at=info.paused_at,
+        paused_by=info.paused_by,
+        pause_note=info.pause_note,
+        created_at=info.created_at,
+        changed_at=info.changed_at,
+    )
+
+
+def preview_answer(preview: Preview) -> PreviewAnswer:
+    slots = [PreviewedSlotAnswer(utc=each.utc, local=each.local, note=each.note) for each in preview.slots]
+    return PreviewAnswer(description=preview.description, slots=slots)
+
+
+def as_fields(given: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a schedule as Python has them, from JSON. Only those that are given."""
+    rule = {} if "cron" in given or "every" in given else {"cron": ["@daily"]}
+    parsed = Schedule.from_json({**rule, **given})
+    return {name: getattr(parsed, name) for name in given}
+
+
+def _state(info: ScheduleInfo) -> str:
+    if info.retired_at is not None:
+        return "retired"
+    if info.paused_at is not None:
+        return "paused"
+    return "active" if info.next_slot is not None else "ended"

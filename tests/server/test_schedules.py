@@ -1,0 +1,86 @@
+"""Schedules over HTTP."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.server.api import Api, refused
+
+URL = "/api/v1/schedules"
+NIGHTLY = {
+    "name": "nightly",
+    "task_type": "report",
+    "schedule": {"cron": ["0 3 * * *"], "timezone": "Europe/Berlin", "args": {"day": 1, "password": "s3cret-word"}},
+}
+
+
+@pytest.fixture(autouse=True)
+def _no_schedules(api: Api) -> None:
+    api.db.execute("DELETE FROM schedules")
+
+
+def test_a_schedule_is_made_shown_changed_paused_resumed_run_and_deleted(api: Api) -> None:
+    made = api.operator.post(URL, json=NIGHTLY)
+    assert made.status_code == 201, made.text
+    shown = api.viewer.get(f"{URL}/nightly").json()
+    assert shown == made.json()
+    assert (shown["state"], shown["source"], shown["task_type"]) == ("active", "api", "report")
+    assert shown["description"].startswith("At 03:00 every day, Europe/Berlin")
+    assert [each["name"] for each in api.viewer.get(URL).json()["schedules"]] == ["nightly"]
+    changed = api.operator.patch(f"{URL}/nightly", json={"schedule": {"overlap": "skip", "jitter": 30}}).json()
+    assert (changed["schedule"]["overlap"], changed["schedule"]["cron"]) == ("skip", ["0 3 * * *"])
+    assert api.operator.post(f"{URL}/nightly/pause", json={"note": "why"}).json()["pause_note"] == "why"
+    assert api.viewer.get(URL, params={"paused": True}).json()["schedules"][0]["state"] == "paused"
+    assert api.operator.post(f"{URL}/nightly/resume").json()["state"] == "active"
+    task_id = api.operator.post(f"{URL}/nightly/run").json()["task_id"]
+    assert api.db.execute("SELECT schedule FROM tasks WHERE id = %s", (task_id,)).fetchone() == ("nightly",)
+    assert len(api.viewer.get(f"{URL}/nightly/preview", params={"count": 3}).json()["slots"]) == 3
+    assert api.operator.delete(f"{URL}/nightly").status_code == 204
+    refused(api.viewer.get(f"{URL}/nightly"), 404, "schedule_not_found")
+    actions = [r["action"] for r in api.admin.get("/api/v1/audit", params={"target": "nightly"}).json()["records"]]
+    assert set(actions) >= {"schedule.create", "schedule.change", "schedule.pause", "schedule.run", "schedule.delete"}
+
+
+def test_secrets_in_the_arguments_are_masked(api: Api) -> None:
+    api.operator.post(URL, json=NIGHTLY)
+    for answer in (api.viewer.get(URL), api.viewer.get(f"{URL}/nightly"), api.admin.get("/api/v1/audit")):
+        assert "s3cret-word" not in answer.text
+
+
+def test_a_backfill_shows_and_then_runs_the_slots(api: Api) -> None:
+    api.operator.post(URL, json={**NIGHTLY, "schedule": {"every": 3600}})
+    stretch = {"start": "2026-03-01T00:00:00Z", "end": "2026-03-01T02:00:00Z"}
+    look = api.operator.post(f"{URL}/nightly/backfill", json={**stretch, "dry_run": True}).json()
+    assert (look["count"], look["task_ids"]) == (3, [])
+    assert len(api.operator.post(f"{URL}/nightly/backfill", json=stretch).json()["task_ids"]) == 3
+    assert api.operator.post(f"{URL}/nightly/backfill", json=stretch).json()["task_ids"] == []
+
+
+def test_schedules_come_in_pages_by_name(api: Api) -> None:
+    for name in ("a", "b", "c"):
+        api.operator.post(URL, json={**NIGHTLY, "name": name})
+    first = api.viewer.get(URL, params={"limit": 2}).json()
+    assert ([each["name"] for each in first["schedules"]], first["next"]) == (["a", "b"], "b")
+    second = api.viewer.get(URL, params={"limit": 2, "after": "b"}).json()
+    assert ([each["name"] for each in second["schedules"]], second["next"]) == (["c"], None)
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        {},
+        {"cron": ["61 * * * *"]},
+        {"cron": ["@daily"], "timezone": "Mars/Olympus"},
+        {"cron": ["@daily"], "moon": "full"},
+        {"cron": {"a": 1}},
+        {"every": 1e300},
+        {"cron": ["@daily"], "args": [1]},
+        {"cron": ["@daily"], "args": {"a": "\x00"}},
+        {"cron": ["* * * * *"], "exclude": ["* * * * *"]},
+    ],
+)
+def test_a_schedule_that_can_not_be_meant_is_refused(api: Api, schedule: dict[str, Any]) -> None:
+    answer = api.operator.post(URL, json={**NIGHTLY, "schedule": schedule})
+    assert answer.status_code == 422, answer.text
