@@ -31,7 +31,7 @@ def chaos() -> str:
     rows: list[list[object]] = [
         ["faults injected", f"{found['faults']:,} of {len(found['faults_by_kind'])} kinds"],
         ["tasks submitted", f"{found['tasks']:,}, of which {found['acknowledged']:,} acknowledged"],
-        ["submissions that nobody can be sure of", f"{found['unknown']:,}"],
+        ["submissions whose outcome is unknown to the submitter", f"{found['unknown']:,}"],
         ["acknowledged and lost", found["lost"]],
         ["terminal states doubled", found["doubled"]],
         ["stale writes offered / accepted", f"{found['stale_offered']:,} / {found['stale_accepted']}"],

@@ -93,3 +93,11 @@ def test_the_page_states_as_many_connections_as_an_idle_worker_holds() -> None:
     )
     assert stated
     assert [NUMBERS.index(number) for number in stated.groups()] == [len(IDLE), len(IDLE) + 1]
+
+
+def test_pages_name_the_thing_instead_of_nobody_or_whoever() -> None:
+    """CONTRIBUTING.md, "Style", quotes these words as examples."""
+    for page in all_pages():
+        if page.name not in ("CONTRIBUTING.md", "CHANGELOG.md", "CODE_OF_CONDUCT.md"):
+            found = re.findall(r"\b(?:nobody|somebody|whoever)\b", page.text, re.IGNORECASE)
+            assert not found, f"{page.name} says {found[0]}: name the person, program or row that is meant"

@@ -367,7 +367,7 @@ def test_a_lost_password_says_what_to_do_and_stops_the_server(data_dir: Path) ->
     server = EmbeddedPostgres(data_dir).start()
     server.stop()
     (data_dir / "password").unlink()
-    with pytest.raises(EmbeddedPostgresError, match=r"password is missing.* put it back, or delete"):
+    with pytest.raises(EmbeddedPostgresError, match=r"password is missing.* restore it, or delete"):
         server.start()
     assert server.postmaster_pid is None
 

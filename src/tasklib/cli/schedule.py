@@ -244,7 +244,7 @@ def change(
 @app.command()
 def pause(
     name: Name,
-    note: Annotated[str | None, typer.Option(metavar="TEXT", help="Why, for whoever looks.")] = None,
+    note: Annotated[str | None, typer.Option(metavar="TEXT", help="The reason, shown to operators.")] = None,
     json_: AsJson = False,
     database_url: DatabaseUrl = None,
     schema: Schema = None,

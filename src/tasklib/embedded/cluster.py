@@ -58,8 +58,8 @@ class Cluster:
         secret = self.directory / "password"
         if not secret.exists():
             raise EmbeddedPostgresError(
-                f"{secret} is missing, and nobody gets into the database without it: "
-                f"put it back, or delete {self.directory} to start with an empty database."
+                f"{secret} is missing, and the database can't be accessed without it: "
+                f"restore it, or delete {self.directory} to start with an empty database."
             )
         port = (self.pgdata / "postmaster.pid").read_text().splitlines()[3]
         return f"postgresql://postgres:{secret.read_text()}@127.0.0.1:{port}"

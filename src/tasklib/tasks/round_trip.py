@@ -206,9 +206,8 @@ def _other_type(sent: Any, arrived: Any) -> str:
     if sent is _MISSING:
         return "would arrive with a value that was not set"
     return (
-        f"is {type(sent).__name__}, and would arrive as {type(arrived).__name__}: with the declared type, JSON doesn't "
-        "tell them apart. "
-        "Declare exactly that type, or convert the value first"
+        f"is {type(sent).__name__}, and would arrive as {type(arrived).__name__}: with the declared type, JSON can't "
+        "distinguish them. Declare exactly that type, or convert the value first"
     )
 
 
