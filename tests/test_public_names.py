@@ -131,3 +131,8 @@ def test_help_shows_what_a_caller_writes_and_gets() -> None:
 
 def test_the_columns_are_those_of_the_model() -> None:
     assert tuple(tasklib.Task.model_fields) == TASK_COLUMNS
+
+
+def test_the_type_of_a_task_function_can_be_named_at_run_time() -> None:
+    assert tasklib.TaskFunction[[int], str].__args__[1] is str
+    assert tasklib.TaskFunction[..., str] | None

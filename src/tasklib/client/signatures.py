@@ -26,7 +26,7 @@ class SubmitTask(Protocol):
     @overload
     def __call__(
         self,
-        task: TaskFunction[..., R, ..., Any],
+        task: TaskFunction[..., R, Any, ...],
         /,
         *,
         connection: Any = None,
@@ -53,7 +53,7 @@ class SyncSubmitTask(Protocol):
     @overload
     def __call__(
         self,
-        task: TaskFunction[..., R, ..., Any],
+        task: TaskFunction[..., R, Any, ...],
         /,
         *,
         connection: Any = None,
@@ -88,7 +88,7 @@ class SubmitMany(Protocol):
     @overload
     def __call__(
         self,
-        task: TaskFunction[..., R, ..., Any],
+        task: TaskFunction[..., R, Any, ...],
         arguments: Iterable[Mapping[str, Any]],
         /,
         *,
@@ -116,7 +116,7 @@ class SyncSubmitMany(Protocol):
     @overload
     def __call__(
         self,
-        task: TaskFunction[..., R, ..., Any],
+        task: TaskFunction[..., R, Any, ...],
         arguments: Iterable[Mapping[str, Any]],
         /,
         *,

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Q = ParamSpec("Q", default=...)
 C = TypeVar("C", default=Any)
+Q = ParamSpec("Q", default=...)  # the last one: Python 3.13.0 takes no other default after that of a ParamSpec
 ScheduleOrSeveral: TypeAlias = "Schedule | str | Iterable[Schedule | str]"
 
 
@@ -51,11 +51,11 @@ class Executor(StrEnum):
     """In a child process that can be killed; either kind of function."""
 
 
-class TaskFunction(Submitter[P, R], Generic[P, R, Q, C]):
+class TaskFunction(Submitter[P, R], Generic[P, R, C, Q]):
     """A function that can be submitted. Calling it still just calls it.
 
     Of its type parameters two are enough, `TaskFunction[[str], int]`: the parameters of `submit`, and what the task
-    results in. The others say what calling it takes and returns.
+    results in. The others say what calling it returns and takes.
 
     send_email(to="a@example.com")                                  # runs here and now
     await send_email.submit(to="a@example.com")                     # runs on a worker
@@ -146,9 +146,9 @@ class Decorator(Protocol):
     @overload
     def __call__(
         self, function: Callable[P, Coroutine[Any, Any, R]], /
-    ) -> TaskFunction[P, R, P, Coroutine[Any, Any, R]]: ...
+    ) -> TaskFunction[P, R, Coroutine[Any, Any, R], P]: ...
     @overload
-    def __call__(self, function: Callable[P, R], /) -> TaskFunction[P, R, P, R]: ...
+    def __call__(self, function: Callable[P, R], /) -> TaskFunction[P, R, R, P]: ...
 
 
 class TransactionalDecorator(Protocol):
@@ -157,17 +157,17 @@ class TransactionalDecorator(Protocol):
     @overload
     def __call__(
         self, function: Callable[Concatenate[psycopg.AsyncConnection[Any], P], Coroutine[Any, Any, R]], /
-    ) -> TaskFunction[P, R, Concatenate[psycopg.AsyncConnection[Any], P], Coroutine[Any, Any, R]]: ...
+    ) -> TaskFunction[P, R, Coroutine[Any, Any, R], Concatenate[psycopg.AsyncConnection[Any], P]]: ...
     @overload
     def __call__(
         self, function: Callable[Concatenate[psycopg.Connection[Any], P], R], /
-    ) -> TaskFunction[P, R, Concatenate[psycopg.Connection[Any], P], R]: ...
+    ) -> TaskFunction[P, R, R, Concatenate[psycopg.Connection[Any], P]]: ...
 
 
 @overload
-def task(function: Callable[P, Coroutine[Any, Any, R]], /) -> TaskFunction[P, R, P, Coroutine[Any, Any, R]]: ...
+def task(function: Callable[P, Coroutine[Any, Any, R]], /) -> TaskFunction[P, R, Coroutine[Any, Any, R], P]: ...
 @overload
-def task(function: Callable[P, R], /) -> TaskFunction[P, R, P, R]: ...
+def task(function: Callable[P, R], /) -> TaskFunction[P, R, R, P]: ...
 @overload
 def task(  # type: ignore[overload-overlap]  # True is a bool too, and is told apart
     *, transactional: Literal[True], **settings: Unpack[TaskSettings]

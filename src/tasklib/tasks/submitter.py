@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 class Submission(Generic[R_co]):
     """A task function (or a name), its options and its arguments: what `submit_many` takes a list of."""
 
-    target: TaskFunction[..., R_co, ..., Any] | str
+    target: TaskFunction[..., R_co, Any, ...] | str
     kwargs: Mapping[str, Any]
     options: Options = NOTHING_SAID
 
@@ -98,7 +98,7 @@ class Submitter(ABC, Generic[P, R]):
 class WithOptions(Submitter[P, R]):
     """A task function with options, ready for its arguments."""
 
-    task: TaskFunction[P, R, ..., Any]
+    task: TaskFunction[P, R, Any, ...]
     chosen: Options
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> Submission[R]:
