@@ -29,7 +29,7 @@ def effective_priority(
     if task.state not in CLAIMABLE:
         return task.priority
     due = task.next_retry_at or task.scheduled_at
-    if due is None:  # never stored: nobody has said when it is due
+    if due is None:  # never stored: it has no due time
         return task.priority
     return raised(
         task.priority, due, moment or datetime.now(UTC), promote_to_medium_after_seconds, promote_to_high_after_seconds

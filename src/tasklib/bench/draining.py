@@ -80,7 +80,7 @@ def beside_many(round_: Round) -> Sample:
 
 
 def under_snapshot(round_: Round) -> Sample:
-    """W8, against W3: somebody else's transaction sees the table as it was, so nothing dead can be cleared away."""
+    """W8, against W3: another transaction holds a snapshot, so VACUUM can't remove dead rows."""
     plain, held = round_.in_turn(lambda: _plain(round_), lambda: _drain(round_, "W8", snapshot=True))
     first, last = held.tasks / 4 / held.first_quarter, held.tasks / 4 / held.last_quarter
     return Sample(held.rate, plain.rate, {"first_quarter": first, "last_quarter": last, "last_to_first": last / first})
@@ -156,7 +156,7 @@ def _lay_beside(schema: BenchSchema, finished: int, future: int) -> None:
 
 @contextmanager
 def _snapshot(schema: BenchSchema) -> Iterator[None]:
-    """A transaction of somebody else, such as a report or a backup, that stays open."""
+    """Another transaction that stays open, such as a report or a backup."""
     with connect(schema.config, role="bench", autocommit=False, statement_timeout=math.inf) as connection:
         take_snapshot(connection)
         yield

@@ -22,7 +22,7 @@ BUSY_WORKERS, BUSY_SLOTS, BACKLOG = 2, 10, 1_000
 
 
 def one_by_one(round_: Round) -> Sample:
-    """W1: `submit_task`, one after the other, against an INSERT of the same columns that tells nobody."""
+    """W1: `submit_task`, one after the other, against an INSERT of the same columns without NOTIFY."""
     schema = round_.schema
     schema.fresh()
     for warm_up in (_submit_each(schema)(10), _insert_each(schema)(10)):
@@ -31,7 +31,7 @@ def one_by_one(round_: Round) -> Sample:
 
 
 def many(round_: Round) -> Sample:
-    """W2: `submit_many`, against a COPY of the same columns that tells nobody."""
+    """W2: `submit_many`, against a COPY of the same columns without NOTIFY."""
     schema = round_.schema
     schema.fresh()
     return Sample(*round_.rates(round_.plan.size("W2"), _submit_many(schema), _copy(schema)))

@@ -94,7 +94,7 @@ def environment(config: Config | None) -> dict[str, str]:
 
 
 def stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
-    """SIGTERM, and SIGKILL for whoever is still there later."""
+    """SIGTERM, and SIGKILL for workers that are still running later."""
     for process in processes:
         process.send_signal(signal.SIGTERM)
     deadline = time.monotonic() + STOP_SECONDS

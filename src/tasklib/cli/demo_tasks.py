@@ -60,7 +60,7 @@ def export_customers(count: int) -> str:
 
 @task(executor="process", timeout_seconds=2, max_retries=0)
 def match_pattern(text: str) -> bool:
-    """An innocent regular expression that takes years on "aaa...b", in C code that listens to nobody.
+    """An innocent regular expression that takes years on "aaa...b", in C code that can't be interrupted.
 
     In a thread it would hold up the whole worker for ever. In a child process it is killed when its time is up.
     """

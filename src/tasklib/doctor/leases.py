@@ -1,4 +1,4 @@
-"""Attempts whose lease has ended and that nobody has rescued."""
+"""Attempts whose lease has expired and that were not recovered."""
 
 from __future__ import annotations
 

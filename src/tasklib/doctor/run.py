@@ -58,7 +58,7 @@ class _Run:
         self.findings += findings
 
     def failed(self, check: Check, error: Exception) -> None:
-        """One check that can't be made keeps nobody from the next, unless the database is gone."""
+        """A check that fails doesn't prevent the next one, unless the database is unavailable."""
         said = " ".join(str(error).split()) or "no answer"
         if is_connection_loss(error) or isinstance(error, DatabaseUnavailable):
             action = "Check that the server runs and accepts writes, and that the URL, user and password are right."

@@ -1,4 +1,4 @@
-"""What waits in vain: tasks nobody serves, and tasks held back by a pause. And how many lanes there are."""
+"""Tasks that no live worker can run, paused tasks, and the number of lanes."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def paused(config: Config) -> Call[list[Finding]]:
         details = {"kind": pause.kind, "value": pause.value, "count": number}
         if number:
             seen = f"{what}, and holds back {_at_least(number)}{count(number, 'due task')}."
-            found.append(warning("paused", seen, "Nobody begins them.", action, **details))
+            found.append(warning("paused", seen, "Workers don't start them.", action, **details))
         else:
             found.append(note("paused", f"{what}.", "", action, **details))
     return found

@@ -9,7 +9,7 @@ It listens on a unix socket and on 127.0.0.1, and asks for a random password tha
 What a data directory holds:
 
     state.json   who uses the server, its port and its socket directory; also the lock around init/start/stop
-    password     the password of the user `postgres`, readable by whoever made the directory
+    password     the password of the user `postgres`, readable by the user that created the directory
     data/        the cluster itself, with its log in data/server.log
 
 PostgreSQL refuses to run as root, so root runs it as `postgres` or `nobody`. Where that account cannot reach

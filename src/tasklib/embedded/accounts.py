@@ -20,7 +20,7 @@ PUBLIC_DIR = Path("/var/lib/tasklib")
 
 @dataclass(frozen=True)
 class Account:
-    """Who runs the server: ourselves, or for root somebody else."""
+    """The user that runs the server: the current one, or for root another one."""
 
     uid: int
     gid: int

@@ -49,7 +49,7 @@ def leave(directory: Path, state: State) -> None:
 def _sweep(scratch: Path) -> None:
     """Retire temporary servers whose users were all killed."""
     for directory in scratch.glob(f"{TEMPORARY_PREFIX}*"):
-        with suppress(OSError):  # locked by its user, or deleted by somebody else at the same time
+        with suppress(OSError):  # locked by its user, or deleted by another process at the same time
             if directory.lstat().st_uid == os.geteuid():
                 with locked_state(directory, wait=False) as state:
                     if state.temporary and not state.users:

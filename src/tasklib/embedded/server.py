@@ -73,7 +73,7 @@ class EmbeddedPostgres:
             return
         directory = self.data_dir
         self._detach()
-        with suppress(FileNotFoundError), locked_state(directory) as state:  # somebody may have deleted it
+        with suppress(FileNotFoundError), locked_state(directory) as state:  # another process may have deleted it
             leave(directory, state)
 
     def _attach(self, state: State) -> bool:
@@ -102,7 +102,7 @@ class EmbeddedPostgres:
         return self.url(name)
 
     def drop_database(self, name: str) -> None:
-        """Drop a database if it exists, whoever is connected."""
+        """Drop a database if it exists, even if it is in use."""
         self._execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
 
     @clear_errors()

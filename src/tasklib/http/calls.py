@@ -66,7 +66,7 @@ class HttpCalls(HttpOperatorCalls):
             now = time.monotonic()
             if deadline is not None and now >= deadline:
                 raise checks.still_waiting(task_id, outcome, timeout)
-            if now - began < _QUICK_SECONDS:  # a server that lets nobody wait
+            if now - began < _QUICK_SECONDS:  # a server that doesn't allow long polls
                 yield Pause(_PAUSE_SECONDS if deadline is None else min(_PAUSE_SECONDS, deadline - now))
 
     def cancel_task(self, task_id: UUID | str) -> Call[TaskState]:

@@ -239,7 +239,7 @@ def _of_fleet(fleet: FleetFigures) -> Iterator[Metric]:
         "worker_capacity_used_ratio", "Slots in use, as a fraction of all slots of live workers.", taken / max(1, slots)
     )
     yield _gauge("leader_term", "The term of the leader; it grows with each change of the leader.", fleet.term or 0)
-    yield _gauge("leader_present", "1 while somebody leads.", fleet.has_leader)
+    yield _gauge("leader_present", "1 while there is a leader.", fleet.has_leader)
     if fleet.snapshot_age_seconds is not None:
         yield _gauge("leader_snapshot_age_seconds", "How old the leader's last count is.", fleet.snapshot_age_seconds)
     yield _gauge("tasks_table_dead_tuples", "Dead rows of the table, from PostgreSQL's statistics.", fleet.dead_tuples)

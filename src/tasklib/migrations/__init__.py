@@ -227,7 +227,7 @@ def _todo(connection: Connection, schema: str | None) -> tuple[str, ...]:
 
 
 def _revision(connection: Connection, schema: str | None) -> str | None:
-    """The revision of the schema; SchemaError if it has a `tasks` that is somebody else's."""
+    """The revision of the schema; SchemaError if it has a table `tasks` that TaskLib did not create."""
     # In this order: our `tasks` never comes before its revision, so the one that another process is creating just now
     # can't look foreign.
     has_tasks = _exists(connection, "SELECT to_regclass(%(name)s)", name=_name("tasks", schema))

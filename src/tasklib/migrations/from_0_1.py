@@ -60,7 +60,7 @@ def set_aside(connection: Connection, schema: str) -> None:
             _run(connection, f"ALTER TABLE {_name(schema, table)} ALTER COLUMN id DROP DEFAULT")
         for kind, name in _rows(connection, _RELATIONS, schema=schema, table=table):
             _run(connection, f"ALTER {kind} {_name(schema, name)} RENAME TO {quoted(_ASIDE + name)}")
-    # Without CASCADE: what somebody else built on them stops us, instead of going with them.
+    # Without CASCADE: objects that depend on them stop us, instead of being dropped with them.
     for function in _all(connection, _FUNCTIONS, schema=schema):
         _run(connection, f"DROP FUNCTION {function}")
 

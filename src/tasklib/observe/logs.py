@@ -180,7 +180,7 @@ class LogLines:
         self._log.error("database lost", purpose=event.purpose, reason=event.reason, worker=self._worker)
 
     def _database_back(self, event: DatabaseBack) -> None:
-        # As loud as the loss, so that whoever hears of the one hears of the other.
+        # At the level of the loss, so that a log that has the one has the other.
         self._log.warning("database back", purpose=event.purpose, worker=self._worker)
 
     def _submitted(self, event: TaskSubmitted) -> None:

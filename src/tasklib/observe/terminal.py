@@ -62,7 +62,7 @@ def _call_later(seconds: float, callback: Callable[[], None]) -> object:
 
 
 class LastingConsole(Console):
-    """A console that outlives its terminal: Rich's own ends the program when nobody reads any more."""
+    """A console that outlives its terminal: Rich's own ends the program when its output is closed."""
 
     def on_broken_pipe(self) -> None:
         raise  # the error that is being handled

@@ -75,7 +75,7 @@ class PauseScheduleBody(Body):
 
     model_config = _examples({"note": "the disk is full"}, {})
 
-    note: Text | None = Field(None, max_length=1000, description="Why, for whoever looks.")
+    note: Text | None = Field(None, max_length=1000, description="The reason, shown to operators.")
 
 
 class BackfillBody(Body):

@@ -1,6 +1,6 @@
 """Searching tasks: the conditions, as data, and the statements that apply them at a bounded cost.
 
-There is no index for everything somebody may seek, because every task would pay for it. So a search looks at a bounded
+There is no index for every possible search, because every task would pay for it. So a search reads a bounded
 number of rows, in the order of an index that is there anyway, and says where it ended:
 
     newest      by id, which is by time: whatever is sought

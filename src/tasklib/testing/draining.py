@@ -88,7 +88,7 @@ async def drain(
                 return watch.summary()
             watch.check_limit()
             if not await _burst(chosen, served, concurrency, watch):
-                return watch.summary()  # what is due is locked by somebody else
+                return watch.summary()  # the due tasks are locked by another transaction
     finally:
         database.close()
 

@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class InlineCalls(Calls):
-    """Checks submissions like any client, then keeps them for whoever performs the call to run."""
+    """Validates submissions like any client, then keeps them for the caller to run."""
 
     def __init__(self, config: Config, inline: Inline, *, id_type: type[KnownId[Any]] = TaskId) -> None:
         super().__init__(config, id_type=id_type)
@@ -38,7 +38,7 @@ class InlineCalls(Calls):
 
     def take(self) -> list[InlineTask]:
         """The tasks submitted since the last time."""
-        # One list, which those who act on somebody's behalf share.
+        # One list, shared by the clients of `on_behalf_of`.
         taken = self._to_run.copy()
         self._to_run.clear()
         return taken

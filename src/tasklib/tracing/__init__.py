@@ -62,7 +62,7 @@ def current() -> dict[str, str]:
 
 
 def submitting(names: set[str], queues: set[str], count: int, task_id: str | None) -> Producer | None:
-    """The span of a call that submits so many tasks, or this one; None if nobody would see it."""
+    """The span of a call that submits so many tasks, or this one; None if tracing is off."""
     spans = _spans()
     return spans.producer(names, queues, count, task_id) if spans is not None else None
 
@@ -70,7 +70,7 @@ def submitting(names: set[str], queues: set[str], count: int, task_id: str | Non
 def attempting(
     task_id: str, name: str, queue: str, attempt: int, worker_id: str, context: Mapping[str, Any] | None
 ) -> Consumer | None:
-    """The span of an attempt at a task that was submitted in this context; None if nobody would see it."""
+    """The span of an attempt at a task that was submitted in this context; None if tracing is off."""
     spans = _spans()
     return spans.consumer(task_id, name, queue, attempt, worker_id, context) if spans is not None else None
 

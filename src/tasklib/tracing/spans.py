@@ -31,7 +31,7 @@ _tracer_of: tuple[trace.TracerProvider, trace.Tracer] | None = None
 
 
 def _harmless(function: Callable[P, T]) -> Callable[P, T | None]:
-    """Whoever watches must not harm the work: an exporter of the program's own may raise anything."""
+    """Tracing must not disturb the work: an exporter of the program may raise anything."""
 
     @functools.wraps(function)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> T | None:

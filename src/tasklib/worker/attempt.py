@@ -165,7 +165,7 @@ class Attempt:
         with _making_a_context:
             if self._context is None:
                 self._context = self._new_context()
-        # Looked at after the context can be seen: whoever interrupts finds the context, or is found here.
+        # Checked after the context is visible: an interruption finds the context, or is found here.
         if self.interruption is not None:
             self._context.cancel()
         return self._context
