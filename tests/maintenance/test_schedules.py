@@ -15,7 +15,7 @@ from tasklib import Config
 from tasklib.db.reconnecting import ReconnectingConnection
 from tasklib.events import DutyFailed, Event, Events, SlotsFired, SlotsSkipped
 from tasklib.maintenance.leader import Leadership
-from tasklib.maintenance.schedule_skips import forget_skips
+from tasklib.maintenance.retention import delete_expired
 from tasklib.maintenance.schedules import Scheduler, decide
 from tasklib.schedules import Schedule
 from tasklib.sql import statement
@@ -333,9 +333,9 @@ async def test_records_of_skipped_slots_are_forgotten_after_90_days(
         db.execute(
             "INSERT INTO schedule_skips VALUES (%s, now(), now(), 'overlap', 1, now() - %s::interval)", (name, age)
         )
-    assert await forget_skips(leader_db, config, Term("somebody else", 1)) == []
+    assert await delete_expired(leader_db, config, Term("somebody else", 1)) == []
     assert db.execute("SELECT count(*) FROM schedule_skips").fetchone() == (2,)
-    await forget_skips(leader_db, config, term)
+    await delete_expired(leader_db, config, term)
     assert db.execute("SELECT schedule FROM schedule_skips").fetchall() == [("young",)]
 
 

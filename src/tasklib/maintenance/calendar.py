@@ -12,7 +12,6 @@ from tasklib.maintenance.idempotency import expire_keys
 from tasklib.maintenance.orphans import rescue_orphans
 from tasklib.maintenance.overdue import fail_overdue
 from tasklib.maintenance.retention import delete_expired
-from tasklib.maintenance.schedule_skips import forget_skips
 from tasklib.maintenance.snapshot import take_snapshot
 from tasklib.maintenance.stats import fold_stats
 
@@ -29,5 +28,4 @@ def duties_of(config: Config) -> Sequence[Duty]:
         Duty("idempotency", now_and_then, expire_keys),
         Duty("dead letters", now_and_then, expire_dead_letters),
         Duty("retention", now_and_then, delete_expired),
-        Duty("schedule skips", now_and_then, forget_skips),
     ]

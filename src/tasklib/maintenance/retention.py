@@ -1,4 +1,4 @@
-"""Duty: finished tasks past their retention are deleted, in small batches. Off unless it is configured."""
+"""Duty: finished tasks past their retention are deleted, if it is configured; and old records of skipped slots."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from tasklib.config import Config, Retention
 from tasklib.db.reconnecting import ReconnectingConnection
 from tasklib.events import Event, TasksDeleted
+from tasklib.maintenance.schedule_skips import forget_skips
 from tasklib.store import maintenance
 from tasklib.store.fleet import Term
 
@@ -21,6 +22,7 @@ async def delete_expired(db: ReconnectingConnection, config: Config, term: Term)
         deleted = await _apply(rule, named, db, term)
         if deleted:
             events.append(TasksDeleted(rule.state, deleted))
+    await forget_skips(db, term)
     return events
 
 

@@ -24,7 +24,6 @@ RAN = ("completed", "failed", "dead_letter", "cancelled")
 REASONS = ("error", "timeout", "retry", "rejected", "crash", "lost")
 DUTIES = (
     *("dead workers", "orphans", "overdue", "snapshot", "stats", "idempotency", "dead letters", "retention"),
-    "schedule skips",
     *("election", "stats", "cancel requests", "registration", "schedules"),
 )
 PROMOTIONS = (("low", "medium"), ("low", "high"), ("medium", "high"))
