@@ -68,10 +68,7 @@ def test_a_backfill_shows_its_slots_and_runs_them_once(run: Run, db: psycopg.Con
     assert "run up to 3 slots" in run("schedule", "backfill", "nightly", *stretch).output
     assert len(ok(run("schedule", "backfill", "nightly", *stretch, "--yes")).splitlines()) == 3
     assert ok(run("schedule", "backfill", "nightly", *stretch, "--yes")) == ""
-    assert (
-        "does not say in which time zone"
-        in run("schedule", "backfill", "nightly", "--from", "2026-03-01", "--to", "x").output
-    )
+    assert "has no time zone" in run("schedule", "backfill", "nightly", "--from", "2026-03-01", "--to", "x").output
 
 
 def test_sync_stores_what_modules_declare(run: Run, project: Path) -> None:

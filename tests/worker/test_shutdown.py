@@ -79,7 +79,9 @@ async def test_grace_period_ends_the_drain(config: Config) -> None:
         await watched.until(TaskStarted)
         watched.worker.stop()
         await watched.until(WorkerStopped)
-        assert [e.state for e in watched.all(TaskEnded)] == ["pending"]
+        # A claim that was under way may bring it once more; that one is given back too.
+        assert {e.state for e in watched.all(TaskEnded)} == {"pending"}
+        assert len(watched.all(TaskStarted)) == 1
     row = await client.get_task(task_id)
     assert row is not None
     assert (row.state, row.retry_count) == ("pending", 0)
@@ -122,7 +124,9 @@ async def test_attempt_interrupted_before_its_first_step_is_given_back(config: C
         watched.worker.events.subscribe(lambda e: watched.stop_attempts() if isinstance(e, TaskStarted) else None)
         task_id = await client.submit_task(work)
         await watched.until(WorkerStopped)
-        assert [e.state for e in watched.all(TaskEnded)] == ["pending"]
+        # A claim that was under way may bring it once more; that one is given back too.
+        assert {e.state for e in watched.all(TaskEnded)} == {"pending"}
+        assert len(watched.all(TaskStarted)) == 1
     row = await client.get_task(task_id)
     assert row is not None
     assert (row.state, row.retry_count) == ("pending", 0)
