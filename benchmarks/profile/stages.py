@@ -16,7 +16,6 @@ from tasklib.store import claim, settle
 from tasklib.store.claim import Claimed
 from tasklib.worker.runner import Runner
 from tasklib.worker.settler import Settler
-from tasklib.worker.worker import Worker
 
 ASKING = "claim: decided, and its statement made"
 CLAIM_WIRE = "claim: sent and answered (libpq)"
@@ -58,8 +57,7 @@ class Stages:
                 ),
                 (PostgresClaims, "claim", watch.coroutine(ASKING, PostgresClaims.claim)),
                 (ClaimCursor, "went_on", watch.function(PLACES, ClaimCursor.went_on)),
-                (Worker, "_start", watch.function(ATTEMPTS, Worker._start)),
-                (Runner, "start", watch.function(RUNNING, Runner.start)),
+                (Runner, "start", watch.function(ATTEMPTS, Runner.start)),
                 (Runner, "_start_waiting", self._start_waiting(Runner._start_waiting)),
                 (Settler, "_flush", watch.coroutine(COLLECTING, Settler._flush)),
             ):

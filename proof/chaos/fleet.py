@@ -112,14 +112,14 @@ class Fleet:
             return [int(pid) for pid in Path(f"/proc/{member.pid}/task/{member.pid}/children").read_text().split()]
         return []
 
-    def end(self, kind: str = "", patience: float = 30.0) -> None:
+    def end(self, kind: str = "", timeout: float = 30.0) -> None:
         """Stop the programs of this kind, politely."""
         chosen = [m for m in self.members if kind in m.module]
         self.members = [m for m in self.members if m not in chosen]
         for member in chosen:
             self.thaw(member)
             self.signal(member, signal.SIGTERM)
-        deadline = time.monotonic() + patience
+        deadline = time.monotonic() + timeout
         for member in chosen:
             if member.process is None:
                 continue

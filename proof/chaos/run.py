@@ -138,7 +138,7 @@ def _stage(plan: Plan) -> Iterator[tuple[Stage, Scene, ActorLog]]:
             log = ActorLog(logs, "conductor")
             fleet = Fleet(here, _members())
             yield Stage(server, url, proxy, fleet, random.Random(plan.seed), disk, _reporter(log)), here, log
-            fleet.end(statement_timeout=5)
+            fleet.end(timeout=5)
             proxy.close()
     finally:
         if disk is not None:
@@ -248,7 +248,7 @@ def _become_quiet(stage: Stage, here: Scene, monitor: Monitor) -> bool:
     stage.server.start()
     stage.proxy.resume()
     for kind in ("submitter", "operator"):
-        stage.fleet.end(kind, statement_timeout=10)
+        stage.fleet.end(kind, timeout=10)
     with Client(here.config()) as client:
         for pause in client.pauses():
             client.resume(**{pause.kind: pause.value})

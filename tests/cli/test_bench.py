@@ -77,7 +77,7 @@ def test_ctrl_c_leaves_nothing_behind(url: str, command: Command, db: psycopg.Co
     await_a_worker_at_work(db)
     measuring.press("\x03")
     assert measuring.exit_code() == 130
-    assert "Stopped, and cleaned up" in measuring.said()
+    assert "Stopped and cleaned up" in measuring.said()
     assert not schema_is_there(db)
     eventually(lambda: sessions(db) == 0, "all are gone")
 
@@ -105,7 +105,7 @@ def test_somebody_elses_schema_is_an_error(url: str, run: Run, db: psycopg.Conne
 @pytest.mark.parametrize(
     ("arguments", "code", "complaint"),
     [
-        (["W13"], 2, "there is no workload W13. There are: W1, W2,"),
+        (["W13"], 2, "there is no workload W13. The workloads are: W1, W2,"),
         (["--quick", "--full"], 2, "give one of --quick, --full and --scale"),
         (["--scale", "0"], 2, "--scale is a number above 0"),
         (["--chart", "chart.pdf"], 2, "--chart takes a file that ends in .svg or .png, not chart.pdf."),

@@ -29,7 +29,7 @@ IN_ORDER = (
     "== 1. Urgent tasks come first, delayed tasks when they are due ==",
     "INSERT INTO tasklib_demo.tasks",
     "They were sent in the order high, medium, low",
-    "== 2. Failed tasks are retried; a task that can't succeed becomes a dead letter ==",
+    "== 2. Failed tasks are retried; those that can't succeed become dead letters ==",
     "s: ConnectionError: the bank is closed",
     "400 customers exported",
     "read_invoice is a dead letter: ValueError: scan.pdf has no total",
@@ -90,7 +90,7 @@ def test_ctrl_c_leaves_nothing_behind(empty_database_url: str) -> None:
                 break
         rest = process.communicate()[0].decode()
     assert process.returncode == 130
-    assert "Stopped, and cleaned up" in rest
+    assert "Stopped and cleaned up" in rest
     with psycopg.connect(empty_database_url) as db:
         assert schemas(db) == []
         assert db.execute(

@@ -147,7 +147,7 @@ def test_a_dead_letter_is_replayed(tab: Tab, site: Site, db: psycopg.Connection)
     task_id = row(db, "dead_letter", name="replay_me", error="boom")
     page = tab(f"/tasks/{task_id}")
     page.get_by_role("button", name="Replay", exact=True).click()
-    page.get_by_text("It starts afresh").wait_for()
+    page.get_by_text("It runs again from the beginning").wait_for()
     page.get_by_text("Replayed; it was dead letter").wait_for()
     page.get_by_text("task.replay").wait_for()
 

@@ -107,7 +107,7 @@ def order_and_time(stage: Stage) -> None:
 
 def failures(stage: Stage) -> None:
     stage.act(
-        "2. Failed tasks are retried; a task that can't succeed becomes a dead letter",
+        "2. Failed tasks are retried; those that can't succeed become dead letters",
         "The bank is closed at first: the wait doubles with each attempt. An invoice that can't be read ends as a "
         "dead letter, kept with its error. Meanwhile a long export reports its progress.",
         code="@task(max_retries=3)",
