@@ -79,6 +79,8 @@ class Claimer:
         self._start = start
         self._held = held
         self._burst = burst
+        self._handed_on: Found | None = None
+        """What the last claim returned, until it is started."""
         self._stopped = False
         self._loop = asyncio.get_running_loop()
         self.claims = backend.claims(self, burst=burst)
@@ -141,10 +143,17 @@ class Claimer:
             self._events.emit_routine(TasksClaimed(asked, len(found.tasks)))
         if more:
             # The next claim is sent first, so that the database works on it while these are started.
-            self._loop.call_soon(self._start, found)
+            self._start_handed_on()
+            self._handed_on = found
+            self._loop.call_soon(self._start_handed_on)
         else:
             self._start(found)
         self._collector.claimed(found.tasks)
+
+    def _start_handed_on(self) -> None:
+        found, self._handed_on = self._handed_on, None
+        if found is not None:
+            self._start(found)
 
     async def _wait_for_slots(self) -> None:
         with suppress(TimeoutError):
@@ -180,7 +189,9 @@ class Claimer:
         return self._slots.prefetch.are_short(names)
 
     def held(self) -> set[Lease]:
-        return {Lease(a.claimed.id, a.claimed.token) for a in self._held()}
+        # What was handed on is ours too: as undelivered it would be given back, or delivered a second time.
+        handed_on = self._handed_on.tasks if self._handed_on is not None else ()
+        return {Lease(c.id, c.token) for c in (*(a.claimed for a in self._held()), *handed_on)}
 
     async def in_doubt(self) -> None:
         await self._begin_limit.lift()
