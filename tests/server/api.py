@@ -96,3 +96,16 @@ def refused(answer: httpx.Response, status: int, code: str) -> dict[str, Any]:
     assert problem["code"] == code, problem
     assert problem["status"] == status
     return problem
+
+
+def walked(api: Api, **filters: Any) -> list[str]:
+    """The ids of all tasks that fit, by pages of three."""
+    found: list[str] = []
+    answer = api.viewer.get("/api/v1/tasks", params={"limit": 3, **filters}).json()
+    while True:
+        assert len(answer["tasks"]) <= 3
+        found += [t["task_id"] for t in answer["tasks"]]
+        if answer["next"] is None:
+            return found
+        assert len(answer["tasks"]) == 3, "only the last page is short"
+        answer = api.viewer.get("/api/v1/tasks", params={"limit": 3, "cursor": answer["next"], **filters}).json()

@@ -12,7 +12,7 @@ from pydantic import SecretStr
 
 from tasklib import task
 from tasklib.tasks.ids import new_id
-from tests.server.api import Api, refused
+from tests.server.api import Api, refused, walked
 
 TASKS = "/api/v1/tasks"
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -265,72 +265,6 @@ def test_a_batch_says_which_item_is_wrong_and_stores_none(api: Api) -> None:
     assert api.db.execute("SELECT count(*) FROM tasks").fetchone() == (0,)
 
 
-# ---- listing ----
-
-
-def _walk(api: Api, **filters: Any) -> list[str]:
-    found: list[str] = []
-    answer = api.viewer.get(TASKS, params={"limit": 3, **filters}).json()
-    while True:
-        assert len(answer["tasks"]) <= 3
-        found += [t["task_id"] for t in answer["tasks"]]
-        if answer["next"] is None:
-            return found
-        assert len(answer["tasks"]) == 3, "only the last page is short"
-        answer = api.viewer.get(TASKS, params={"limit": 3, "cursor": answer["next"], **filters}).json()
-
-
-@pytest.mark.parametrize("count", [0, 2, 3, 7])
-def test_pages_have_every_task_once_the_newest_first(api: Api, count: int) -> None:
-    ids = [api.submit() for _ in range(count)]
-    assert _walk(api) == ids[::-1]
-
-
-def test_every_filter_chooses(api: Api) -> None:
-    plain = api.submit(task_type="api_plain")
-    mail = api.submit(task_type="api_mail", queue="mail", tags={"n": 1, "kind": "a=b"})
-    failed = api.submit(task_type="api_mail")
-    api.db.execute("UPDATE tasks SET state = 'failed', next_retry_at = now() WHERE id = %s", [failed])
-    running = api.submit()
-    api.begin(running, "host/w1")
-    moment = api.client.get_task(failed).created_at.isoformat()  # type: ignore[union-attr]
-    assert _walk(api, name="api_mail") == [failed, mail]
-    assert _walk(api, queue="mail") == [mail]
-    assert _walk(api, tag="n=1") == _walk(api, tag=["n=1", "kind=a=b"]) == [mail]
-    assert _walk(api, tag="n=2") == []
-    assert _walk(api, state=["failed", "running"]) == [running, failed]
-    assert _walk(api, worker="host/w1") == [running]
-    assert _walk(api, worker="w2") == []
-    assert _walk(api, created_after=moment) == [running, failed]
-    assert _walk(api, created_before=moment) == [mail, plain]
-
-
-def test_a_page_asked_too_large_is_as_large_as_allowed(api: Api) -> None:
-    api.ann.post(f"{TASKS}/batch", json={"tasks": [{"task_type": "a"}] * 201})
-    page = api.viewer.get(TASKS, params={"limit": 5000}).json()
-    assert len(page["tasks"]) == 200
-    assert page["next"]
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"limit": 0},
-        {"limit": "x"},
-        {"state": "waiting"},
-        {"tag": "x"},
-        {"cursor": "x"},
-        {"cursor": "WyJhdWRpdCIsMV0"},
-        {"cursor": "WyJ0YXNrcyIsMV0"},
-        {"name": "a\x00"},
-        {"created_after": "yesterday"},
-        {"created_after": "2026-01-01T00:00:00"},
-    ],
-)
-def test_a_wrong_filter_is_refused(api: Api, wrong: dict[str, Any]) -> None:
-    assert api.viewer.get(TASKS, params=wrong).status_code == 422
-
-
 # ---- one task ----
 
 
@@ -395,7 +329,7 @@ def test_cancelling_by_filter_counts_first_and_wants_a_filter(api: Api) -> None:
     counted = api.operator.post(f"{TASKS}/cancel", json={**choice, "dry_run": True}).json()
     assert counted == {"cancelled": 2, "asked": 1, "dry_run": True}
     assert api.operator.post(f"{TASKS}/cancel", json=choice).json() == {**counted, "dry_run": False}
-    assert len(_walk(api, state="cancelled")) == 2
+    assert len(walked(api, state="cancelled")) == 2
     everything = api.operator.post(f"{TASKS}/cancel", json={"everything": True}).json()
     assert everything["cancelled"] == 2
 

@@ -88,7 +88,7 @@ def _with_options_of(read: Callable[..., Any]) -> Callable[[Command], Command]:
             chosen = read(**{name: values.pop(name) for name in options})
             command(chosen=chosen, **values)
 
-        run.__signature__ = inspect.Signature(list(parameters.values()))  # type: ignore[attr-defined]
+        vars(run)["__signature__"] = inspect.Signature(list(parameters.values()))
         run.__annotations__ = {name: parameter.annotation for name, parameter in parameters.items()}
         return run
 

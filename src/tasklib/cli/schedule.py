@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import json
-import sys
-from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
-from uuid import UUID
 
 import typer
 
 from tasklib.cli.confirm import DryRun, Yes, confirm
-from tasklib.cli.moments import future_moment, relative, span
+from tasklib.cli.moments import future_moment, span
 from tasklib.cli.options import DatabaseUrl, Debug, Modules, Schema, configured
 from tasklib.cli.pairs import pairs, value
+from tasklib.cli.schedule_report import TITLES, as_json, moment_text, print_info, print_slots, row
 from tasklib.cli.tables import print_rows
 
 if TYPE_CHECKING:
-    from tasklib.schedules import PreviewedSlot, Schedule
+    from tasklib.schedules import Schedule
     from tasklib.store.schedules import ScheduleInfo
 
 app = typer.Typer(no_args_is_help=True, help="Make, show, change, pause, run and delete schedules.")
-TITLES = ("name", "task", "when", "state", "next", "last runs", "run", "skipped")
 
 
 class CatchUpChoice(StrEnum):
@@ -108,8 +105,8 @@ def show(
         if json_:
             typer.echo(json.dumps(as_json(info)))
             return
-        _print_info(info)
-        _print_slots(client.preview_schedule(info.schedule, count=5).slots)
+        print_info(info)
+        print_slots(client.preview_schedule(info.schedule, count=5).slots)
 
 
 @app.command()
@@ -139,7 +136,7 @@ def preview(
         typer.echo(json.dumps({"description": found.description, "slots": slots}))
         return
     typer.echo(found.description)
-    _print_slots(found.slots)
+    print_slots(found.slots)
 
 
 @app.command()
@@ -372,47 +369,6 @@ def sync(
     print_rows(("outcome", "schedule"), rows, none="no schedules")
 
 
-def as_json(info: ScheduleInfo) -> dict[str, Any]:
-    """All about a schedule."""
-    from dataclasses import fields
-
-    values = {each.name: getattr(info, each.name) for each in fields(info) if each.name != "read_at"}
-    values["schedule"] = info.schedule.to_json()
-    return {key: _plain(each) for key, each in values.items()}
-
-
-def row(info: ScheduleInfo) -> tuple[str, ...]:
-    """One schedule for a person or a script."""
-    return (
-        info.name,
-        info.task,
-        when(info.schedule),
-        state(info),
-        _moment(info.next_slot, info.read_at) if info.is_active else "",
-        " ".join(info.last_runs[:5]),
-        str(info.fired),
-        str(info.skipped),
-    )
-
-
-def when(schedule: Schedule) -> str:
-    """`0 3 * * * Europe/Berlin`, `every 15 min`."""
-    from tasklib.observe.formatting import duration
-
-    if schedule.every is not None:
-        return f"every {duration(schedule.every.total_seconds())}"
-    return f"{' or '.join(schedule.cron or ())} {schedule.timezone}"
-
-
-def state(info: ScheduleInfo) -> str:
-    """`active`, `paused`, `retired` or `ended`."""
-    if info.retired_at is not None:
-        return "retired"
-    if info.paused_at is not None:
-        return "paused"
-    return "active" if info.next_slot is not None else "ended"
-
-
 def _fields(
     cron: list[str] | None,
     every: str | None,
@@ -451,49 +407,5 @@ def _report(info: ScheduleInfo, as_json_: bool, done: str) -> None:
     if as_json_:
         typer.echo(json.dumps(as_json(info)))
         return
-    following = f", next {_moment(info.next_slot, info.read_at)}" if info.is_active else ""
+    following = f", next {moment_text(info.next_slot, info.read_at)}" if info.is_active else ""
     note(f"{done} {info.name}{following}")
-
-
-def _print_info(info: ScheduleInfo) -> None:
-    from tasklib.schedules import describe
-
-    known = {
-        "name": info.name,
-        "task": info.task,
-        "means": describe(info.schedule),
-        "state": state(info),
-        "paused": f"by {info.paused_by}: {info.pause_note or 'no note'}" if info.paused_at else None,
-        "waits": info.waiting_slot and f"{info.waiting_slot.isoformat()} waits for the run before it",
-        "arguments": json.dumps(info.template["kwargs"]),
-        "queue": info.template["queue"],
-        "priority": str(info.template["priority"]),
-        "source": info.source if info.module is None else f"{info.source}, {info.module}",
-        "last slot": info.last_slot and info.last_slot.isoformat(),
-        "last task": info.last_task and str(info.last_task),
-        "last runs": " ".join(info.last_runs) or None,
-        "run": f"{info.fired} slots, {info.skipped} skipped",
-    }
-    print_rows(("", ""), [(key, str(each)) for key, each in known.items() if each], none="")
-
-
-def _print_slots(slots: list[PreviewedSlot]) -> None:
-    rows = [(s.local.isoformat(sep=" "), s.utc.isoformat(sep=" "), s.note or "") for s in slots]
-    print_rows(("in its zone", "UTC", ""), rows, none="no slot to come")
-
-
-def _moment(moment: datetime | None, now: datetime) -> str:
-    if moment is None:
-        return ""
-    return relative(moment, now) if sys.stdout.isatty() else moment.isoformat()
-
-
-def _plain(each: Any) -> Any:
-    match each:
-        case datetime():
-            return each.isoformat()
-        case timedelta():
-            return each.total_seconds()
-        case UUID():
-            return str(each)
-    return each

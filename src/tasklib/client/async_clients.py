@@ -50,7 +50,7 @@ def awaited_method(
     def method(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
         return Awaited(perform(self, *args, **kwargs), written, instead)
 
-    method.__signature__ = signature_of(call)  # type: ignore[attr-defined]
+    vars(method)["__signature__"] = signature_of(call)
     return method
 
 

@@ -37,7 +37,7 @@ def _blocking(call: Callable[Concatenate[Calls, P], Call[T]]) -> Callable[Concat
         made: Call[T] = getattr(self.calls, name)(*args, **kwargs)
         return self.perform(made)
 
-    method.__signature__ = signature_of(call)  # type: ignore[attr-defined]
+    vars(method)["__signature__"] = signature_of(call)
     return method
 
 
@@ -49,7 +49,7 @@ def _submitting(call: Callable[..., Call[Any]]) -> Any:
     def method(self: Client, /, *args: Any, **kwargs: Any) -> Any:
         return by_client(self, self.perform(getattr(self.calls, name)(*args, **kwargs)))
 
-    method.__signature__ = signature_of(call)  # type: ignore[attr-defined]
+    vars(method)["__signature__"] = signature_of(call)
     return method
 
 

@@ -144,7 +144,7 @@ def blocking(call: Callable[Concatenate[Calls, P], Call[T]]) -> Callable[P, T]:
         made: Call[T] = getattr(client.calls, name)(*args, **kwargs)
         return client.perform(made)
 
-    function.__signature__ = signature_of(call, of_function=True)  # type: ignore[attr-defined]
+    vars(function)["__signature__"] = signature_of(call, of_function=True)
     return function
 
 
@@ -165,7 +165,7 @@ def awaitable(call: Callable[Concatenate[Calls, P], Call[T]]) -> Callable[P, Cor
     def function(*args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
         return Awaited(perform(*args, **kwargs), written, instead)
 
-    function.__signature__ = signature_of(call, of_function=True)  # type: ignore[attr-defined]
+    vars(function)["__signature__"] = signature_of(call, of_function=True)
     return function
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 
 from tasklib.formatting import duration
 from tasklib.schedules import Reason, slots
 from tasklib.store.schedules import ScheduleInfo, SlotFate
 
-WHY: dict[Reason, str] = {
+WHY: Mapping[Reason | str, str] = {
     "too_old": "no leader ran in time, and it was older than catch_up_window when one came",
     "superseded": "no leader ran in time, and of the missed slots only the newest was run (catch_up='latest')",
     "over_limit": "no leader ran in time, and more slots were missed than catch_up_limit allows",
@@ -47,7 +47,7 @@ def of_slot(info: ScheduleInfo, slot: datetime, fate: SlotFate) -> str:
     if fate.task_id is not None:
         return f"{_time(slot)} was run: task {fate.task_id} is {fate.state}."
     if fate.skipped is not None:
-        return f"{_time(slot)} was skipped: {WHY.get(fate.skipped, fate.skipped)}."  # type: ignore[call-overload]
+        return f"{_time(slot)} was skipped: {WHY.get(fate.skipped, fate.skipped)}."
     if slot == info.waiting_slot:
         return f"{_time(slot)} waits until an earlier run is finished."
     following = next(slots(info.schedule, slot - timedelta.resolution), None)

@@ -18,7 +18,7 @@ def open_standard_streams() -> None:
         except OSError:
             # The lowest free number is given: this one, as those below are open by now.
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
-    # Python sets a stream to None if it was closed when the interpreter started.
+    # Python sets a stream to None if it was closed when the interpreter started. The new one stays open to the end.
     sys.stdin = sys.stdin or open(0, encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115
     sys.stdout = _patient(sys.stdout, 1)
     sys.stderr = _patient(sys.stderr, 2)

@@ -51,6 +51,7 @@ def is_from_a_signal_handler(error: BaseException) -> bool:
 def _code(handler: Any) -> CodeType | None:
     while isinstance(handler, functools.partial):
         handler = handler.func
+    # Not callable(): the code of a callable object is that of its __call__.
     function = handler if hasattr(handler, "__code__") else getattr(handler, "__call__", None)  # noqa: B004
     return getattr(function, "__code__", None)
 

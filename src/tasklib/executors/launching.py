@@ -291,7 +291,7 @@ async def _readable(descriptor: int) -> None:
 
 
 def _command(module: str, *descriptors: int) -> list[str]:
-    # -O, -W, -X and the like carry over, in the way multiprocessing does it.
+    # -O, -W, -X and the like carry over as in multiprocessing, by the same private function: there is no public one.
     # -P: a json.py in the current directory must not replace the standard library's in the child alone.
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     return [sys.executable, *flags, "-P", "-m", module, *map(str, descriptors)]

@@ -159,6 +159,7 @@ def _served(forked: ChildStart) -> int:
 
 def leave(code: int) -> NoReturn:
     """End as the interpreter would, but leave its memory to the kernel: taking it apart would first copy all of it."""
+    # Private, because the interpreter alone is expected to end: it joins the threads that are left.
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
     _flush()

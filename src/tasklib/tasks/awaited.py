@@ -26,6 +26,7 @@ def mark_for_asyncio() -> None:
     if sys.version_info < (3, 12):
         import asyncio
 
+        # The private mark is the only one that asyncio.iscoroutinefunction knows before 3.12.
         while _unmarked:
             _unmarked.pop().__dict__["_is_coroutine"] = asyncio.coroutines._is_coroutine  # type: ignore[attr-defined]
 

@@ -198,7 +198,8 @@ def task(
     _refuse_unknown(settings)
 
     def decorate(function: Callable[..., Any]) -> TaskFunction[..., Any]:
-        defaults = Options(**{name: settings.get(name) for name in _DEFAULTS})  # type: ignore[arg-type]
+        given: dict[str, Any] = {name: settings.get(name) for name in _DEFAULTS}
+        defaults = Options(**given)
         made: TaskFunction[..., Any] = TaskFunction(
             function,
             name=settings.get("name"),
@@ -227,7 +228,7 @@ def _signature() -> inspect.Signature:
 
 
 _SETTINGS = TaskSettings.__annotations__.keys()
-task.__signature__ = _signature()  # type: ignore[attr-defined]
+vars(task)["__signature__"] = _signature()
 _DEFAULTS = [name for name in SubmitOptions.__annotations__ if name in _SETTINGS]
 """The settings that are options of each submission, unless it says otherwise."""
 
