@@ -8,6 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from hypothesis import HealthCheck, settings
 
 import tasklib
 from tasklib import Config
@@ -16,6 +17,16 @@ from tasklib.testing import databases
 from tasklib.testing.reused_databases import ReusedDatabases
 
 pytest_plugins = ["pytester"]
+
+# The same examples in every run, however slow the machine. `pytest --hypothesis-profile=default` searches for new ones.
+settings.register_profile(
+    "repeatable",
+    derandomize=True,
+    database=None,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+settings.load_profile("repeatable")
 
 _with_database = databases.with_database  # other conftest files import it under this name
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import psycopg
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tasklib import Client, Config, effective_priority
@@ -16,7 +16,7 @@ MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
 seconds = st.floats(0.000001, 1e6)
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300)
 @given(
     priority=st.integers(-10, 100),
     waited=st.one_of(

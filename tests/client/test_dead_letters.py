@@ -8,7 +8,7 @@ from uuid import UUID
 
 import psycopg
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasklib import Client, Config
@@ -134,7 +134,7 @@ def test_errors_that_differ_in_words_have_different_fingerprints(db: psycopg.Con
     assert fingerprint(db, "mail", one) != fingerprint(db, "mail", other)
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200)
 @given(error=st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=200))
 def test_every_error_has_a_fingerprint_and_always_the_same(db: psycopg.Connection, error: str) -> None:
     found = fingerprint(db, "mail", error)

@@ -12,7 +12,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from psycopg.conninfo import make_conninfo
 
@@ -170,7 +170,7 @@ options = st.fixed_dictionaries(
 )
 
 
-@settings(deadline=None, max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=120)
 @given(name=names, arguments=st.dictionaries(hostile, hostile, max_size=2), said=options)
 def test_one_insert_many_inserts_and_copy_write_the_same_row(
     name: str, arguments: dict[str, str], said: dict[str, Any], client: Client, db: Any

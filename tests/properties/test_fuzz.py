@@ -19,9 +19,7 @@ from tasklib.errors import TaskLibError
 from tasklib.tasks.ids import new_id
 from tasklib.tasks.payload import UnstorableValue, dump, storable_text
 
-QUICK = settings(
-    max_examples=150, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
-)
+QUICK = settings(max_examples=150, suppress_health_check=list(HealthCheck))
 ANY_TEXT = st.text(st.characters(codec=None, exclude_categories=()), max_size=40)
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | ANY_TEXT,

@@ -235,9 +235,6 @@ def test_whatever_is_called_in_whatever_order_the_model_says_the_same(config: Co
             settings=settings(
                 max_examples=25,
                 stateful_step_count=20,
-                deadline=None,
-                derandomize=True,
-                database=None,
                 suppress_health_check=list(HealthCheck),
             ),
         )

@@ -8,7 +8,7 @@ from itertools import islice
 import pytest
 from croniter import croniter
 from cronsim import CronSim
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tasklib.errors import InvalidOption
@@ -150,9 +150,11 @@ def _expressions() -> st.SearchStrategy[str]:
     return st.builds("{} {} {} {} {}".format, _field(0, 59), _field(0, 23), _field(1, 28), _field(1, 12), _field(0, 6))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(_expressions(), st.datetimes(datetime(2024, 1, 1), datetime(2031, 1, 1)))
 def test_in_utc_the_next_times_are_those_of_croniter_and_cronsim(expression: str, start: datetime) -> None:
+    # Only a leading star counts as a star in Debian's cron; croniter counts one later in a list as well.
+    assume(not any(",*" in field for field in expression.split()[2::2]))
     theirs = croniter(expression, start.replace(tzinfo=UTC), implement_cron_bug=True)
     simulated = CronSim(expression, start)
     instants = Cron.parse(expression).instants("UTC", start, start + timedelta(days=50 * 365))
@@ -161,7 +163,7 @@ def test_in_utc_the_next_times_are_those_of_croniter_and_cronsim(expression: str
         assert instant == next(simulated)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(_field(0, 59), _expressions(), st.datetimes(datetime(2024, 1, 1), datetime(2031, 1, 1)))
 def test_in_utc_expressions_with_seconds_are_those_of_cronsim(second: str, rest: str, start: datetime) -> None:
     simulated = CronSim(f"{second} {rest}", start)
@@ -170,7 +172,7 @@ def test_in_utc_expressions_with_seconds_are_those_of_cronsim(second: str, rest:
         assert instant == next(simulated)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.text(max_size=30)
     | st.lists(st.sampled_from(["0", "1", "59", "*", "/", "-", ",", "L", "W", "#", "MON", " "]), max_size=12).map(

@@ -148,7 +148,7 @@ def test_a_stored_schedule_that_was_damaged_is_refused() -> None:
         Schedule.from_json({"cron": ["@daily"], "starts_at": "soon"})
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.dictionaries(
         st.sampled_from([*Schedule.__dataclass_fields__]),

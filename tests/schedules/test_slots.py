@@ -177,7 +177,7 @@ def _looks(draw: st.DrawFn) -> tuple[Schedule, datetime, datetime]:
     return schedule, stored, stored + draw(st.integers(0, 3000)) * timedelta(seconds=7)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(_looks())
 def test_every_slot_is_fired_or_on_record_as_skipped_and_none_is_both(
     look: tuple[Schedule, datetime, datetime],

@@ -85,9 +85,6 @@ def test_every_answer_is_one_that_the_document_knows(operation: Any, mode: Gener
 
     @settings(
         max_examples=EXAMPLES,
-        derandomize=True,
-        database=None,
-        deadline=None,
         phases=[Phase.explicit, Phase.generate],
         suppress_health_check=list(HealthCheck),
     )

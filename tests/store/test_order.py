@@ -11,7 +11,7 @@ from uuid import UUID
 
 import psycopg
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasklib import Config
@@ -190,13 +190,7 @@ def scenes(draw: st.DrawFn) -> Scene:
     )
 
 
-playing = settings(
-    max_examples=150,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-    derandomize=True,
-    database=None,
-)
+playing = settings(max_examples=150)
 
 
 def everywhere(count: int, seed: int) -> list[Waiting]:

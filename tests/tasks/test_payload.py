@@ -15,7 +15,7 @@ from uuid import UUID
 
 import psycopg
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
@@ -24,9 +24,7 @@ from tasklib.errors import TaskExecutionError
 from tasklib.tasks.payload import MAX_DEPTH, MAX_DIGITS, UnstorableValue, dump, limited, storable_text
 
 # The database is made once for all examples of a test.
-against_the_database = settings(
-    deadline=None, max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+against_the_database = settings(max_examples=120)
 
 any_character = st.characters(exclude_categories=())  # surrogates and NUL included
 texts = st.text(any_character) | st.sampled_from(["\x00", "\\u0000", "\ud800", "NaN", "null", "\\", '"', "\x7f"])

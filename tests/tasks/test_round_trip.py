@@ -60,7 +60,7 @@ json_values = st.recursive(
 
 @given(value=json_values)
 @example(value={"bb": 1, "a": 2, "é": 3, "": 4})
-@settings(max_examples=100, deadline=None, derandomize=True, database=None)
+@settings(max_examples=100)
 def test_jsonb_gives_back_what_was_tried(value: Any, shared_db: psycopg.Connection) -> None:
     text = with_whole_floats(json.dumps(value))
     row = shared_db.execute("SELECT %s::jsonb::text", [text]).fetchone()

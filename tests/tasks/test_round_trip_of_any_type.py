@@ -95,7 +95,7 @@ types = st.recursive(st.sampled_from(LEAVES), containers, max_leaves=3)
 
 
 @given(data=st.data())
-@settings(max_examples=150, deadline=None, derandomize=True, database=None)
+@settings(max_examples=150)
 def test_whatever_submit_accepts_of_any_type_arrives_equal(data: st.DataObject) -> None:
     annotation, values = data.draw(types)
     function = function_of(annotation)
