@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pytest
 
 from tasklib import Config
+from tasklib.db.query import Query
 from tasklib.db.reconnecting import ReconnectingConnection
 from tasklib.events import DutyFailed, Event, Events, SlotsFired, SlotsSkipped
 from tasklib.maintenance.leader import Leadership
 from tasklib.maintenance.retention import delete_expired
 from tasklib.maintenance.schedules import Scheduler, decide
-from tasklib.schedules import Schedule
+from tasklib.schedules import Due, Schedule, due
 from tasklib.sql import statement
 from tasklib.store import firing, fleet
 from tasklib.store.fleet import Term
@@ -137,12 +140,12 @@ async def test_two_leaders_with_the_same_slot_make_one_task(
     db: psycopg.Connection, leader_db: ReconnectingConnection, term: Term, make: Make
 ) -> None:
     make()
-    [row] = await leader_db.run(firing.look(horizon=1, limit=10))
+    [row] = (await leader_db.run(firing.look(limit=10))).due
     first, second = decide(row), decide(row)
     assert first is not None
     assert second is not None
-    assert len((await leader_db.run(firing.fire(term, [first]))).tasks) == 1
-    assert await leader_db.run(firing.fire(term, [second])) == ((), [])
+    assert len((await leader_db.run(firing.fire(term, [first], [uuid4()]))).tasks) == 1
+    assert await leader_db.run(firing.fire(term, [second], [uuid4()])) == (frozenset(), [])
     assert len(_slots(db)) == 1
 
 
@@ -151,11 +154,11 @@ async def test_what_was_decided_from_an_older_revision_is_not_done(
     db: psycopg.Connection, leader_db: ReconnectingConnection, term: Term, make: Make, change: str
 ) -> None:
     make()
-    [row] = await leader_db.run(firing.look(horizon=1, limit=10))
+    [row] = (await leader_db.run(firing.look(limit=10))).due
     offer = decide(row)
     assert offer is not None
     db.execute(f"UPDATE schedules SET {change}")  # type: ignore[arg-type]
-    assert await leader_db.run(firing.fire(term, [offer])) == ((), [])
+    assert await leader_db.run(firing.fire(term, [offer], [uuid4()])) == (frozenset(), [])
     assert _slots(db) == []
 
 
@@ -292,7 +295,7 @@ async def test_a_schedule_is_paused_after_dead_letters_in_a_row_and_not_for_thos
             (slot - (number + 1) * HOUR, state),
         )
     db.execute("UPDATE schedules SET resumed_at = now() + interval '1 s'")
-    [row] = await leader_db.run(firing.look(horizon=1, limit=10))
+    [row] = (await leader_db.run(firing.look(limit=10))).due
     assert row.keeps_failing is False
     db.execute("UPDATE schedules SET resumed_at = NULL")
     await scheduler.fire_due(term)
@@ -380,20 +383,75 @@ async def _fire(config: Config, term: Term) -> None:
     db.drop()
 
 
-async def test_looking_for_due_schedules_reads_the_front_of_an_index_however_many_there_are(
-    db: psycopg.Connection, make: Make
+async def test_looking_and_firing_read_indexes_however_many_schedules_and_runs_there_are(
+    db: psycopg.Connection, term: Term, make: Make, leader_db: ReconnectingConnection
 ) -> None:
     make("s0", ago=-HOUR)
     db.execute(
         "INSERT INTO schedules (name, task, spec, template, next_slot) SELECT 's' || n, task, spec, template, "
         "next_slot + n * interval '1 min' FROM schedules, generate_series(1, 5000) AS n"
     )
-    db.execute("ANALYZE schedules")
-    parameters = {"horizon": 1.0, "limit": 1000, "unreadable": []}
-    plan = "\n".join(row[0] for row in db.execute(f"EXPLAIN {statement('schedule_look', None)}".encode(), parameters))
+    db.execute("UPDATE schedules SET next_slot = now() WHERE length(name) <= 3")
+    db.execute("UPDATE schedules SET waiting_slot = now() WHERE name LIKE '%7'")
+    db.execute(
+        "INSERT INTO tasks (name, schedule, slot) SELECT 'report', name, now() - n * interval '1 h' "
+        "FROM schedules, generate_series(1, 2) AS n"
+    )
+    db.execute("INSERT INTO schedule_skips SELECT schedule, slot, slot, 'overlap', 1 FROM tasks")
+    db.execute("ANALYZE schedules, tasks, schedule_skips")
+    look = firing.look(limit=1000)
+    plan = _plan(db, look)
     assert "Index Scan using schedules_next" in plan
     assert "Index Scan using schedules_waiting" in plan
-    assert "Seq Scan on schedules" not in plan
+    assert not re.search("Seq Scan on (schedules|tasks)", plan)
+    due = (await leader_db.run(look)).due
+    offers = [offer for row in due if (offer := decide(row))]
+    assert len(offers) == 100
+    plan = _plan(db, firing.fire(term, offers, [uuid4() for _ in offers]))
+    assert "Index Scan using schedules_pkey" in plan
+    assert not re.search("Seq Scan on (schedules|tasks|schedule_skips)", plan)
+
+
+def _plan(db: psycopg.Connection, query: Query[Any]) -> str:
+    text = f"EXPLAIN {statement(query.name, None)}".encode()
+    return "\n".join(row[0] for row in db.execute(text, query.parameters))
+
+
+async def test_a_thousand_due_schedules_take_one_look_and_one_statement_that_fires(
+    config: Config, db: psycopg.Connection, leader_db: ReconnectingConnection, term: Term, make: Make
+) -> None:
+    make("s0")
+    db.execute(
+        "INSERT INTO schedules (name, task, spec, template, next_slot) "
+        "SELECT 's' || n, task, spec || jsonb_build_object('args', n), template, next_slot "
+        "FROM schedules, generate_series(1, 999) AS n"
+    )
+    counting = Counting(config, "schedules")
+    await Scheduler(counting, counting, Leadership(config, leader_db, Events()), Events()).fire_due(term)
+    assert counting.queries == 2
+    assert db.execute("SELECT count(DISTINCT schedule), count(*) FROM tasks").fetchone() == (1000, 1000)
+
+
+async def test_schedules_of_one_rule_that_are_due_together_are_decided_once(
+    scheduler: Scheduler, term: Term, db: psycopg.Connection, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slot = make("a", args={"tenant": 1}, queue="one")
+    spec = Schedule(every=HOUR, anchor=slot, args={"tenant": 2}, priority=7).to_json()
+    db.execute(
+        "INSERT INTO schedules (name, task, spec, template, next_slot) "
+        "SELECT 'b', task, %s, template, next_slot FROM schedules",
+        [json.dumps(spec)],
+    )
+    decided: list[datetime] = []
+
+    def counting(schedule: Schedule, stored_slot: datetime, now: datetime) -> Due:
+        decided.append(stored_slot)
+        return due(schedule, stored_slot, now)
+
+    monkeypatch.setattr("tasklib.maintenance.schedules.due", counting)
+    await scheduler.fire_due(term)
+    assert decided == [slot]
+    assert _slots(db, "a") == _slots(db, "b") == [slot]
 
 
 async def test_a_fleet_without_schedules_opens_no_connection_for_them(

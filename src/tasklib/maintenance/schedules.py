@@ -13,6 +13,7 @@ import asyncio
 import json
 import time
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from functools import lru_cache
 from typing import assert_never
 
@@ -57,20 +58,23 @@ class Scheduler:
 
     async def fire_due(self, term: Term) -> float:
         """Fire what is due; returns how many seconds from now the next slot is, or a second."""
-        found = await self._db.run(firing.look(horizon=HORIZON_SECONDS, limit=AT_ONCE, unreadable=self._left_aside()))
+        found = await self._db.run(firing.look(limit=AT_ONCE, unreadable=self._left_aside()))
         read_at = time.monotonic()
-        if found:
+        if found.due or found.next_slot is not None:
             self._db = self._own
-        offers = [offer for row in found if (offer := self._offer(row)) is not None]
+        offers = [offer for row in found.due if (offer := self._offer(row)) is not None]
         if offers:
             taken = 0
             for some in _in_parts(offers):
-                fired = await self._db.run(firing.fire(term, some))
+                number = sum(len(offer.runs) for offer in some)
+                fired = await self._db.run(firing.fire(term, some, Ids(number).first(number)))
                 self._tell(some, fired)
                 taken += len(fired.schedules)
             return 0.0 if taken else _AFTER_REFUSAL_SECONDS  # what was moved on may be due again
-        soon = [(row.next_slot - row.now).total_seconds() for row in found if row.next_slot and row.next_slot > row.now]
-        return max(min([*soon, HORIZON_SECONDS]) - (time.monotonic() - read_at), 0.0)
+        if found.next_slot is None:
+            return HORIZON_SECONDS
+        until = (found.next_slot - found.now).total_seconds() - (time.monotonic() - read_at)
+        return min(max(until, 0.0), HORIZON_SECONDS)
 
     def _offer(self, row: DueSchedule) -> Offer | None:
         """What to do with one schedule. One that can't be read keeps no other from being fired."""
@@ -114,11 +118,11 @@ def decide(row: DueSchedule) -> Offer | None:
     is_due = row.next_slot is not None and row.next_slot <= row.now
     if not is_due and row.waiting_slot is None:
         return None
-    schedule = _schedule(json.dumps(row.spec))
+    schedule = _schedule(row.rule)
     if row.keeps_failing:
         note = f"{schedule.pause_after} dead letters in a row"
         return Offer(row, row.next_slot, waiting_slot=row.waiting_slot, pause_note=note)
-    decided = due(schedule, row.next_slot, row.now) if is_due and row.next_slot else Due((), (), row.next_slot)
+    decided = _due(row.rule, row.next_slot, row.now) if is_due and row.next_slot else Due((), (), row.next_slot)
     return _with_overlap(schedule, row, decided)
 
 
@@ -141,11 +145,10 @@ def _with_overlap(schedule: Schedule, row: DueSchedule, decided: Due) -> Offer |
     skips = [*decided.skipped, *([Skipped("overlap", len(left), left[0], left[-1])] if left else [])]
     if not runs and not skips and (waits, decided.next_slot) == (row.waiting_slot, row.next_slot):
         return None
-    ids = Ids(len(runs)).first(len(runs))
     return Offer(
         row,
         decided.next_slot,
-        runs=[Run(id_, slot, run_at(schedule, row.name, slot)) for id_, slot in zip(ids, runs, strict=True)],
+        runs=[Run(slot, run_at(schedule, row.name, slot)) for slot in runs],
         skips=skips,
         waiting_slot=waits,
         cancel_running=cancel,
@@ -154,5 +157,11 @@ def _with_overlap(schedule: Schedule, row: DueSchedule, decided: Due) -> Offer |
 
 
 @lru_cache(maxsize=10_000)
-def _schedule(spec: str) -> Schedule:
-    return Schedule.from_json(json.loads(spec))
+def _schedule(rule: str) -> Schedule:
+    return Schedule.from_json(json.loads(rule))
+
+
+@lru_cache(maxsize=AT_ONCE)
+def _due(rule: str, slot: datetime, now: datetime) -> Due:
+    """Decided once for all schedules of one rule that are due together."""
+    return due(_schedule(rule), slot, now)

@@ -7,7 +7,7 @@ Nothing here reads a clock or a database: instants come from the caller, and a s
 
 from tasklib.schedules.cron import Cron
 from tasklib.schedules.preview import PreviewedSlot, describe, preview
-from tasklib.schedules.schedule import CatchUp, Overlap, Schedule
+from tasklib.schedules.schedule import OF_TASKS, CatchUp, Overlap, Schedule
 from tasklib.schedules.slots import (
     Due,
     Reason,
@@ -22,6 +22,7 @@ from tasklib.schedules.slots import (
 )
 
 __all__ = [
+    "OF_TASKS",
     "CatchUp",
     "Cron",
     "Due",

@@ -36,6 +36,8 @@ _OPTIONS: dict[str, Any] = {
     "tags": Mapping,
     "required_capabilities": Iterable,
 }
+OF_TASKS = ("args", *_OPTIONS)
+"""Fields that say what tasks are submitted with, not when."""
 _TIMES = ("anchor", "starts_at", "ends_at")
 _DURATIONS = ("every", "catch_up_window", "jitter")
 

@@ -93,6 +93,9 @@ def due(schedule: Schedule, stored_slot: datetime, now: datetime) -> Due:
     if stored_slot > now:
         return Due((), (), stored_slot)
     oldest = max(stored_slot, now - _window(schedule))
+    following = next(slots(schedule, stored_slot), None)
+    if oldest == stored_slot and (following is None or following > now):
+        return Due((stored_slot,), (), following)  # as nearly always: in time, and no other slot has come since
     kept = _newest(schedule, stored_slot, oldest - _TICK, now, _limit(schedule))
     skipped = (
         _skipped(schedule, "missed" if schedule.catch_up == "none" else "too_old", stored_slot, stored_slot, oldest),

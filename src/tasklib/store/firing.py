@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from tasklib.db.query import Query, Rows
-from tasklib.schedules import Skipped
+from tasklib.schedules import OF_TASKS, Skipped
 from tasklib.stats import BOUNDS
 from tasklib.store.control import CANCEL
 from tasklib.store.fleet import Term
@@ -23,21 +23,28 @@ class DueSchedule(NamedTuple):
     """By the database's clock, when it was read."""
     name: str
     revision: int
-    task: str
-    spec: dict[str, Any]
+    rule: str
+    """As JSON: its spec, without what tasks are submitted with. Many schedules have the same."""
     next_slot: datetime | None
     waiting_slot: datetime | None
-    last_slot: datetime | None
     is_running: bool | None
     """Whether a run is not finished; None if the schedule doesn't care."""
     keeps_failing: bool | None
     """Whether its last runs are as many dead letters as `pause_after` says."""
 
 
+class Look(NamedTuple):
+    """What the leader has to decide about, and until when it may sleep if that is nothing."""
+
+    now: datetime
+    next_slot: datetime | None
+    """The first one to come."""
+    due: list[DueSchedule]
+
+
 class Run(NamedTuple):
     """A task to be made."""
 
-    id: UUID
     slot: datetime
     run_at: datetime
 
@@ -68,21 +75,22 @@ class FiredTask(NamedTuple):
 class Fired(NamedTuple):
     """The schedules whose offers were taken, and the tasks that were made of them."""
 
-    schedules: tuple[str, ...]
+    schedules: frozenset[str]
     tasks: list[FiredTask]
 
 
-def look(*, horizon: float, limit: int, unreadable: Sequence[str] = ()) -> Query[list[DueSchedule]]:
-    """The schedules that are due within `horizon` seconds, but for those that this leader can't read."""
-    parameters = {"horizon": float(horizon), "limit": limit, "unreadable": list(unreadable)}
-    return Query("schedule_look", parameters, lambda rows: [DueSchedule(*row) for row in rows], repeatable=True)
+def look(*, limit: int, unreadable: Sequence[str] = ()) -> Query[Look]:
+    """The schedules that are due, but for those that this leader can't read."""
+    parameters = {"limit": limit, "unreadable": list(unreadable), "of_tasks": list(OF_TASKS)}
+    return Query("schedule_look", parameters, _look, repeatable=True)
 
 
-def fire(term: Term, offers: Sequence[Offer]) -> Query[Fired]:
-    """Carry out the offers that still fit."""
+def fire(term: Term, offers: Sequence[Offer], ids: Iterable[UUID]) -> Query[Fired]:
+    """Carry out the offers that still fit. There is an id for each of their runs."""
+    new_ids = iter(ids)
     parameters = {
         **term.parameters(),
-        "offers": json.dumps([_as_json(offer) for offer in offers]),
+        "offers": json.dumps([_as_json(offer, new_ids) for offer in offers]),
         "bounds": list(BOUNDS),
         "message": CANCEL,
     }
@@ -109,27 +117,42 @@ def skips_as_json(skips: Sequence[Skipped], follows: datetime | None = None) -> 
     ]
 
 
-def _as_json(offer: Offer) -> dict[str, Any]:
+def _as_json(offer: Offer, ids: Iterator[UUID]) -> dict[str, Any]:
+    """What is left out is null. With a thousand schedules at a time it matters how little this is."""
     read = offer.read
-    return {
+    given: dict[str, Any] = {
         "name": read.name,
         "revision": read.revision,
         "slot": _text(read.next_slot),
-        "waiting": _text(read.waiting_slot),
         "next_slot": _text(offer.next_slot),
         "last_slot": _text(offer.last_slot),
-        "waiting_next": _text(offer.waiting_slot),
-        "runs": [{"id": run.id.hex, "slot": _text(run.slot), "run_at": _text(run.run_at)} for run in offer.runs],
-        "skips": skips_as_json(offer.skips, follows=read.next_slot),
-        "cancel_running": offer.cancel_running,
-        "pause_note": offer.pause_note,
     }
+    if offer.runs:
+        given["runs"] = [_run_as_json(run, next(ids)) for run in offer.runs]
+    if offer.skips:
+        given["skips"] = skips_as_json(offer.skips, follows=read.next_slot)
+    if read.waiting_slot is not None or offer.waiting_slot is not None:
+        given |= {"waiting": _text(read.waiting_slot), "waiting_next": _text(offer.waiting_slot)}
+    if offer.cancel_running:
+        given["cancel_running"] = True
+    if offer.pause_note is not None:
+        given["pause_note"] = offer.pause_note
+    return given
+
+
+def _run_as_json(run: Run, id_: UUID) -> dict[str, Any]:
+    given = {"id": id_.hex, "slot": _text(run.slot)}
+    return given if run.run_at == run.slot else {**given, "run_at": _text(run.run_at)}
 
 
 def _text(moment: datetime | None) -> str | None:
     return None if moment is None else moment.isoformat()
 
 
+def _look(rows: Rows) -> Look:
+    (now, _, _, _, next_slot, *_), *due = rows
+    return Look(now, next_slot, [DueSchedule(now, *row[1:]) for row in due])
+
+
 def _fired(rows: Rows) -> Fired:
-    names = tuple(dict.fromkeys(row[0] for row in rows))
-    return Fired(names, [FiredTask(*row) for row in rows if row[1] is not None])
+    return Fired(frozenset(row[0] for row in rows), [FiredTask(*row) for row in rows if row[1] is not None])
