@@ -8,7 +8,7 @@ DEMO_READY := $(VENV)/.demo-ready
 JOBS ?= $(shell echo $$((2 * $$(nproc))))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long test-integration test-programs coverage check lint types imports format test-postgres test-pgbouncer test-pythons schema benchmarks model interleavings mutants chaos failover peers clean
+.PHONY: help demo test test-long test-integration test-programs docs coverage check lint types imports format test-postgres test-pgbouncer test-pythons schema benchmarks model interleavings mutants chaos failover peers clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-17s %s\n", $$1, $$2}'
@@ -45,6 +45,10 @@ imports: $(READY)
 format: $(READY)  ## put the code into the project's style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: $(READY)  ## build the site into build/site; a dead link is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "open build/site/index.html, or: $(BIN)/mkdocs serve"
 
 coverage: $(READY)  ## the tests of `make test`, and which lines of src they reach
 	$(BIN)/pytest -n $(JOBS) -m 'not long' --cov --cov-report=term --cov-report=xml $(ARGS)
