@@ -40,6 +40,10 @@ TASK_COLUMNS: tuple[str, ...] = (
     "submitted_by",
     "schedule",
     "slot",
+    "flow",
+    "node",
+    "waits_for",
+    "reports_to",
 )
 
 

@@ -102,6 +102,10 @@ class Task(_Base, table=True):  # type: ignore[no-redef]  # the plugin takes the
     submitted_by: str | None = Field(default=None, sa_column=Column(Text))
     schedule: str | None = Field(default=None, sa_column=Column(Text(collation="C")))
     slot: datetime | None = Field(default=None, sa_column=_time())
+    flow: UUID | None = Field(default=None, sa_column=Column(Uuid))
+    node: str | None = Field(default=None, sa_column=Column(Text(collation="C")))
+    waits_for: UUID | None = Field(default=None, sa_column=Column(Uuid))
+    reports_to: list[UUID] | None = Field(default=None, sa_column=Column(ARRAY(Uuid)))
 
     @property
     def attempts(self) -> int:

@@ -1,4 +1,4 @@
--- The schema of TaskLib. In this order: ids, tasks, workers, leadership, schedules, pauses and settings, stats, tokens and audit.
+-- The schema of TaskLib. In this order: ids, tasks, workers, leadership, flows, schedules, pauses and settings, stats, tokens and audit.
 -- In each table the columns that always have a value come first, then those that may be null.
 
 -- ---- ids ----
@@ -21,7 +21,7 @@ CREATE TABLE {schema.}tasks (
     name                   text        COLLATE "C" NOT NULL,
     queue                  text        COLLATE "C" NOT NULL DEFAULT 'default',
     state                  text        NOT NULL DEFAULT 'pending',
-    args                   jsonb       NOT NULL DEFAULT '{}', -- reserved: arguments are in kwargs
+    args                   jsonb       NOT NULL DEFAULT '{}', -- in a flow: arguments that are results of other tasks
     kwargs                 jsonb       NOT NULL DEFAULT '{}',
     tags                   jsonb       NOT NULL DEFAULT '{}',
     required_capabilities  text[]      COLLATE "C" NOT NULL DEFAULT '{}',
@@ -56,6 +56,12 @@ CREATE TABLE {schema.}tasks (
     -- The schedule that the task is a run of, and the slot it runs for; a run that was asked for by hand has no slot.
     schedule               text        COLLATE "C",
     slot                   timestamptz,
+    -- Of a task in a flow: the flow, the node it belongs to, the gate it waits at (it is not claimed before the gate
+    -- opens), and the gates that count its end. All null for other tasks.
+    flow                   uuid,
+    node                   text        COLLATE "C",
+    waits_for              uuid,
+    reports_to             uuid[],
 
     CONSTRAINT tasks_pkey PRIMARY KEY (id),
     CONSTRAINT tasks_name_not_empty CHECK (name <> ''),
@@ -92,7 +98,11 @@ CREATE TABLE {schema.}tasks (
 -- The lanes: the claim hops from lane head to lane head and never reads tasks that are finished, not due or not for it.
 CREATE INDEX tasks_claimable ON {schema.}tasks
     (queue, name, required_capabilities, priority, {due}, id)
-    WHERE state IN ('pending', 'failed');
+    WHERE state IN ('pending', 'failed') AND waits_for IS NULL;
+
+-- Tasks that wait at a gate: not in the lanes, so a claim doesn't see them. One that was cancelled there is still found
+-- by its gate: if what failed is replayed, it waits again.
+CREATE INDEX tasks_waiting ON {schema.}tasks (waits_for, id) WHERE waits_for IS NOT NULL;
 
 -- Running tasks: a small index, and all that recovery has to look at.
 CREATE INDEX tasks_running ON {schema.}tasks (locked_until) WHERE state = 'running';
@@ -114,6 +124,9 @@ CREATE INDEX tasks_idempotency_expiry ON {schema.}tasks (idempotency_expires_at)
 CREATE UNIQUE INDEX tasks_slot ON {schema.}tasks (schedule, slot) WHERE schedule IS NOT NULL;
 CREATE INDEX tasks_unfinished_run ON {schema.}tasks (schedule)
     WHERE schedule IS NOT NULL AND state IN ('pending', 'running', 'failed');
+
+-- The tasks of one flow, by node and in the order of submission.
+CREATE INDEX tasks_flow ON {schema.}tasks (flow, node, id) WHERE flow IS NOT NULL;
 
 -- A key is free again once its window has passed, for rows inserted by hand too.
 CREATE FUNCTION {schema.}tasklib_free_expired_key() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -238,6 +251,77 @@ CREATE TABLE {schema.}snapshots (
     CONSTRAINT snapshots_pkey PRIMARY KEY (one),
     CONSTRAINT snapshots_is_one_row CHECK (one)
 );
+
+-- ---- flows ----
+
+-- A flow: tasks that wait for each other. Submitted as a whole, kept and deleted as a whole.
+CREATE TABLE {schema.}flows (
+    id                  uuid        NOT NULL DEFAULT {schema.}tasklib_new_id(),
+    name                text        COLLATE "C" NOT NULL,
+    created_at          timestamptz NOT NULL DEFAULT now(),
+
+    cancel_requested_at timestamptz,
+    finished_at         timestamptz, -- when the last of its tasks ended
+    submitted_by        text, -- as in `tasks`
+
+    CONSTRAINT flows_pkey PRIMARY KEY (id),
+    CONSTRAINT flows_name_not_empty CHECK (name <> ''),
+    CONSTRAINT flows_times_in_range
+        CHECK (least(created_at, cancel_requested_at, finished_at) >= '0001-01-03 00:00:00+00'
+               AND greatest(created_at, cancel_requested_at, finished_at) < '9999-12-30 00:00:00+00')
+);
+CREATE INDEX flows_unfinished ON {schema.}flows (id) WHERE finished_at IS NULL;
+
+-- A gate: some tasks report their end to it, others wait for it. One gate serves all tasks that wait for the same
+-- tasks, so 1 -> 100,000 -> 1 has two gates. It opens when its policy is satisfied, or fails when it can't be any more;
+-- then the waiting tasks are cancelled. Each flow has one gate of the kind 'flow', which all its tasks report to.
+CREATE TABLE {schema.}gates (
+    id        uuid        NOT NULL DEFAULT {schema.}tasklib_new_id(),
+    flow      uuid        NOT NULL,
+    kind      text        NOT NULL DEFAULT 'join',
+    policy    jsonb       NOT NULL DEFAULT '{"kind": "all"}',
+    nodes     text[]      COLLATE "C" NOT NULL DEFAULT '{}', -- whose tasks report to it; for the kind 'flow': none
+    expected  bigint      NOT NULL, -- how many tasks report to it
+    sealed    boolean     NOT NULL DEFAULT true, -- false while a running task may add children: it can't open
+    completed bigint      NOT NULL DEFAULT 0, -- how many have completed, as far as arrivals were counted
+    failed    bigint      NOT NULL DEFAULT 0, -- how many ended otherwise
+    excused   bigint      NOT NULL DEFAULT 0, -- how many of these belong to optional nodes
+    released  boolean     NOT NULL DEFAULT false, -- true when no task waits for it any more
+
+    opened_at timestamptz,
+    failed_at timestamptz,
+    culprit   uuid, -- the first task whose end made it fail
+
+    CONSTRAINT gates_pkey PRIMARY KEY (id),
+    CONSTRAINT gates_policy_is_object CHECK (jsonb_typeof(policy) = 'object'),
+    CONSTRAINT gates_expected_not_negative CHECK (expected >= 0),
+    CONSTRAINT gates_decided_once CHECK (opened_at IS NULL OR failed_at IS NULL)
+) WITH (fillfactor = 50);
+CREATE INDEX gates_flow ON {schema.}gates (flow, kind);
+-- Gates that are decided but have tasks waiting for them: a worker died before it had released them all.
+CREATE INDEX gates_unreleased ON {schema.}gates (id)
+    WHERE NOT released AND (opened_at IS NOT NULL OR failed_at IS NOT NULL);
+
+-- Tasks that ended, for each gate they report to: one row for each gate, node and statement. Rows are only ever added,
+-- so settling workers never wait for each other; they are counted into the gate right after (sql/flows/fold.sql).
+-- A task that is replayed takes its report back: its counts are negative. A row without counts asks for a look at the
+-- gate. They are counted in the order of their ids.
+CREATE TABLE {schema.}arrivals (
+    id        bigint  NOT NULL GENERATED ALWAYS AS IDENTITY,
+    gate      uuid    NOT NULL,
+    completed bigint  NOT NULL DEFAULT 0,
+    failed    bigint  NOT NULL DEFAULT 0,
+
+    node      text    COLLATE "C",
+    culprit   uuid, -- one of those that failed
+
+    CONSTRAINT arrivals_pkey PRIMARY KEY (id)
+) WITH (
+    -- Rows live for milliseconds.
+    autovacuum_vacuum_scale_factor = 0.02,
+    autovacuum_vacuum_threshold = 1000
+);
+CREATE INDEX arrivals_gate ON {schema.}arrivals (gate);
 
 -- ---- schedules ----
 

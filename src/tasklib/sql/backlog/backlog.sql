@@ -27,7 +27,7 @@ CROSS JOIN LATERAL (
         CROSS JOIN LATERAL (
             SELECT
             FROM {schema.}tasks AS task
-            WHERE task.state IN ('pending', 'failed')
+            WHERE task.state IN ('pending', 'failed') AND task.waits_for IS NULL
               AND task.queue = due_lanes.queue
               AND task.name = due_lanes.name
               AND task.required_capabilities = due_lanes.required_capabilities

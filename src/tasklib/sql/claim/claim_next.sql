@@ -7,7 +7,7 @@ FROM {include thresholds}
 WHERE task.id = (
     SELECT id
     FROM {schema.}tasks AS task
-    WHERE task.state IN ('pending', 'failed')
+    WHERE task.state IN ('pending', 'failed') AND task.waits_for IS NULL
       AND task.queue = %(queue)s
       AND task.name = %(name)s
       AND task.required_capabilities = %(required_capabilities)s::text[]

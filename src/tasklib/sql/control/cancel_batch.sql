@@ -2,7 +2,13 @@
 -- cancel_rest.sql finds them afterwards. Cancelled rows no longer match, so the next batch starts after them.
 WITH waiting AS (
     SELECT id FROM {schema.}tasks AS task
-    WHERE task.state IN ('pending', 'failed') AND {include task_filter}
+    WHERE task.state IN ('pending', 'failed') AND task.waits_for IS NULL AND {include task_filter}
+    LIMIT %(limit)s
+    FOR UPDATE SKIP LOCKED
+),
+at_a_gate AS (
+    SELECT id FROM {schema.}tasks AS task
+    WHERE task.state IN ('pending', 'failed') AND task.waits_for IS NOT NULL AND {include task_filter}
     LIMIT %(limit)s
     FOR UPDATE SKIP LOCKED
 ),
@@ -15,7 +21,8 @@ running AS (
 changed AS (
     UPDATE {schema.}tasks AS task
     SET {include cancelled}
-    WHERE id = ANY (ARRAY(SELECT id FROM waiting UNION ALL SELECT id FROM running))
+    WHERE id = ANY (ARRAY(SELECT id FROM waiting UNION ALL SELECT id FROM at_a_gate
+                          UNION ALL SELECT id FROM running))
     RETURNING state, CASE WHEN state = 'running' THEN {include wake} END,
               name, queue, priority, state AS outcome, '' AS reason
 ),

@@ -7,7 +7,7 @@ FROM (
     CROSS JOIN LATERAL (
         SELECT
         FROM {schema.}tasks AS task
-        WHERE task.state IN ('pending', 'failed')
+        WHERE task.state IN ('pending', 'failed') AND task.waits_for IS NULL
           AND task.queue = lane.queue AND task.name = lane.name
           AND task.required_capabilities = lane.capabilities::text[] AND task.priority = lane.priority
           AND COALESCE(task.next_retry_at, task.scheduled_at) <= now()

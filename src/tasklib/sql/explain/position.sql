@@ -6,7 +6,7 @@ WITH RECURSIVE asked AS (
            {schema.}tasklib_effective_priority(priority, {due}, medium_after, high_after, now()) AS effective_priority
     FROM {schema.}tasks
     CROSS JOIN {include thresholds}
-    WHERE id = %(id)s::text::uuid AND state IN ('pending', 'failed') AND {due} <= now() AND {include owned}
+    WHERE id = %(id)s::text::uuid AND state IN ('pending', 'failed') AND waits_for IS NULL AND {due} <= now() AND {include owned}
       AND NOT EXISTS (
           SELECT FROM {schema.}pauses WHERE (kind, value) IN (('queue', tasks.queue), ('name', tasks.name)))
 ),
@@ -25,7 +25,7 @@ fitting AS (
 lanes AS (
     (SELECT queue, name, required_capabilities, priority
      FROM {schema.}tasks
-     WHERE state IN ('pending', 'failed') AND queue = (SELECT queue FROM asked)
+     WHERE state IN ('pending', 'failed') AND waits_for IS NULL AND queue = (SELECT queue FROM asked)
      ORDER BY queue, name, required_capabilities, priority, {due}, id
      LIMIT 1)
     UNION ALL
@@ -40,7 +40,7 @@ lanes AS (
     CROSS JOIN LATERAL (
         SELECT queue, name, required_capabilities, priority
         FROM {schema.}tasks
-        WHERE state IN ('pending', 'failed')
+        WHERE state IN ('pending', 'failed') AND waits_for IS NULL
           AND queue = lane.queue
           AND (queue, name, required_capabilities, priority) > (
               lane.queue,
@@ -82,7 +82,7 @@ ahead AS (
     CROSS JOIN LATERAL (
         SELECT 1
         FROM {schema.}tasks AS task
-        WHERE task.state IN ('pending', 'failed')
+        WHERE task.state IN ('pending', 'failed') AND task.waits_for IS NULL
           AND task.queue = borders.queue
           AND task.name = borders.name
           AND task.required_capabilities = borders.required_capabilities
@@ -106,7 +106,7 @@ lately AS (
                  CROSS JOIN LATERAL (
                      SELECT task.id
                      FROM {schema.}tasks AS task
-                     WHERE task.state IN ('pending', 'failed')
+                     WHERE task.state IN ('pending', 'failed') AND task.waits_for IS NULL
                        AND task.queue = asked.queue
                        AND task.name = asked.name
                        AND task.required_capabilities = asked.required_capabilities

@@ -35,7 +35,7 @@ waiting AS (
     CROSS JOIN LATERAL (
         SELECT state
         FROM {schema.}tasks AS task
-        WHERE task.state IN ('pending', 'failed')
+        WHERE task.state IN ('pending', 'failed') AND task.waits_for IS NULL
           AND task.queue = lane.queue
           AND task.name = lane.name
           AND task.required_capabilities = lane.required_capabilities
@@ -45,6 +45,16 @@ waiting AS (
     ) AS found
     WHERE NOT EXISTS (SELECT FROM deep)
     LIMIT %(most)s + 1
+),
+at_a_gate AS (
+    SELECT state
+    FROM {schema.}tasks
+    WHERE state IN ('pending', 'failed') AND waits_for IS NOT NULL
+    ORDER BY waits_for, id
+    LIMIT %(most)s + 1
+),
+waiting_anywhere AS (
+    SELECT state FROM waiting UNION ALL SELECT state FROM at_a_gate
 ),
 -- The order is that of the index, so that no other way is taken.
 running AS (
@@ -56,10 +66,10 @@ dead_letter AS (
 counted AS (
     SELECT 'pending' AS state, greatest(count(*) FILTER (WHERE state = 'pending'), (SELECT depth FROM deep)) AS count,
            count(*) <= %(most)s AND NOT EXISTS (SELECT FROM deep) AS is_all
-    FROM waiting
+    FROM waiting_anywhere
     UNION ALL
     SELECT 'failed', count(*) FILTER (WHERE state = 'failed'), count(*) <= %(most)s AND NOT EXISTS (SELECT FROM deep)
-    FROM waiting
+    FROM waiting_anywhere
     UNION ALL
     SELECT 'running', count(*), count(*) <= %(most)s FROM running
     UNION ALL

@@ -11,7 +11,7 @@ waiting AS (
     CROSS JOIN LATERAL (
         SELECT {due} AS due, row_number() OVER (ORDER BY {due}, id) AS place
         FROM {schema.}tasks AS task
-        WHERE task.state IN ('pending', 'failed')
+        WHERE task.state IN ('pending', 'failed') AND task.waits_for IS NULL
           AND task.queue = lane.queue
           AND task.name = lane.name
           AND task.required_capabilities = lane.required_capabilities

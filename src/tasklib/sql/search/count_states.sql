@@ -3,10 +3,15 @@
 SELECT 'pending', least(%(most)s, count(*) FILTER (WHERE state = 'pending')),
        count(*) >= 2 * %(most)s OR count(*) FILTER (WHERE state = 'pending') >= %(most)s
 FROM (
-    SELECT state FROM {schema.}tasks
-    WHERE state IN ('pending', 'failed')
-    ORDER BY queue, name, required_capabilities, priority, {due}, id
-    LIMIT 2 * %(most)s) AS task
+    (SELECT state FROM {schema.}tasks
+     WHERE state IN ('pending', 'failed') AND waits_for IS NULL
+     ORDER BY queue, name, required_capabilities, priority, {due}, id
+     LIMIT 2 * %(most)s)
+    UNION ALL
+    (SELECT state FROM {schema.}tasks
+     WHERE state IN ('pending', 'failed') AND waits_for IS NOT NULL
+     ORDER BY waits_for, id
+     LIMIT 2 * %(most)s)) AS task
 UNION ALL
 SELECT 'running', count(*), count(*) >= %(most)s FROM (
     SELECT FROM {schema.}tasks WHERE state = 'running' ORDER BY locked_until LIMIT %(most)s) AS task

@@ -6,7 +6,7 @@
 lanes AS (
     (SELECT queue, name, required_capabilities, priority, {due} AS due
      FROM {schema.}tasks
-     WHERE state IN ('pending', 'failed')
+     WHERE state IN ('pending', 'failed') AND waits_for IS NULL
      ORDER BY queue, name, required_capabilities, priority, {due}, id
      LIMIT 1)
     UNION ALL
@@ -22,7 +22,7 @@ lanes AS (
     CROSS JOIN LATERAL (
         SELECT queue, name, required_capabilities, priority, {due}
         FROM {schema.}tasks
-        WHERE state IN ('pending', 'failed')
+        WHERE state IN ('pending', 'failed') AND waits_for IS NULL
           AND (queue, name, required_capabilities, priority) > (
               CASE WHEN our_queue THEN lane.queue ELSE lane.queue || E'\x01' END,
               CASE WHEN NOT our_queue THEN '' WHEN our_name THEN lane.name ELSE lane.name || E'\x01' END,

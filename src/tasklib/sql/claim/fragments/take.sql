@@ -27,7 +27,7 @@ ready AS (
         (SELECT {due}
          FROM {schema.}tasks AS task
          WHERE heads.due <= above
-           AND task.state IN ('pending', 'failed')
+           AND task.state IN ('pending', 'failed') AND task.waits_for IS NULL
            AND task.queue = heads.queue
            AND task.name = heads.name
            AND task.required_capabilities = heads.required_capabilities
@@ -47,7 +47,7 @@ taken AS (
     CROSS JOIN LATERAL (
         SELECT id
         FROM {schema.}tasks AS task
-        WHERE task.state IN ('pending', 'failed')
+        WHERE task.state IN ('pending', 'failed') AND task.waits_for IS NULL
           AND task.queue = ready.queue
           AND task.name = ready.name
           AND task.required_capabilities = ready.required_capabilities

@@ -1,0 +1,1 @@
+"""Flows: gates, joins and graphs."""
