@@ -10,9 +10,9 @@ import psycopg
 import pytest
 
 from tasklib import Client, Config, TaskFunction, task
-from tasklib.client.calls import COPY_FROM
+from tasklib.client.call_arguments import Alike
 from tasklib.client.effects import InTransaction
-from tasklib.client.submissions import Alike, new_tasks
+from tasklib.client.submissions import COPY_FROM, new_tasks
 from tasklib.errors import IdempotencyKeyTaken, InvalidOption, TaskNotFound
 from tasklib.sql import statement
 from tasklib.store import lookup

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from psycopg.conninfo import make_conninfo
 
 from tasklib import Client, Config, TaskFunction, task
-from tasklib.client.calls import COPY_FROM
+from tasklib.client.call_arguments import Alike
 from tasklib.client.effects import MOST_IN_JSON, InTransaction
-from tasklib.client.submissions import Alike, new_tasks
+from tasklib.client.submissions import COPY_FROM, new_tasks
 from tasklib.store.submit import COPY_CHUNK
 from tasklib.tasks.options import MAX_NAME_BYTES, NOTHING_SAID, Options
 from tests.client.conftest import Either

@@ -14,7 +14,7 @@ from psycopg.conninfo import make_conninfo
 from psycopg.errors import InsufficientPrivilege
 
 from tasklib import Client, Config, Worker, task
-from tasklib.client.calls import COPY_FROM
+from tasklib.client.submissions import COPY_FROM
 from tasklib.config import Retention
 from tasklib.db.reconnecting import ReconnectingConnection
 from tasklib.maintenance.calendar import duties_of

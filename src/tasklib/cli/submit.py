@@ -147,7 +147,7 @@ def _waited_for(client: Client, task_id: UUID, timeout: float | None) -> Any:
 
 def as_declared(name: str, kwargs: Mapping[str, Any], words: Iterable[str]) -> Mapping[str, Any]:
     """Arguments as the function declares them. What was written `to=1` is the text "1" where 1 doesn't fit."""
-    from tasklib.client.submissions import typed
+    from tasklib.client.call_arguments import typed
     from tasklib.errors import TaskExecutionError
 
     texts = {key: text for key, _, text in (word.partition("=") for word in words)}

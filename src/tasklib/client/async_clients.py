@@ -19,7 +19,7 @@ from tasklib.db.callers import run_on_async
 from tasklib.db.database import AsyncDatabase, Tries, execute_async
 from tasklib.db.query import Query
 from tasklib.store.submit import copied, copy_statement
-from tasklib.tasks.awaited import Awaited, mark_for_asyncio, returns_awaited
+from tasklib.tasks.submitter import Awaited, mark_for_asyncio, returns_awaited
 from tasklib.tasks.task_id import by_client
 
 P = ParamSpec("P")

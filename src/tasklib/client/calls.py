@@ -2,69 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 from uuid import UUID
 
-import psycopg
-
-from tasklib import tracing
-from tasklib.client import submissions, validation
-from tasklib.client.effects import Call, Effect, InTransaction, OnConnection, Pause, once
+from tasklib.client import call_arguments, validation
+from tasklib.client.effects import Call, Pause
 from tasklib.client.explaining import ExplainingCalls
 from tasklib.client.filters import TaskConditions, checked_tasks
 from tasklib.client.identity import Identity
 from tasklib.client.operations import OperatorCalls
 from tasklib.client.schedules import ScheduleCalls
 from tasklib.client.searching import SearchingCalls
-from tasklib.client.submissions import Alike, NewTasks
+from tasklib.client.submissions import Defaults, SubmitCalls
 from tasklib.client.tokens import TokenCalls
-from tasklib.config import Config
-from tasklib.db.failures import MOST_CONFLICTS, Conflict
 from tasklib.db.query import Query
 from tasklib.events import CancelRequested, TaskReplayed, client_events
 from tasklib.states import TaskState, is_terminal
-from tasklib.store import control, lookup, submit
+from tasklib.store import control, lookup
 from tasklib.store.filters import EVERY_TASK, TaskFilter
-from tasklib.store.submit import Kept, NewTask
 from tasklib.tasks.options import NOTHING_SAID, Options, options_of
-from tasklib.tasks.submitter import Submission
-from tasklib.tasks.task_id import KnownId, TaskId
 
 if TYPE_CHECKING:
     from tasklib.models import Task
 
-COPY_FROM = 100
-"""From this many plain tasks on, COPY beats one INSERT."""
 
-
-class Submitted(NamedTuple):
-    """What became of one submission."""
-
-    id: UUID
-    is_new: bool
-    """False: its idempotency key belongs to a task that was there before."""
-
-
-class Calls(OperatorCalls, ExplainingCalls, SearchingCalls, ScheduleCalls, TokenCalls):
+class Calls(SubmitCalls, OperatorCalls, ExplainingCalls, SearchingCalls, ScheduleCalls, TokenCalls):
     """The calls, for one configuration, on behalf of one identity."""
-
-    def __init__(
-        self, config: Config, identity: Identity | None = None, *, id_type: type[KnownId[Any]] = TaskId
-    ) -> None:
-        super().__init__(config, identity)
-        self.id_type = id_type
-        """Of which class the ids of submitted tasks are: it gives them methods that are awaited, or block."""
-        self.defaults = submissions.Defaults(config, self.identity)
 
     def on_behalf_of(self, identity: Identity) -> Self:
         """The same calls for another identity."""
         calls = copy(self)
         calls.identity = identity
-        calls.defaults = submissions.Defaults(self.config, identity)
+        calls.defaults = Defaults(self.config, identity)
         return calls
 
     def submit_task(
@@ -105,7 +78,7 @@ class Calls(OperatorCalls, ExplainingCalls, SearchingCalls, ScheduleCalls, Token
             trace_context,
         )
         also_given = ["connection"] if connection is not None else []
-        item = submissions.submission(
+        item = call_arguments.submission(
             task,
             args,
             NOTHING_SAID if all(value is None for value in said) else Options(*said),
@@ -115,11 +88,6 @@ class Calls(OperatorCalls, ExplainingCalls, SearchingCalls, ScheduleCalls, Token
             registered_elsewhere=registered_elsewhere,
         )
         return self.submit(item, connection=connection)
-
-    def submit(self, item: Submission, *, connection: Any = None) -> Call[UUID]:
-        """Submit what `task_function.bind(...)` returned."""
-        ids = yield from self._insert([item], connection)
-        return ids[0]
 
     def submit_many(
         self,
@@ -136,21 +104,10 @@ class Calls(OperatorCalls, ExplainingCalls, SearchingCalls, ScheduleCalls, Token
         submit_many(resize, [{"path": "a"}, {"path": "b"}], priority="low")
         submit_many([resize.bind(path="a"), send_email.options(delay_seconds=60).bind(to="b")])
         """
-        items = submissions.submissions_of(
+        items = call_arguments.submissions_of(
             task, arguments, options_of(options), registered_elsewhere=registered_elsewhere
         )
-        return (yield from self._insert(items, connection)) if items else []
-
-    def submit_each(self, items: Sequence[Submission], *, ids: Sequence[UUID] | None = None) -> Call[list[Submitted]]:
-        """Submit what `task_function.bind(...)` returned, all or none, and say of each whether it is new.
-
-        With `ids=`, UUIDs of version 7, a submission that is repeated adds nothing.
-        """
-        if ids is not None:
-            validation.check_ids(ids, len(items))
-        tasks = submissions.new_tasks(items, self.defaults, ids, id_type=self.id_type)
-        ids = yield from self._submit(tasks, None)
-        return [Submitted(id_, id_ == made) for id_, made in zip(ids, tasks.ids, strict=True)]
+        return (yield from self._submit(self._new_tasks(items), connection)) if items else []
 
     def get_task(self, task_id: UUID | str) -> Call[Task | None]:
         """The task with this id, or None."""
@@ -236,73 +193,3 @@ class Calls(OperatorCalls, ExplainingCalls, SearchingCalls, ScheduleCalls, Token
 
     def _outcome(self, task_id: UUID) -> Query[lookup.Outcome | None]:
         return lookup.outcome(task_id, owner=self.identity.owner)
-
-    def _insert(self, items: Alike | Sequence[Submission], connection: Any) -> Call[list[UUID]]:
-        return (yield from self._submit(submissions.new_tasks(items, self.defaults, id_type=self.id_type), connection))
-
-    def _submit(self, tasks: NewTasks, connection: Any) -> Call[list[UUID]]:
-        span = submissions.span_of(tasks) if tracing.is_used() else None
-        if span is None:
-            ids = yield from self._store(tasks, connection)
-        else:
-            with span:
-                tasks.carry(span.carried)
-                ids = yield from self._store(tasks, connection)
-        if client_events.routine:
-            submissions.tell(tasks, ids, self.identity.actor)
-        return ids
-
-    def _store(self, tasks: NewTasks, connection: Any) -> Call[list[UUID]]:
-        if tasks.have_given_ids:
-            kept = yield from self._store_given(tasks)
-        elif len(tasks) == 1:
-            one = submit.submit_one(tasks[0], self.identity.owner)
-            kept = yield from once(one) if connection is None else self._store_on(connection, one, tasks)
-        elif connection is None:
-            kept = yield self._batch(tasks)
-        else:
-            # One statement, so that it is all or none even on a connection in autocommit mode.
-            keyed, plain = submissions.keyed_and_plain(tasks)
-            both = submit.submit_once(plain + keyed, self.identity.owner) if keyed else submit.submit(plain)
-            kept = yield from self._store_on(connection, both, tasks)
-        return submissions.ids_in_order(tasks, kept)
-
-    def _store_on(self, connection: Any, query: Query[Any], tasks: NewTasks) -> Call[Kept | None]:
-        """On the caller's connection, where nothing can be rolled back: a key taken just now is looked up again."""
-        tries = 0
-        while True:
-            try:
-                kept: Kept | None = yield OnConnection(connection, query)
-                return kept
-            except Conflict:  # the others are inserted by now
-                tries += 1
-                if tries == MOST_CONFLICTS:
-                    raise
-                query = submit.submit_once(submissions.keyed_and_plain(tasks)[0], self.identity.owner)
-
-    def _store_given(self, tasks: NewTasks) -> Call[Kept | None]:
-        keyed, plain = submissions.keyed_and_plain(tasks)
-        queries: list[Query[Any]] = [submit.submit_given(plain)] if plain else []
-        if keyed:
-            queries.append(submit.submit_once(keyed, self.identity.owner))
-        try:
-            # If an id or a key may belong to another owner, the whole batch has to be rolled back.
-            kept: Kept | None = yield queries[0] if len(tasks) == 1 else InTransaction((), queries)
-        except psycopg.errors.UniqueViolation as e:
-            raise submit.foreign_id() from e
-        return kept
-
-    def _batch(self, tasks: NewTasks) -> Effect:
-        if len(tasks) >= COPY_FROM and all(kind.is_plain for kind in tasks.kinds):
-            return InTransaction(tasks, ())
-        owner = self.identity.owner
-        keyed, plain = submissions.keyed_and_plain(tasks)
-        copied: list[NewTask] = []
-        if len(plain) >= COPY_FROM:
-            copied, plain = [t for t in plain if t.terms.is_plain], [t for t in plain if not t.terms.is_plain]
-        queries: list[Query[Any]] = [submit.submit(plain)] if plain else []
-        if keyed:
-            queries.append(submit.submit_once(keyed, owner))
-        # If a key may belong to another owner, the whole batch has to be rolled back.
-        is_one_statement = not copied and len(queries) == 1 and (owner is None or not keyed)
-        return queries[0] if is_one_statement else InTransaction(copied, queries)

@@ -19,8 +19,8 @@ from tasklib.client.signatures import SubmitMany, SubmitTask, WaitFor, signature
 from tasklib.config import Config, url_in
 from tasklib.db.callers import is_async
 from tasklib.errors import NotInitialized
-from tasklib.tasks.awaited import Awaited, mark_for_asyncio, returns_awaited
 from tasklib.tasks.default_client import connect_default_client
+from tasklib.tasks.submitter import Awaited, mark_for_asyncio, returns_awaited
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 import os
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 
 from tasklib.config import Config, is_actor
@@ -23,6 +23,8 @@ class Identity:
     """What the tasks it submits have in their column of this name."""
     only_own: bool = False
     """True: the tasks of others are to it as if they didn't exist."""
+    owner: str | None = field(init=False)
+    """The owner whose tasks it is limited to; None: no limit."""
 
     def __post_init__(self) -> None:
         if not is_actor(self.actor):
@@ -31,6 +33,7 @@ class Identity:
             raise InvalidOption(f"submitted_by must be a string of 1 to {MAX_NAME_BYTES} bytes.")
         if self.only_own and self.submitted_by is None:
             raise InvalidOption("only_own=True needs submitted_by=, the owner of the tasks.")
+        object.__setattr__(self, "owner", self.submitted_by if self.only_own else None)
 
     def key(self, idempotency_key: str) -> str:
         """The idempotency key as it is stored: a caller who knows only its own tasks has keys of its own.
@@ -38,11 +41,6 @@ class Identity:
         Otherwise it could find out which keys other owners use, and occupy them.
         """
         return f"{self.submitted_by}/{idempotency_key}" if self.only_own else idempotency_key
-
-    @property
-    def owner(self) -> str | None:
-        """The owner whose tasks it is limited to; None: no limit."""
-        return self.submitted_by if self.only_own else None
 
 
 def said_key(stored: str | None, submitted_by: str | None) -> str | None:

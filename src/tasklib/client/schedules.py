@@ -12,9 +12,10 @@ from typing import Any
 from uuid import UUID
 
 from tasklib.client import schedule_reasons, validation
+from tasklib.client.call_arguments import Target, target_of
 from tasklib.client.effects import Call
 from tasklib.client.identity import OnBehalf
-from tasklib.client.submissions import Defaults, Target, target_of, writer_of
+from tasklib.client.submissions import Defaults, writer_of
 from tasklib.config import Config
 from tasklib.db.failures import MOST_CONFLICTS
 from tasklib.errors import DatabaseUnavailable, InvalidOption, ScheduleNotFound

@@ -1,48 +1,151 @@
-"""From a call to new tasks: validated, with every default applied. One implementation for sync and async callers."""
+"""Submitting: checked, with every default applied, stored. One implementation for sync and async callers."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 from uuid import UUID
 
+import psycopg
+
 from tasklib import tracing
-from tasklib.client.identity import Identity
+from tasklib.client import validation
+from tasklib.client.call_arguments import Alike, Target
+from tasklib.client.effects import Call, Effect, InTransaction, OnConnection
+from tasklib.client.identity import Identity, OnBehalf
 from tasklib.config import Config
-from tasklib.errors import InvalidOption, TaskExecutionError, TaskLibError, TaskNotFound
+from tasklib.db.failures import MOST_CONFLICTS, Conflict
+from tasklib.db.query import Query
+from tasklib.errors import InvalidOption, TaskExecutionError, TaskLibError
 from tasklib.events import TaskSubmitted, client_events
+from tasklib.store import submit
 from tasklib.store.submit import Kept, NewTask, SubmitTerms
-from tasklib.tasks import registry
-from tasklib.tasks.function import TaskFunction
 from tasklib.tasks.ids import Given, Ids
-from tasklib.tasks.options import MAX_NAME_BYTES, NOTHING_SAID, Options, is_name, json_option, priority_of
+from tasklib.tasks.options import Options, json_option, priority_of
 from tasklib.tasks.payload import UnstorableValue, dump, limited
 from tasklib.tasks.submitter import Submission
+from tasklib.tasks.task_id import KnownId, TaskId
 
 if TYPE_CHECKING:
     from tasklib.tracing.spans import Producer
 
-Target: TypeAlias = TaskFunction[Any, Any] | str
+COPY_FROM = 100
+"""From this many plain tasks on, COPY beats one INSERT."""
 _MOST_REMEMBERED = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class Alike:
-    """Submissions that differ in nothing but their arguments: a list of them, without the weight."""
+class Submitted(NamedTuple):
+    """What became of one submission."""
 
-    target: Target
-    arguments: Sequence[Mapping[str, Any]]
-    options: Options
+    id: UUID
+    is_new: bool
+    """False: its idempotency key belongs to a task that was there before."""
 
-    def __len__(self) -> int:
-        return len(self.arguments)
 
-    def __iter__(self) -> Iterator[Submission]:
-        return (Submission(self.target, a, self.options) for a in self.arguments)
+class SubmitCalls(OnBehalf):
+    """The calls that submit, for one configuration, on behalf of one identity."""
+
+    def __init__(
+        self, config: Config, identity: Identity | None = None, *, id_type: type[KnownId[Any]] = TaskId
+    ) -> None:
+        super().__init__(config, identity)
+        self.id_type = id_type
+        """Of which class the ids of submitted tasks are: it gives them methods that are awaited, or block."""
+        self.defaults: Defaults = Defaults(config, self.identity)
+
+    def submit(self, item: Submission, *, connection: Any = None) -> Call[UUID]:
+        """Submit what `task_function.bind(...)` returned."""
+        ids = yield from self._submit(self._new_tasks([item]), connection)
+        return ids[0]
+
+    def submit_each(self, items: Sequence[Submission], *, ids: Sequence[UUID] | None = None) -> Call[list[Submitted]]:
+        """Submit what `task_function.bind(...)` returned, all or none, and say of each whether it is new.
+
+        With `ids=`, UUIDs of version 7, a submission that is repeated adds nothing.
+        """
+        if ids is not None:
+            validation.check_ids(ids, len(items))
+        tasks = self._new_tasks(items, ids)
+        ids = yield from self._submit(tasks, None)
+        return [Submitted(id_, id_ == made) for id_, made in zip(ids, tasks.ids, strict=True)]
+
+    def _new_tasks(self, items: Alike | Sequence[Submission], ids: Sequence[UUID] | None = None) -> NewTasks:
+        return new_tasks(items, self.defaults, ids, id_type=self.id_type)
+
+    def _submit(self, tasks: NewTasks, connection: Any) -> Call[list[UUID]]:
+        span = span_of(tasks) if tracing.API in sys.modules else None
+        if span is None:
+            ids = yield from self._store(tasks, connection)
+        else:
+            with span:
+                tasks.carry(span.carried)
+                ids = yield from self._store(tasks, connection)
+        if client_events.routine:
+            tell(tasks, ids, self.identity.actor)
+        return ids
+
+    def _store(self, tasks: NewTasks, connection: Any) -> Call[list[UUID]]:
+        if tasks.have_given_ids:
+            kept = yield from self._store_given(tasks)
+        elif len(tasks) == 1:
+            one = submit.submit_one(tasks[0], self.identity.owner)
+            if connection is None:
+                kept = yield one
+            else:
+                kept = yield from self._store_on(connection, one, tasks)
+        elif connection is None:
+            kept = yield self._batch(tasks)
+        else:
+            # One statement, so that it is all or none even on a connection in autocommit mode.
+            keyed, plain = keyed_and_plain(tasks)
+            both = submit.submit_once(plain + keyed, self.identity.owner) if keyed else submit.submit(plain)
+            kept = yield from self._store_on(connection, both, tasks)
+        return ids_in_order(tasks, kept)
+
+    def _store_on(self, connection: Any, query: Query[Any], tasks: NewTasks) -> Call[Kept | None]:
+        """On the caller's connection, where nothing can be rolled back: a key taken just now is looked up again."""
+        tries = 0
+        while True:
+            try:
+                kept: Kept | None = yield OnConnection(connection, query)
+                return kept
+            except Conflict:  # the others are inserted by now
+                tries += 1
+                if tries == MOST_CONFLICTS:
+                    raise
+                query = submit.submit_once(keyed_and_plain(tasks)[0], self.identity.owner)
+
+    def _store_given(self, tasks: NewTasks) -> Call[Kept | None]:
+        keyed, plain = keyed_and_plain(tasks)
+        queries: list[Query[Any]] = [submit.submit_given(plain)] if plain else []
+        if keyed:
+            queries.append(submit.submit_once(keyed, self.identity.owner))
+        try:
+            # If an id or a key may belong to another owner, the whole batch has to be rolled back.
+            kept: Kept | None = yield queries[0] if len(tasks) == 1 else InTransaction((), queries)
+        except psycopg.errors.UniqueViolation as e:
+            raise submit.foreign_id() from e
+        return kept
+
+    def _batch(self, tasks: NewTasks) -> Effect:
+        if len(tasks) >= COPY_FROM and all(kind.is_plain for kind in tasks.kinds):
+            return InTransaction(tasks, ())
+        owner = self.identity.owner
+        keyed, plain = keyed_and_plain(tasks)
+        copied: list[NewTask] = []
+        if len(plain) >= COPY_FROM:
+            copied, plain = [t for t in plain if t.terms.is_plain], [t for t in plain if not t.terms.is_plain]
+        queries: list[Query[Any]] = [submit.submit(plain)] if plain else []
+        if keyed:
+            queries.append(submit.submit_once(keyed, owner))
+        # If a key may belong to another owner, the whole batch has to be rolled back.
+        is_one_statement = not copied and len(queries) == 1 and (owner is None or not keyed)
+        return queries[0] if is_one_statement else InTransaction(copied, queries)
 
 
 class Defaults:
@@ -102,96 +205,6 @@ class Defaults:
 
     def _key(self, said: str | None) -> str | None:
         return said if said is None or self.identity is None else self.identity.key(said)
-
-
-def submission(
-    target: object,
-    args: tuple[Any, ...],
-    options: Options,
-    explicit: Mapping[str, Any] | None,
-    arguments: Mapping[str, Any],
-    *,
-    also_given: Collection[str] = (),
-    registered_elsewhere: bool = False,
-) -> Submission:
-    """Sort out one submit call: which task function, which keyword is an option and which an argument.
-
-    `also_given` are the keywords that submit_task itself took, besides the options.
-    """
-    found = target_of(target, registered_elsewhere)
-    name = found if isinstance(found, str) else found.name
-    if args:
-        wanted = "" if isinstance(found, str) else ", ".join(f"{p}=..." for p in found.arguments.parameters)
-        raise TaskExecutionError(
-            f"{name} was given {len(args)} positional argument{'s' * (len(args) > 1)}; "
-            f"tasks take their arguments by name: submit_task({name}{', ' if wanted else ''}{wanted}).",
-            task=name,
-        )
-    if explicit is not None:
-        if not isinstance(explicit, Mapping):
-            raise TaskExecutionError(f"{name}: kwargs= takes a mapping of arguments, not {explicit!r}.", task=name)
-        if arguments:
-            raise TaskExecutionError(
-                f"{name}: give all arguments in kwargs= or none; {', '.join(arguments)} came beside it.", task=name
-            )
-        return Submission(found, dict(explicit), options)
-    if isinstance(found, TaskFunction) and (options is not NOTHING_SAID or also_given):
-        given = options.given().keys() | also_given
-        if both := given & found.arguments.parameters.keys():
-            option = min(both)
-            raise TaskExecutionError(
-                f"{option} is both an option of submit_task and a parameter of {name}, so this call is ambiguous. "
-                f"Write {name}.options({option}=...).submit({option}=...), or pass the arguments as kwargs={{...}}.",
-                task=name,
-                field=option,
-            )
-    return Submission(found, arguments, options)
-
-
-def typed(name: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Arguments that came as JSON, as the function of this name declares them, if this program has it."""
-    function = registry.get(name)
-    return arguments if function is None else function.arguments.from_json(json.dumps(arguments))
-
-
-def submissions_of(
-    target: object, arguments: Iterable[Mapping[str, Any]] | None, options: Options, *, registered_elsewhere: bool
-) -> Alike | list[Submission]:
-    """The two forms of submit_many: a task function with many arguments, or ready submissions."""
-    if arguments is None:
-        return _ready(target, options)
-    found = target_of(target, registered_elsewhere)
-    if isinstance(arguments, str | Mapping) or not isinstance(arguments, Iterable):
-        raise InvalidOption(f"submit_many(fn, [...]) takes a list with the arguments of each task, not {arguments!r}.")
-    alike = Alike(found, arguments if isinstance(arguments, list) else list(arguments), options)
-    for a in alike.arguments:
-        if type(a) is not dict and not isinstance(a, Mapping):
-            raise InvalidOption(f"submit_many(fn, [...]) takes a mapping of arguments for each task, not {a!r}.")
-    _refuse_shared_key(options, len(alike))
-    return alike
-
-
-def _ready(target: object, options: Options) -> list[Submission]:
-    if isinstance(target, str | TaskFunction) or not isinstance(target, Iterable):
-        raise InvalidOption(
-            "submit_many needs a list: submit_many(fn, [{...}, ...]) or submit_many([fn.bind(...), ...])."
-        )
-    items = list(target)
-    for item in items:
-        if not isinstance(item, Submission):
-            raise InvalidOption(f"submit_many([...]) takes what task_function.bind(...) returns, not {item!r}.")
-    if options is NOTHING_SAID:
-        return items
-    _refuse_shared_key(options, sum(i.options.idempotency_key is None for i in items))
-    return [Submission(i.target, i.kwargs, i.options.over(options)) for i in items]
-
-
-def _refuse_shared_key(options: Options, count: int) -> None:
-    if options.idempotency_key is not None and count > 1:
-        raise InvalidOption(
-            f"one idempotency_key for {count} tasks would leave only the first of them. Give each its own: "
-            "submit_many([fn.options(idempotency_key=...).bind(...), ...])."
-        )
 
 
 class NewTasks(Sequence[NewTask]):
@@ -327,20 +340,6 @@ def ids_in_order(tasks: NewTasks, kept: Kept | None) -> list[UUID]:
         return tasks.ids
     known = tasks.id_type
     return [id_ if (key := t.idempotency_key) is None else known(str(kept[t.name, key])) for id_, _, t in tasks]
-
-
-def target_of(target: object, registered_elsewhere: bool) -> Target:
-    """The task function that is meant, or a name that only another program knows."""
-    if isinstance(target, TaskFunction):
-        return target
-    try:
-        return registry.find(target)
-    except TaskNotFound:
-        if not registered_elsewhere or not isinstance(target, str):
-            raise
-    if not is_name(target):
-        raise InvalidOption(f"a task's name is a string of 1 to {MAX_NAME_BYTES} bytes, not {target!r}.")
-    return target
 
 
 def _first(*values: int | None) -> int:

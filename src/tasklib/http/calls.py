@@ -11,11 +11,11 @@ from uuid import UUID
 
 from tasklib import tracing
 from tasklib.client import validation as checks
-from tasklib.client.calls import Submitted
+from tasklib.client.call_arguments import Alike
 from tasklib.client.cursors import cursor
 from tasklib.client.effects import Call, Pause
 from tasklib.client.explaining import Explanation, Position
-from tasklib.client.submissions import Alike
+from tasklib.client.submissions import Submitted
 from tasklib.errors import InvalidOption, TaskNotFound
 from tasklib.events import CancelRequested, TaskReplayed, TaskSubmitted, client_events
 from tasklib.http import responses

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from tasklib import tracing
-from tasklib.client.submissions import Alike, parts_of, writer_of
+from tasklib.client.call_arguments import Alike
+from tasklib.client.submissions import parts_of, writer_of
 from tasklib.errors import InvalidOption, TaskLibError
 from tasklib.http.requests import text_of
 from tasklib.tasks.ids import new_ids
@@ -62,7 +64,7 @@ def new_tasks(items: Alike | Sequence[Submission], ids: Sequence[UUID] | None) -
 
 def span_of(tasks: Sequence[TaskToSend]) -> Producer | None:
     """The span of the call that submits these tasks, in a program that traces."""
-    if not tracing.is_used():
+    if tracing.API not in sys.modules:
         return None
     task_id = str(tasks[0].id) if len(tasks) == 1 else None
     return tracing.submitting({t.name for t in tasks}, {t.queue for t in tasks}, len(tasks), task_id)

@@ -8,8 +8,8 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from tasklib.client.calls import Submitted
 from tasklib.client.identity import said_key
+from tasklib.client.submissions import Submitted
 from tasklib.formatting import last_line
 from tasklib.models import Task
 from tasklib.priorities import HIGH, MEDIUM

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from tasklib.db.failures import Conflict
-from tasklib.db.query import Query, Rows, nothing
+from tasklib.db.query import Query, Rows
 from tasklib.errors import IdempotencyKeyTaken, InvalidOption
 from tasklib.sql import statement
 
@@ -126,13 +126,13 @@ def submit_one(task: NewTask, owner: str | None = None) -> Query[Kept | None]:
     """Insert one task; if it carries an idempotency key, read which id has it now."""
     parameters = {"id": task.id.hex, "kwargs": task.kwargs, **task.terms.as_parameters}
     if task.terms.idempotency_key is None:
-        return Query("submit_one", parameters, nothing, repeatable=True, all_text=True)
+        return Query("submit_one", parameters, _none_kept, repeatable=True, all_text=True)
     return Query("submit_one_once", parameters, partial(_ids_by_key, [task], owner), repeatable=True, all_text=True)
 
 
 def submit(tasks: Sequence[NewTask]) -> Query[None]:
     """Insert tasks without idempotency keys, all in one statement."""
-    return Query("submit", {"tasks": _as_json(tasks)}, nothing, repeatable=True, all_text=True)
+    return Query("submit", {"tasks": _as_json(tasks)}, _none_kept, repeatable=True, all_text=True)
 
 
 def submit_given(tasks: Sequence[NewTask]) -> Query[None]:
@@ -184,6 +184,10 @@ def _ids_by_key(tasks: Sequence[NewTask], owner: str | None, rows: Rows) -> Kept
         if terms.idempotency_key is not None and (terms.name, terms.idempotency_key) not in kept:
             raise Conflict(f"the idempotency key {terms.idempotency_key!r} was taken by another transaction just now")
     return kept
+
+
+def _none_kept(_: Rows) -> None:
+    """Without idempotency keys each task has its own id."""
 
 
 def foreign_id() -> InvalidOption:

@@ -1,8 +1,12 @@
-"""Where the clients behind the module-level calls come from. The tasks layer knows nothing of databases."""
+"""The clients behind the module-level calls, for task functions and task ids. This layer knows nothing of databases.
+
+`client/default.py` puts its functions here when it is imported, which is when one of them is first called.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 
@@ -15,10 +19,7 @@ class Performs(Protocol):
         """The value of the call; the one of an asynchronous client has to be awaited."""
 
 
-_load: Callable[[], object] | None = None
-_blocking: Callable[[], Performs] | None = None
-_asynchronous: Callable[[], Performs] | None = None
-_is_async: Callable[[object], bool] | None = None
+_load: Callable[[], object]
 
 
 def load_default_client_with(load: Callable[[], object]) -> None:
@@ -28,35 +29,20 @@ def load_default_client_with(load: Callable[[], object]) -> None:
 
 
 def connect_default_client(
-    blocking: Callable[[], Performs], asynchronous: Callable[[], Performs], is_async: Callable[[object], bool]
+    for_sync: Callable[[], Performs], for_async: Callable[[], Performs], is_async: Callable[[object], bool]
 ) -> None:
     """Say which clients `fn.submit()` and ids use, and which connections of a caller are asynchronous."""
-    global _blocking, _asynchronous, _is_async
-    _blocking, _asynchronous, _is_async = blocking, asynchronous, is_async
+    global sync_client, async_client, is_async_connection
+    sync_client, async_client, is_async_connection = for_sync, for_async, is_async
 
 
-def default_client() -> Performs:
-    if _blocking is None:
-        _connect()
-    assert _blocking is not None
-    return _blocking()
-
-
-def default_async_client() -> Performs:
-    if _asynchronous is None:
-        _connect()
-    assert _asynchronous is not None
-    return _asynchronous()
-
-
-def is_async_connection(connection: object) -> bool:
-    """Whether a caller's connection is an asynchronous one; InvalidOption if it is none that can be used."""
-    if _is_async is None:
-        _connect()
-    assert _is_async is not None
-    return _is_async(connection)
-
-
-def _connect() -> None:
-    assert _load is not None
+def _loaded(name: str, *arguments: Any) -> Any:
+    """Call one of the functions below once the real one is in its place."""
     _load()
+    return globals()[name](*arguments)
+
+
+sync_client: Callable[[], Performs] = partial(_loaded, "sync_client")
+async_client: Callable[[], Performs] = partial(_loaded, "async_client")
+is_async_connection: Callable[[object], bool] = partial(_loaded, "is_async_connection")
+"""Whether a caller's connection is an asynchronous one; InvalidOption if it is none that can be used."""

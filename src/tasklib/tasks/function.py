@@ -26,7 +26,7 @@ from tasklib.tasks.options import (
 from tasklib.tasks.origins import written
 from tasklib.tasks.results import ResultCodec
 from tasklib.tasks.retry import RetryPolicy
-from tasklib.tasks.submitter import Submission, Submitter, WithOptions
+from tasklib.tasks.submitter import Submitter, WithOptions
 
 if TYPE_CHECKING:
     import psycopg
@@ -77,6 +77,7 @@ class TaskFunction(Submitter[P, R], Generic[P, R, C, Q]):
     ) -> None:
         if isinstance(function, staticmethod):
             function = function.__func__
+        self.task = self
         self.function = function
         self.name = _checked_name(name, function)
         is_async = inspect.iscoroutinefunction(function)
@@ -110,10 +111,6 @@ class TaskFunction(Submitter[P, R], Generic[P, R, C, Q]):
 
     def __call__(self, *args: Q.args, **kwargs: Q.kwargs) -> C:
         return self.function(*args, **kwargs)
-
-    def bind(self, *args: P.args, **kwargs: P.kwargs) -> Submission[R]:
-        """The arguments of one task, for `submit_many`."""
-        return Submission(self, self.arguments.bind(args, kwargs))
 
     def options(self, **options: Unpack[SubmitOptions]) -> WithOptions[P, R]:
         """The same task function with options; arguments and options can't be confused this way."""

@@ -1,18 +1,20 @@
-"""The typed ways to submit a task function: as it is, with options, and inside a transaction."""
+"""The typed ways to submit a task function: as it is, with options, and inside a transaction.
+
+An asynchronous call returns an `Awaited`, a coroutine that says what to write when it is taken for the result.
+"""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Mapping
+import inspect
+import sys
+from collections.abc import Callable, Coroutine, Generator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, Protocol, TypeAlias, overload
 
 from typing_extensions import TypeVar, Unpack
 
-from tasklib.tasks.awaited import Awaited, returns_awaited
-from tasklib.tasks.default_client import default_async_client, default_client, is_async_connection
+from tasklib.tasks import default_client
 from tasklib.tasks.options import NOTHING_SAID, Options, SubmitOptions, options_of
-from tasklib.tasks.task_id import SyncTaskId, TaskId
 
 if TYPE_CHECKING:
     import psycopg
@@ -21,10 +23,13 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Session, scoped_session
 
     from tasklib.tasks.function import TaskFunction
+    from tasklib.tasks.task_id import SyncTaskId, TaskId
 
 P = ParamSpec("P")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True, default=Any)
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class AsyncpgConnection(Protocol):
@@ -52,6 +57,81 @@ if TYPE_CHECKING:
     )
 
 
+_unmarked: list[Callable[..., Any]] = []
+
+
+def returns_awaited(function: F) -> F:
+    """Mark a function that returns an `Awaited` as one to await: frameworks ask before they call, or use a thread."""
+    if sys.version_info >= (3, 12):
+        return inspect.markcoroutinefunction(function)
+    _unmarked.append(function)
+    return function
+
+
+def mark_for_asyncio() -> None:
+    """The same before Python 3.12, where only asyncio has such a mark: done when asyncio is imported anyway."""
+    if sys.version_info < (3, 12):
+        import asyncio
+
+        # The private mark is the only one that asyncio.iscoroutinefunction knows before 3.12.
+        while _unmarked:
+            _unmarked.pop().__dict__["_is_coroutine"] = asyncio.coroutines._is_coroutine  # type: ignore[attr-defined]
+
+
+class Awaited(Coroutine[Any, Any, T]):
+    """A coroutine that knows what its caller should have written.
+
+    task = get_task(id)
+    task.state          # AttributeError: ... Write `await tasklib.get_task(...)`
+    """
+
+    __slots__ = ("_call", "_coroutine", "_instead")
+
+    def __init__(self, coroutine: Coroutine[Any, Any, T], call: str, instead: str | None = None) -> None:
+        self._coroutine = coroutine
+        self._call = call
+        self._instead = instead
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        return self._coroutine.__await__()
+
+    def send(self, value: Any) -> Any:
+        return self._coroutine.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        return self._coroutine.throw(*error)
+
+    def close(self) -> None:
+        self._coroutine.close()
+
+    def __getattr__(self, name: str) -> Any:
+        # asyncio and debuggers probe for attributes of coroutines.
+        if name.startswith(("__", "cr_")):
+            return getattr(self._coroutine, name)
+        raise AttributeError(f"{self._reason} It has no {name!r} before. {self._advice}", name=name)
+
+    def __iter__(self) -> NoReturn:
+        raise TypeError(f"{self._reason} {self._advice}")
+
+    def __getitem__(self, _: object) -> NoReturn:
+        raise TypeError(f"{self._reason} {self._advice}")
+
+    def __len__(self) -> NoReturn:
+        raise TypeError(f"{self._reason} {self._advice}")
+
+    def __repr__(self) -> str:
+        return f"<{self._call}(...), not awaited>"
+
+    @property
+    def _reason(self) -> str:
+        return f"{self._call}(...) was not awaited."
+
+    @property
+    def _advice(self) -> str:
+        instead = f", or `{self._instead}(...)` in synchronous code" if self._instead else ""
+        return f"Write `await {self._call}(...)`{instead}."
+
+
 @dataclass(frozen=True)
 class Submission(Generic[R_co]):
     """A task function (or a name), its options and its arguments: what `submit_many` takes a list of."""
@@ -61,12 +141,15 @@ class Submission(Generic[R_co]):
     options: Options = NOTHING_SAID
 
 
-class Submitter(ABC, Generic[P, R]):
+class Submitter(Generic[P, R]):
     """Something that can be submitted with arguments."""
 
-    @abstractmethod
+    task: TaskFunction[P, R, Any, ...]
+    chosen: Options = NOTHING_SAID
+
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> Submission[R]:
         """The arguments of one task, for `submit_many`."""
+        return Submission(self.task, self.task.arguments.bind(args, kwargs), self.chosen)
 
     @returns_awaited
     def submit(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, TaskId[R]]:
@@ -76,7 +159,7 @@ class Submitter(ABC, Generic[P, R]):
 
     def submit_sync(self, *args: P.args, **kwargs: P.kwargs) -> SyncTaskId[R]:
         """`submit` for synchronous code."""
-        client = default_client()
+        client = default_client.sync_client()
         task_id: SyncTaskId[R] = client.perform(client.calls.submit(self.bind(*args, **kwargs)))
         return task_id
 
@@ -90,7 +173,7 @@ class Submitter(ABC, Generic[P, R]):
         ship.on(connection).submit(order=7)             # psycopg, SQLAlchemy, SQLModel, Django
         await ship.on(connection).submit(order=7)       # the asynchronous ones, and asyncpg
         """
-        kind = AsyncTransactionSubmitter if is_async_connection(connection) else TransactionSubmitter
+        kind = AsyncTransactionSubmitter if default_client.is_async_connection(connection) else TransactionSubmitter
         return kind(self, connection)
 
 
@@ -100,10 +183,6 @@ class WithOptions(Submitter[P, R]):
 
     task: TaskFunction[P, R, Any, ...]
     chosen: Options
-
-    def bind(self, *args: P.args, **kwargs: P.kwargs) -> Submission[R]:
-        """The arguments of one task, for `submit_many`."""
-        return Submission(self.task, self.task.arguments.bind(args, kwargs), self.chosen)
 
     def options(self, **options: Unpack[SubmitOptions]) -> WithOptions[P, R]:
         """The same with these options besides; where both say something, these count."""
@@ -119,7 +198,7 @@ class TransactionSubmitter(Generic[P, R]):
 
     def submit(self, *args: P.args, **kwargs: P.kwargs) -> SyncTaskId[R]:
         """Submit a task with these arguments and return its id. It exists once the transaction commits."""
-        client = default_client()
+        client = default_client.sync_client()
         item = self.submitter.bind(*args, **kwargs)
         task_id: SyncTaskId[R] = client.perform(client.calls.submit(item, connection=self.connection))
         return task_id
@@ -141,7 +220,7 @@ class AsyncTransactionSubmitter(Generic[P, R]):
 
 
 async def _submit(item: Submission[R], connection: Any = None) -> TaskId[R]:
-    client = default_async_client()
+    client = default_client.async_client()
     task_id: TaskId[R] = await client.perform(client.calls.submit(item, connection=connection))
     return task_id
 

@@ -13,8 +13,9 @@ from uuid import UUID, SafeUUID
 from typing_extensions import TypeVar
 
 from tasklib.errors import TaskNotFound
-from tasklib.tasks.awaited import Awaited, returns_awaited
-from tasklib.tasks.default_client import Performs, default_async_client, default_client
+from tasklib.tasks import default_client
+from tasklib.tasks.default_client import Performs
+from tasklib.tasks.submitter import Awaited, returns_awaited
 
 if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler
@@ -121,7 +122,7 @@ class TaskId(KnownId[R_co]):
         return Awaited(self._perform(call, *arguments), f"task_id.{method}", f"task_id.sync.{method}")
 
     async def _perform(self, call: str, *arguments: Any) -> Any:
-        client = getattr(self, "_client", None) or default_async_client()
+        client = getattr(self, "_client", None) or default_client.async_client()
         return await client.perform(getattr(client.calls, call)(self, *arguments))
 
     async def _row(self) -> Task:
@@ -167,7 +168,7 @@ class SyncTaskId(KnownId[R_co]):
         return state
 
     def _perform(self, call: str, *arguments: Any) -> Any:
-        client = getattr(self, "_client", None) or default_client()
+        client = getattr(self, "_client", None) or default_client.sync_client()
         return client.perform(getattr(client.calls, call)(self, *arguments))
 
 

@@ -8,10 +8,11 @@ from uuid import UUID
 
 from tasklib import tracing
 from tasklib.client.async_clients import AsyncClient
+from tasklib.client.call_arguments import Alike
 from tasklib.client.calls import Calls
 from tasklib.client.clients import Client
 from tasklib.client.effects import Call, Effect
-from tasklib.client.submissions import Alike, new_tasks
+from tasklib.client.submissions import new_tasks
 from tasklib.config import Config
 from tasklib.db.query import Query
 from tasklib.errors import TaskLibError, TaskNotFound

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 _TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(?:-.*)?")
 _MOST_STATE = 512
+API = "opentelemetry.trace"
+"""In `sys.modules` if this program uses OpenTelemetry."""
 HEADERS = ("traceparent", "tracestate")
 """What W3C Trace Context calls its headers."""
 
@@ -42,11 +44,6 @@ def from_headers(headers: Mapping[str, str]) -> dict[str, str] | None:
         return None
     state = headers.get("tracestate", "")
     return {"traceparent": headers["traceparent"]} | ({"tracestate": state} if 0 < len(state) <= _MOST_STATE else {})
-
-
-def is_used() -> bool:
-    """Whether this program uses OpenTelemetry."""
-    return _spans() is not None
 
 
 def has_span() -> bool:
@@ -82,7 +79,7 @@ def restore(context: Mapping[str, Any] | None) -> None:
 
 
 def _spans() -> ModuleType | None:
-    return _imported() if "opentelemetry.trace" in sys.modules else None
+    return _imported() if API in sys.modules else None
 
 
 @cache

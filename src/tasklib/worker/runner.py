@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import math
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -171,7 +172,7 @@ class Runner:
         if self._starting:  # an attempt that ended at once, further down this very loop
             return
         self._starting = True
-        self._traces = tracing.is_used()
+        self._traces = tracing.API in sys.modules
         now = time.monotonic()
         breathe_at = now + _BREATH_SECONDS
         while self._waiting and self._slots.running < self._slots.size:

@@ -11,7 +11,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from tasklib import AsyncClient, Client, Config
-from tasklib.client.calls import COPY_FROM
+from tasklib.client.submissions import COPY_FROM
 from tasklib.errors import DatabaseUnavailable
 from tests.client.conftest import Either
 from tests.client.proxy import Proxy, proxy

@@ -11,8 +11,8 @@ import psycopg
 import pytest
 
 from tasklib import Client, Config, task
-from tasklib.client.calls import COPY_FROM
 from tasklib.client.effects import Effect, InTransaction
+from tasklib.client.submissions import COPY_FROM
 from tasklib.db.query import Query
 from tasklib.errors import InvalidOption, TaskExecutionError
 from tests.client.conftest import Either

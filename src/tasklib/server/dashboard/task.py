@@ -10,10 +10,10 @@ from uuid import UUID
 from fastapi import Form, Query, Request
 from starlette.responses import Response
 
+from tasklib.client.call_arguments import typed
 from tasklib.client.explaining import Explanation, Reason
 from tasklib.client.identity import said_key
 from tasklib.client.search_language import quoted
-from tasklib.client.submissions import typed
 from tasklib.errors import InvalidOption, TaskExecutionError, TaskNotFound
 from tasklib.models import Task
 from tasklib.priorities import effective_priority

@@ -9,8 +9,8 @@ from uuid import UUID
 from fastapi import APIRouter, Header, Query, Response
 
 from tasklib import tracing
+from tasklib.client.call_arguments import submission, typed
 from tasklib.client.cursors import cursor, place_of
-from tasklib.client.submissions import submission, typed
 from tasklib.errors import InvalidOption, TaskExecutionError, TaskLibError, TaskNotFound
 from tasklib.server import filters
 from tasklib.server.access import client_of
