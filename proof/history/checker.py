@@ -1,4 +1,4 @@
-"""Decides I1 to I12 of a history. It reads plain values and knows nothing of how they came about.
+"""Decides I1 to I13 of a history. It reads plain values and knows nothing of how they came about.
 
 A history is the transitions that the table recorded, what the actors logged, and a few sets of the end of the run.
 """
@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
+from proof.history import slots
 from proof.history.recording import Reign, Transition
+from proof.history.slots import SlotFigures, SlotHistory
 from tasklib.states import MOVES, TERMINAL, TaskState
 
 MOST_SHOWN = 20
@@ -43,6 +45,8 @@ class End:
     """Audited replays, by task."""
     marks_doubled: tuple[str, ...] = ()
     """Submissions, by their mark, that are there more than once."""
+    slots: SlotHistory = field(default_factory=SlotHistory)
+    """What became of schedules."""
 
 
 @dataclass
@@ -68,6 +72,7 @@ class Figures:
     old_terms_accepted: int = 0
     lost: int = 0
     doubled: int = 0
+    slots: SlotFigures = field(default_factory=SlotFigures)
 
 
 @dataclass
@@ -106,6 +111,8 @@ class Checker:
         self._acknowledged(acknowledged, end)
         self._transactional(end)
         self._reigns(reigns)
+        for detail in slots.check(end.slots, self._figures.slots):
+            self._violated("I13", detail)
         return Verdict(self._violations, self._figures, self._counts)
 
     # ---- what the actors said ----

@@ -76,3 +76,34 @@ CREATE TABLE outbox (task uuid NOT NULL);
 -- For whoever watches the run.
 CREATE INDEX transitions_claims ON transitions (worker, seq) WHERE new_state = 'running';
 CREATE INDEX transitions_submitted ON transitions (seq) WHERE old_state IS NULL;
+
+-- Every write to a schedule that concerns its slots: the stretch from the old next slot up to the new one was decided in
+-- this transaction, by the rule that held before it.
+CREATE TABLE schedule_moves (
+    seq         bigint      NOT NULL GENERATED ALWAYS AS IDENTITY,
+    xid         xid8        NOT NULL DEFAULT pg_current_xact_id(),
+    at          timestamptz NOT NULL DEFAULT now(),
+    by          text        NOT NULL DEFAULT current_setting('application_name'),
+    schedule    text        NOT NULL,
+    rule        jsonb,
+    new_rule    jsonb,
+    old_next    timestamptz,
+    new_next    timestamptz,
+    waiting     timestamptz,
+    was_stopped boolean,
+    is_stopped  boolean
+);
+
+CREATE FUNCTION record_schedule() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO schedule_moves (schedule, rule, new_rule, old_next, new_next, waiting, was_stopped, is_stopped)
+    VALUES (COALESCE(NEW.name, OLD.name), OLD.spec,
+            CASE WHEN NEW.spec IS DISTINCT FROM OLD.spec THEN NEW.spec END, OLD.next_slot, NEW.next_slot,
+            NEW.waiting_slot, OLD.paused_at IS NOT NULL OR OLD.retired_at IS NOT NULL,
+            NEW.paused_at IS NOT NULL OR NEW.retired_at IS NOT NULL);
+    RETURN NULL;
+END
+$$;
+
+CREATE TRIGGER zz_record_schedule AFTER INSERT OR UPDATE OR DELETE ON schedules
+    FOR EACH ROW EXECUTE FUNCTION record_schedule();

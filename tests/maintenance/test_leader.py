@@ -257,3 +257,19 @@ async def test_lead_taken_by_a_statement_whose_answer_was_lost_is_given_up(
     await leadership.resign()
     leader_db.drop()
     assert db.execute("SELECT expires_at <= now() FROM leadership").fetchone() == (True,)
+
+
+async def test_a_dead_leaders_lead_is_taken_when_it_ends_and_not_at_the_next_turn(
+    config: Config, database: Database
+) -> None:
+    """After a third of the lease it would be: here, 70 seconds at the least."""
+    assert database.run(fleet.lead("dead", 1.0)) == Term("dead", 1)
+    leader_db, events = ReconnectingConnection(config, "control"), Events()
+    leadership = Leadership(config.with_changes(leader_lease_seconds=300), leader_db, events)
+    running = asyncio.create_task(leadership.run_for_it(lambda: "one", Failures(events, StatsCollector())))
+    try:
+        assert await asyncio.wait_for(leadership.term(), 60) == Term("one", 2)
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        leader_db.drop()

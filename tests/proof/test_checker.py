@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -11,6 +11,8 @@ import pytest
 from proof.history.actors import ActorLog, read
 from proof.history.checker import Checker, End, Verdict, lines
 from proof.history.recording import Reign, Transition
+from proof.history.slots import ScheduleMove, SlotHistory, SlotSkip, SlotTask
+from tasklib.schedules import Schedule
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SETTLE, LEADER, CLIENT = "tasklib worker tasks", "tasklib worker maintenance", "tasklib client"
@@ -98,6 +100,91 @@ def test_a_history_in_order_has_no_violation() -> None:
     assert (figures.tasks, figures.completed, figures.cancelled, figures.acknowledged) == (3, 2, 1, 3)
     assert (figures.attempts, figures.rescued, figures.replays, figures.lost) == (5, 2, 1, 0)
     assert figures.given_back == 1
+
+
+START = NOW - timedelta(seconds=100)
+EVERY_SECOND = Schedule(every=timedelta(seconds=1)).to_json()
+
+
+class Slots:
+    """A schedule of one second, written move by move: what each one fires, skips or lets wait."""
+
+    def __init__(self) -> None:
+        self.history = SlotHistory([], [], [], NOW)
+        self._moves: list[ScheduleMove] = []
+        self._tasks: list[SlotTask] = []
+        self._skips: list[SlotSkip] = []
+        self.history.moves, self.history.tasks, self.history.skips = self._moves, self._tasks, self._skips
+        self.move(0, rule=None, new_rule=EVERY_SECOND, old_next=None)
+
+    def move(self, to: int | None, *, late: float = 0.5, **changes: Any) -> Slots:
+        before = self._moves[-1] if self._moves else None
+        old_next = before.new_next if before else None
+        new_next = None if to is None else START + timedelta(seconds=to)
+        at = START + timedelta(seconds=(to or 0) - 1 + late)
+        stopped = bool(before and before.is_stopped)
+        number = len(self._moves)
+        move = ScheduleMove(
+            number, number, at, LEADER, "s", EVERY_SECOND, None, old_next, new_next, None, stopped, stopped
+        )
+        self._moves.append(move._replace(**changes))
+        return self
+
+    def fire(self, *seconds: int, by_leader: bool = True) -> Slots:
+        for second in seconds:
+            slot = START + timedelta(seconds=second)
+            self._tasks.append(SlotTask("s", slot, self._moves[-1].seq, by_leader))
+        return self
+
+    def skip(self, first: int, last: int, count: int, reason: str = "overlap") -> Slots:
+        moments = (START + timedelta(seconds=second) for second in (first, last))
+        self._skips.append(SlotSkip("s", *moments, reason, count))
+        return self
+
+    def end(self) -> End:
+        self.history.read_at = self._moves[-1].at
+        return End(slots=self.history)
+
+
+def _slots_in_order() -> Slots:
+    """Fired, skipped while paused, resumed, changed to every two seconds, and one that waits."""
+    every_other = Schedule(every=timedelta(seconds=2)).to_json()
+    known = Slots().move(1).fire(0).move(4).fire(1).skip(2, 3, 2, "superseded")
+    known = known.move(4, is_stopped=True).move(20, is_stopped=False).skip(4, 19, 16, "paused")
+    known = known.move(21).fire(20).move(22, new_rule=every_other).skip(21, 21, 1, "changed")
+    known = known.move(24, rule=every_other).fire(22).move(24, by=CLIENT, rule=every_other).fire(3, by_leader=False)
+    return known.move(26, rule=every_other, waiting=START + timedelta(seconds=24))
+
+
+SLOT_VIOLATIONS: dict[str, tuple[str, dict[str, Any]]] = {
+    name: ("I13", {"lives": [completed()], "end": slots.end()})
+    for name, slots in {
+        "a slot with two tasks": Slots().move(1).fire(0, 0),
+        "a slot without a task": Slots().move(3).fire(0, 2),
+        "a slot that is fired and on record as skipped": Slots().move(2).fire(0, 1).skip(1, 1, 1),
+        "a slot that is fired while the schedule is paused": Slots().move(0, is_stopped=True).move(1).fire(0),
+        "a slot that is fired without moving the schedule": Slots().move(1).fire(0).move(1, xid=77).fire(5),
+        "a task at a time that is no slot": Slots().move(1).fire(0, 7),
+        "a schedule that went on from another slot": Slots().move(1).fire(0).move(3, old_next=START).fire(2),
+        "a record of more slots than there are": Slots().move(3).fire(2).skip(0, 1, 5),
+        "a resumed schedule that passes over slots to come": Slots()
+        .move(0, is_stopped=True)
+        .move(9, late=-5.0, is_stopped=False)
+        .skip(0, 8, 9, "paused"),
+    }.items()
+}
+SLOT_VIOLATIONS["a schedule that is left alone"] = (
+    "I13",
+    {"lives": [completed()], "end": End(slots=SlotHistory(Slots().history.moves, read_at=NOW + timedelta(hours=1)))},
+)
+
+
+def test_slots_that_are_fired_skipped_or_waiting_are_in_order_and_counted() -> None:
+    verdict = verdict_of(completed(), end=_slots_in_order().end())
+    assert verdict.holds, list(lines(verdict))
+    figures = verdict.figures.slots
+    assert (figures.slots, figures.fired, figures.waiting, figures.missing, figures.doubled) == (24, 4, 1, 0, 0)
+    assert figures.skipped == {"superseded": 2, "paused": 16, "changed": 1}
 
 
 VIOLATIONS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -199,6 +286,7 @@ VIOLATIONS: dict[str, tuple[str, dict[str, Any]]] = {
             "end": End(at_most_once=frozenset("a")),
         },
     ),
+    **SLOT_VIOLATIONS,
     "a transactional task's row twice": ("I11", {"lives": [completed()], "end": End(ledger=Counter({"a": 2}))}),
 }
 
@@ -212,7 +300,7 @@ def test_a_violation_is_flagged(invariant: str, given: dict[str, Any]) -> None:
 
 
 def test_every_invariant_has_a_violation_that_is_tried() -> None:
-    assert {invariant for invariant, _ in VIOLATIONS.values()} == {f"I{n}" for n in range(1, 13)}
+    assert {invariant for invariant, _ in VIOLATIONS.values()} == {f"I{n}" for n in range(1, 14)}
 
 
 def test_a_task_at_most_once_may_be_given_up_before_it_began_and_run_again_after_a_replay() -> None:

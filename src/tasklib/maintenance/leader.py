@@ -25,6 +25,8 @@ from tasklib.store import fleet
 from tasklib.store.fleet import Term
 
 _RENEW_AT = 1 / 3
+_AFTER_THE_END_SECONDS = 0.5
+"""Candidates come within this time after the end of a lead: not all at once, and soon."""
 
 
 class Leadership:
@@ -38,6 +40,8 @@ class Leadership:
         self._deadline = 0.0
         self._taken = asyncio.Event()
         self._election: asyncio.Task[None] | None = None
+        self._free_in: float | None = None
+        """Seconds until another process's lead ends unless it is kept, as of our last attempt."""
         self._may_hold: str | None = None
         """The name under which the database may know us as its leader: also after an answer that was lost."""
 
@@ -61,7 +65,13 @@ class Leadership:
                 # for the answer.
                 self._election = asyncio.create_task(self._campaign(holder()))
                 await asyncio.shield(self._election)
-            await asyncio.sleep(self._config.leader_lease_seconds * _RENEW_AT * random.uniform(0.7, 1.0))
+            await asyncio.sleep(self._pause())
+
+    def _pause(self) -> float:
+        pause = self._config.leader_lease_seconds * _RENEW_AT * random.uniform(0.7, 1.0)
+        if self._free_in is None:
+            return pause
+        return min(pause, max(self._free_in, 0.0) + random.uniform(0.0, _AFTER_THE_END_SECONDS))
 
     async def resign(self) -> None:
         """Give the lead up, so that another process has it at once. Called when `run_for_it` has ended."""
@@ -74,13 +84,15 @@ class Leadership:
     async def _campaign(self, holder: str) -> None:
         before = time.monotonic()
         self._may_hold = holder
+        self._free_in = None
         try:
-            term = await self._db.run(fleet.lead(holder, self._config.leader_lease_seconds))
+            term, free_in = await self._db.run(fleet.campaign(holder, self._config.leader_lease_seconds))
         except DatabaseUnavailable:
             term = self._term if self.is_ours else None
             before = self._deadline - self._config.leader_lease_seconds
         else:
             self._may_hold = term.holder if term is not None else None
+            self._free_in = free_in if term is None else None
         if term != self._term:
             if self._term is not None:
                 self._events.emit(LeadershipLost(self._term.number))

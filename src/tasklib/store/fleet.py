@@ -50,6 +50,15 @@ class Term:
         return {"holder": self.holder, "term": self.number}
 
 
+class Candidacy(NamedTuple):
+    """What became of an attempt to lead."""
+
+    term: Term | None
+    """None while another process leads."""
+    free_in: float | None
+    """Seconds until its lead ends, unless it is kept."""
+
+
 def register(
     id_: str,
     *,
@@ -149,7 +158,18 @@ DRAIN = "drain"
 def lead(holder: str, lease_seconds: float) -> Query[Term | None]:
     """Take or keep the lead; reads the term, or None while another process leads."""
     parameters = {"holder": holder, "lease": float(lease_seconds)}
-    return Query("lead", parameters, lambda rows: Term(holder, rows[0][0]) if rows else None)
+    return Query("lead", parameters, lambda rows: _candidacy(holder, rows).term)
+
+
+def campaign(holder: str, lease_seconds: float) -> Query[Candidacy]:
+    """Take or keep the lead; if another process leads, reads also for how long."""
+    parameters = {"holder": holder, "lease": float(lease_seconds)}
+    return Query("lead", parameters, lambda rows: _candidacy(holder, rows))
+
+
+def _candidacy(holder: str, rows: Rows) -> Candidacy:
+    [(number, free_in)] = rows
+    return Candidacy(None if number is None else Term(holder, number), free_in)
 
 
 def leader() -> Query[str | None]:

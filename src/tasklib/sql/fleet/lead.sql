@@ -1,9 +1,13 @@
--- Take the lead if it is free, or keep it. A change of hands begins a new term.
-INSERT INTO {schema.}leadership AS current (holder, expires_at)
-VALUES (%(holder)s, now() + make_interval(secs => %(lease)s))
-ON CONFLICT (one) DO UPDATE
-SET holder = EXCLUDED.holder,
-    term = current.term + CASE WHEN current.holder = EXCLUDED.holder THEN 0 ELSE 1 END,
-    expires_at = EXCLUDED.expires_at
-WHERE current.holder = EXCLUDED.holder OR current.expires_at <= now()
-RETURNING term
+-- Take the lead if it is free, or keep it; and say in how many seconds another process's lead ends unless it is kept. A
+-- change of hands begins a new term.
+WITH taken AS (
+    INSERT INTO {schema.}leadership AS current (holder, expires_at)
+    VALUES (%(holder)s, now() + make_interval(secs => %(lease)s))
+    ON CONFLICT (one) DO UPDATE
+    SET holder = EXCLUDED.holder,
+        term = current.term + CASE WHEN current.holder = EXCLUDED.holder THEN 0 ELSE 1 END,
+        expires_at = EXCLUDED.expires_at
+    WHERE current.holder = EXCLUDED.holder OR current.expires_at <= now()
+    RETURNING term
+)
+SELECT (SELECT term FROM taken), (SELECT extract(epoch FROM expires_at - now())::float8 FROM {schema.}leadership)
