@@ -1,6 +1,7 @@
 """`make chaos`: break it on purpose, and let the checker decide.
 
 python -m proof.chaos --seconds 300 --seed 7
+python -m proof.chaos --schedules 200 --seconds 600 --rate 20
 python -m proof.chaos --seed 1 --faults 500 --tasks 1000000 --report proof/results/chaos.json
 """
 
@@ -14,6 +15,7 @@ from pathlib import Path
 
 from proof.chaos.faults import FAULTS
 from proof.chaos.run import Plan, run
+from proof.chaos.schedules import KINDS
 from proof.history.checker import lines
 
 
@@ -26,12 +28,16 @@ def main() -> None:
     parser.add_argument("--kinds", default="", help=f"separated by commas, of: {', '.join(FAULTS)}")
     parser.add_argument("--pause", type=float, default=3.0, help="seconds between two faults, on average")
     parser.add_argument("--rate", type=float, default=700, help="tasks a second, about")
+    parser.add_argument("--schedules", type=int, default=0, help="so many schedules of one second; their faults only")
     parser.add_argument("--report", type=Path, help="write the figures here, as JSON")
     given = parser.parse_args()
-    kinds = tuple(kind.strip() for kind in given.kinds.split(",") if kind.strip()) or tuple(FAULTS)
+    kinds = tuple(kind.strip() for kind in given.kinds.split(",") if kind.strip())
+    kinds = kinds or (KINDS if given.schedules else tuple(FAULTS))
     if unknown := set(kinds) - FAULTS.keys():
         parser.error(f"no fault is called {', '.join(sorted(unknown))}")
-    plan = Plan(given.seconds, given.seed, given.faults, given.tasks, kinds, given.rate, given.pause)
+    plan = Plan(
+        given.seconds, given.seed, given.faults, given.tasks, kinds, given.rate, given.pause, schedules=given.schedules
+    )
     outcome = run(plan, lambda text: print(text, flush=True))
     figures = {
         "command": "python -m proof.chaos " + " ".join(sys.argv[1:]),

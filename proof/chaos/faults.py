@@ -39,7 +39,9 @@ class Stage:
 
     def leader(self) -> Member | None:
         holder = str(self.value("SELECT holder FROM leadership WHERE expires_at > now()") or "")
-        return next((m for m in self.fleet.workers() if holder.startswith(m.name)), None)
+        living = (m for m in self.fleet.members if m.pid is not None and not m.frozen)
+        # A worker's id begins with its name; a server's has its process in it.
+        return next((m for m in living if holder.startswith(m.name) or f"-{m.pid}-" in holder), None)
 
     def value(self, query: str) -> object:
         with suppress(psycopg.Error), psycopg.connect(self.url, autocommit=True, connect_timeout=3) as connection:

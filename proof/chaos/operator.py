@@ -12,6 +12,7 @@ from uuid import UUID
 
 import psycopg
 
+from proof.chaos import schedules
 from proof.chaos.scene import SETTINGS, Scene, scene
 from proof.history.actors import ActorLog
 from tasklib import Client
@@ -30,12 +31,16 @@ class Operator:
         self._client = Client(here.config())
         self._database = Database(here.config())
         self._url = here.direct_url
+        self._has_schedules = here.schedules > 0
         self._random = random.Random(f"{here.seed} {name}")
+        self._schedules = schedules.Restless(self._client, self._database, self._random)
         self._cancelled: list[UUID] = []
 
     def run(self) -> None:
         operations = [self._cancel, self._replay, self._pause, self._offer_stale, self._offer_old_term]
         weights = [4, 2, 1, 4, 1]
+        if self._has_schedules:
+            operations, weights = [*operations, self._schedules.once], [*weights, 4]
         while True:
             [operation] = self._random.choices(operations, weights)
             with suppress(DatabaseUnavailable, psycopg.Error, TaskLibError):
@@ -124,7 +129,8 @@ class Operator:
             call = self._log.invoke("old term", term=term)
             rescued = self._database.run(maintenance.rescue(old, SETTINGS["crash_limit"], 100))
             overdue = self._database.run(maintenance.fail_overdue(old, 0.0, 0.0, 100))
-            self._log.answer("old term", call, "ok", term=term, accepted=len(rescued) + len(overdue))
+            fired = self._schedules.offer_old_term(old)
+            self._log.answer("old term", call, "ok", term=term, accepted=len(rescued) + len(overdue) + fired)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 import psycopg
 
+from proof.chaos import schedules
 from proof.chaos.faults import FAULTS, Stage, small_disk
 from proof.chaos.fleet import Fleet, Member, free_port
 from proof.chaos.monitor import Monitor
@@ -26,6 +27,7 @@ from proof.chaos.scene import SETTINGS, Scene
 from proof.history import recording
 from proof.history.actors import ActorLog, read
 from proof.history.checker import Checker, End, Verdict
+from proof.history.slots import slot_history
 from tasklib import Client
 from tasklib.embedded import EmbeddedPostgres
 from tasklib.migrations import migrate
@@ -36,6 +38,8 @@ _CAUSES = r"""
     SELECT concat(name, ': ', regexp_replace(left(split_part(rtrim(error), E'\n', -1), 100), '\d+', '#', 'g')), count(*)
     FROM tasks WHERE state = 'dead_letter' GROUP BY 1 ORDER BY 2 DESC LIMIT 30
 """
+_DOUBLED_MARKS = "SELECT kwargs ->> 'mark' FROM tasks WHERE kwargs ? 'mark' GROUP BY 1 HAVING count(*) > 1"
+QUIET_SECONDS = 2 * SETTINGS["leader_lease_seconds"]
 _DATABASE = ("database", "backend", "disk", "connections")
 
 
@@ -55,6 +59,8 @@ class Plan:
     pause: float = 3.0
     """Seconds between the beginnings of two faults, on average."""
     disk_gigabytes: float = 8.0
+    schedules: int = 0
+    """Schedules of one second."""
 
 
 @dataclass
@@ -131,10 +137,12 @@ def _stage(plan: Plan) -> Iterator[tuple[Stage, Scene, ActorLog]]:
             place = urlsplit(url)
             proxy = Proxy(place.hostname or "127.0.0.1", place.port or 5432)
             proxied = url.replace(f":{place.port}/", f":{proxy.port}/")
-            here = Scene(url, proxied, str(logs), plan.seed, plan.rate, free_port())
+            here = Scene(url, proxied, str(logs), plan.seed, plan.rate, free_port(), schedules=plan.schedules)
             migrate(here.config())
             with psycopg.connect(url, autocommit=True) as db:
                 recording.install(db)
+            with Client(here.config()) as client:
+                schedules.make(client, plan.schedules)
             log = ActorLog(logs, "conductor")
             fleet = Fleet(here, _members())
             yield Stage(server, url, proxy, fleet, random.Random(plan.seed), disk, _reporter(log)), here, log
@@ -252,6 +260,9 @@ def _become_quiet(stage: Stage, here: Scene, monitor: Monitor) -> bool:
     with Client(here.config()) as client:
         for pause in client.pauses():
             client.resume(**{pause.kind: pause.value})
+        if here.schedules:
+            time.sleep(QUIET_SECONDS)  # a leader comes to what passed during the last faults
+            schedules.stop(client)
     deadline = time.monotonic() + 300
     query = "SELECT count(*) FROM (SELECT FROM tasks WHERE state IN ('pending', 'failed', 'running') LIMIT 1) AS rest"
     while time.monotonic() < deadline:
@@ -271,7 +282,8 @@ def _verdict(db: psycopg.Connection, here: Scene) -> Verdict:
         at_most_once=frozenset(rows("SELECT id::text FROM tasks WHERE name = 'chaos.once'")),
         outbox=frozenset(rows("SELECT task::text FROM outbox")),
         replays=Counter(rows("SELECT target FROM audit WHERE action = 'task.replay'")),
-        marks_doubled=tuple(rows("SELECT kwargs ->> 'mark' FROM tasks GROUP BY 1 HAVING count(*) > 1")),
+        marks_doubled=tuple(rows(_DOUBLED_MARKS)),
+        slots=slot_history(db),
     )
     checker = Checker(crash_limit=SETTINGS["crash_limit"])
     return checker.check(recording.transitions(db), recording.reigns(db), read(here.log_directory), end)

@@ -43,6 +43,8 @@ class Scene:
     http_port: int
     deep: int = 20_000
     """Submitters pause while more than this wait."""
+    schedules: int = 0
+    """Schedules of one second."""
 
     def config(self, *, proxied: bool = False) -> Config:
         return Config(self.proxied_url if proxied else self.direct_url, **SETTINGS)

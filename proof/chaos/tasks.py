@@ -53,6 +53,13 @@ async def short(mark: str) -> dict[str, int]:
         return {"token": token}
 
 
+@task(name="chaos.tick", retry_policy=QUICK_RETRY)
+async def tick() -> dict[str, int]:
+    """The run of a slot."""
+    with Running() as token:
+        return {"token": token}
+
+
 @task(name="chaos.unretried", max_retries=0)
 async def unretried(mark: str) -> dict[str, int]:
     with Running() as token:

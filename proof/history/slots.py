@@ -84,7 +84,7 @@ class SlotFigures:
 
     slots: int = 0
     fired: int = 0
-    skipped: Counter[str] = field(default_factory=Counter)
+    skipped: dict[str, int] = field(default_factory=dict)
     """By reason."""
     waiting: int = 0
     doubled: int = 0
@@ -168,7 +168,7 @@ class _Schedule:
         task, skip = self._fired.get(slot), self._skip_of(slot)
         if skip is not None:
             self._found[skip] += 1
-            figures.skipped[skip.reason] += 1
+            figures.skipped[skip.reason] = figures.skipped.get(skip.reason, 0) + 1
             if task is not None:
                 figures.doubled += 1
                 yield f"{self._name} at {slot} was fired, and is on record as skipped: {skip.reason}"
