@@ -86,13 +86,14 @@ class Leadership:
         self._may_hold = holder
         self._free_in = None
         try:
-            term, free_in = await self._db.run(fleet.campaign(holder, self._config.leader_lease_seconds))
+            candidacy = await self._db.run(fleet.campaign(holder, self._config.leader_lease_seconds))
         except DatabaseUnavailable:
             term = self._term if self.is_ours else None
             before = self._deadline - self._config.leader_lease_seconds
         else:
+            term = candidacy.term
             self._may_hold = term.holder if term is not None else None
-            self._free_in = free_in if term is None else None
+            self._free_in = candidacy.free_in if term is None else None
         if term != self._term:
             if self._term is not None:
                 self._events.emit(LeadershipLost(self._term.number))
