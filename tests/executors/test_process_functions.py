@@ -48,7 +48,7 @@ async def test_modules_register_functions_whose_own_module_cant_be_imported(
     monkeypatch.syspath_prepend(tmp_path)
     import plugin_loader  # noqa: F401 - found through sys.path, as in the worker
 
-    hidden = tasklib.tasks.registry.get("hidden")
+    hidden = tasklib.tasks.registry.functions.get("hidden")
     executor = ProcessExecutor(CONFIG, ["plugin_loader"])
     assert await value(executor, hidden) == 5
     await executor.close()

@@ -17,7 +17,8 @@ from tasklib import Client, Config
 from tasklib.db.fast_path import array
 from tasklib.errors import TaskLibError
 from tasklib.tasks.ids import new_id
-from tasklib.tasks.payload import UnstorableValue, dump, storable_text
+from tasklib.tasks.payload import dump
+from tasklib.tasks.unstorable import UnstorableValue, storable_text
 
 QUICK = settings(max_examples=150, suppress_health_check=list(HealthCheck))
 ANY_TEXT = st.text(st.characters(codec=None, exclude_categories=()), max_size=40)

@@ -275,7 +275,7 @@ def declare() -> Declare:
     """What a program's only module says: one function, with these schedules."""
 
     def declare(*schedules: Schedule | str, queue: str | None = None) -> None:
-        registry._registered.clear()
+        registry.functions.clear()
 
         @task(schedule=schedules, queue=queue)
         def report(day: int = 1) -> None: ...

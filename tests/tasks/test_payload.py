@@ -21,7 +21,8 @@ from pydantic import BaseModel
 
 from tasklib import Client, Config, TaskFunction, task
 from tasklib.errors import TaskExecutionError
-from tasklib.tasks.payload import MAX_DEPTH, MAX_DIGITS, UnstorableValue, dump, limited, storable_text
+from tasklib.tasks.payload import dump, limited
+from tasklib.tasks.unstorable import MAX_DEPTH, MAX_DIGITS, UnstorableValue, storable_text
 
 # The database is made once for all examples of a test.
 against_the_database = settings(max_examples=120)

@@ -92,7 +92,7 @@ def _import(place: str) -> tuple[ModuleType, list[str]]:
 def _registered_by(module: ModuleType, registered: list[str]) -> list[str]:
     """All tasks of a module: those that importing it registered, and those it contains."""
     here = module.__name__
-    defined = [f.name for f in registry.all_functions() if f"{f.function.__module__}.".startswith(f"{here}.")]
+    defined = [f.name for f in list(registry.functions.values()) if f"{f.function.__module__}.".startswith(f"{here}.")]
     names = [*registered, *defined, *(f.name for f in _task_functions(module))]
     if not names:
         raise CommandError(
@@ -117,7 +117,7 @@ def _names_in(module: ModuleType, attribute: str, target: str) -> list[str]:
         what = "a function without @task" if without else f"{_named(value)} that holds no tasks"
         raise CommandError(f"{target} is {what}. Name a task function, or a list of them.")
     for function in found:
-        if registry.get(function.name) is None:
+        if registry.functions.get(function.name) is None:
             registry.register(function)
     return [f.name for f in found]
 

@@ -190,7 +190,7 @@ def _require_registered(name: str, modules: list[str]) -> None:
     from tasklib.errors import TaskNotFound
     from tasklib.tasks import registry
 
-    if registry.get(name) is None:
+    if registry.functions.get(name) is None:
         near = difflib.get_close_matches(name, registry.names(), n=1)
         hint = f"Did you mean {near[0]!r}?" if near else f"It has: {', '.join(registry.names())}."
         raise TaskNotFound(f"no task named {name!r} in {', '.join(modules)}. {hint}", name=name)

@@ -77,7 +77,7 @@ def submission(
 
 def typed(name: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
     """Arguments that came as JSON, as the function of this name declares them, if this program has it."""
-    function = registry.get(name)
+    function = registry.functions.get(name)
     return arguments if function is None else function.arguments.from_json(json.dumps(arguments))
 
 

@@ -15,7 +15,8 @@ from tasklib.config import Config
 from tasklib.errors import InvalidOption
 from tasklib.states import TaskState
 from tasklib.store.filters import DeadLetterFilter, TaskFilter
-from tasklib.tasks.options import MAX_NAME_BYTES, Options, is_name, is_storable, json_option, require_aware
+from tasklib.tasks.options import MAX_NAME_BYTES, Options, is_name, is_storable, require_aware
+from tasklib.tasks.payload import json_option
 
 _FINGERPRINT = re.compile(r"[0-9a-f]{6,32}")
 

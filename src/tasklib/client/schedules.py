@@ -243,7 +243,7 @@ class ScheduleCalls(OnBehalf):
             replace(
                 declare(self.defaults, function, schedule), module=function.function.__module__, deployed_at=deployed_at
             )
-            for function in registry.all_functions()
+            for function in list(registry.functions.values())
             for schedule in function.schedules
         ]
         done = Sync()
@@ -253,7 +253,7 @@ class ScheduleCalls(OnBehalf):
             outcome = yield from self._sync(wanted, known.get(wanted.name))
             getattr(done, outcome).append(wanted.name)
         yield schedules.deployed([each.name for each in declared], deployed_at)
-        modules = None if retire_others else sorted({f.function.__module__ for f in registry.all_functions()})
+        modules = None if retire_others else sorted({f.function.__module__ for f in list(registry.functions.values())})
         names = [each.name for each in declared]
         done.retired.extend((yield schedules.retire(names, modules, deployed_at, by=self.identity.actor)))
         return done
@@ -283,7 +283,7 @@ class ScheduleCalls(OnBehalf):
 
     def _redeclared(self, known: ScheduleInfo, wanted: Schedule) -> Declared:
         """A changed schedule of the same function. If that is not known here, its own options are kept."""
-        if (function := registry.get(known.task)) is not None:
+        if (function := registry.functions.get(known.task)) is not None:
             return replace(declare(self.defaults, function, wanted, known.name), module=None, deployed_at=None)
         terms = self.defaults.terms(known.task, options_of(wanted.options))
         given = {name: value for name, value in _template(terms, wanted.args).items() if name in wanted.options}
@@ -295,7 +295,7 @@ def deploy_stamp(config: Config) -> datetime:
     """When this program was deployed: as configured, else when the files of its task functions were last changed."""
     if config.deployed_at is not None:
         return datetime.fromisoformat(config.deployed_at)
-    changed = [os.path.getmtime(file) for f in registry.all_functions() if (file := source_file(f.function))]
+    changed = [os.path.getmtime(file) for f in list(registry.functions.values()) if (file := source_file(f.function))]
     return datetime.fromtimestamp(max(changed, default=0.0), UTC)
 
 

@@ -26,10 +26,11 @@ from tasklib.events import TaskSubmitted, client_events
 from tasklib.store import submit
 from tasklib.store.submit import Kept, NewTask, SubmitTerms
 from tasklib.tasks.ids import Given, Ids
-from tasklib.tasks.options import Options, json_option, priority_of
-from tasklib.tasks.payload import UnstorableValue, dump, limited
+from tasklib.tasks.options import Options, priority_of
+from tasklib.tasks.payload import dump, json_option, limited
 from tasklib.tasks.submitter import Submission
 from tasklib.tasks.task_id import KnownId, TaskId
+from tasklib.tasks.unstorable import UnstorableValue
 
 if TYPE_CHECKING:
     from tasklib.tracing.spans import Producer

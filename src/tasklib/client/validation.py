@@ -75,7 +75,7 @@ def result_of(task_id: UUID, outcome: lookup.Outcome) -> Any:
 def typed_result(task_id: UUID, outcome: lookup.Outcome) -> Any:
     """The same in the type that its function declares, if this program has the function."""
     value = result_of(task_id, outcome)
-    function = registry.get(outcome.name)
+    function = registry.functions.get(outcome.name)
     if function is None:
         return value
     try:

@@ -139,7 +139,7 @@ class ChildRunner:
 
     def _attempt(self, order: RunAttempt) -> Done | Failed | Unloadable:
         try:
-            function = registry.get(order.name) or load(order.name, order.module, self._setup)
+            function = registry.functions.get(order.name) or load(order.name, order.module, self._setup)
         except BaseException as e:
             return unloadable(e, self._setup)
         if function is None:
@@ -244,9 +244,9 @@ def load(name: str, module: str, setup: Setup) -> TaskFunction[Any, Any] | None:
     """Import what the worker has imported, then find the function by its name."""
     for imported in setup.modules:
         import_module(imported, setup)
-    if registry.get(name) is None:
+    if registry.functions.get(name) is None:
         import_module(module, setup)
-    return registry.get(name)
+    return registry.functions.get(name)
 
 
 def import_module(name: str, setup: Setup) -> None:

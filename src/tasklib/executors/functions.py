@@ -15,10 +15,11 @@ from tasklib.errors import ResultNotStorable, TaskExecutionError, TaskTimeout, W
 from tasklib.executors.exits import is_from_a_signal_handler
 from tasklib.executors.outcomes import Done, Failed, FailureKind
 from tasklib.executors.tracebacks import class_name, error_text
-from tasklib.tasks.context import TaskContext, enter
+from tasklib.tasks.context import TaskContext, running_task
 from tasklib.tasks.function import TaskFunction
-from tasklib.tasks.payload import UnstorableValue, dump, limited, storable_text
+from tasklib.tasks.payload import dump, limited
 from tasklib.tasks.retry import Reject, Retry
+from tasklib.tasks.unstorable import UnstorableValue, storable_text
 
 
 async def call_async(
@@ -29,7 +30,7 @@ async def call_async(
     CancelledError and GeneratorExit come out as exceptions: only the caller knows whether the function raised them, or
     it was stopped. So does what a signal handler of the program raised in its midst.
     """
-    enter(context)
+    running_task.set(context)
     try:
         arguments = arguments_of(function, kwargs, config)
         if isinstance(arguments, Failed):
@@ -51,7 +52,7 @@ def call(
     function: TaskFunction[Any, Any], kwargs: str, context: Callable[[], TaskContext], config: Config, **injected: Any
 ) -> Done | Failed:
     """Call a sync function with its stored arguments. No exception comes out."""
-    enter(context)
+    running_task.set(context)
     try:
         arguments = arguments_of(function, kwargs, config)
         if isinstance(arguments, Failed):

@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Iterator
 from types import CodeType, TracebackType
 
-from tasklib.tasks.payload import storable_text
+from tasklib.tasks.unstorable import storable_text
 
 _MOST_EXCEPTIONS = 10_000
 """In one chain of causes and groups; a longer one, or one that makes itself up as it is read, is shown without it."""

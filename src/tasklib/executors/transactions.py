@@ -19,9 +19,9 @@ from tasklib.errors import DatabaseUnavailable, TaskLibError
 from tasklib.executors.functions import call, call_async, failed
 from tasklib.executors.outcomes import Committed, Done, Failed, FailureKind, Lost, Released
 from tasklib.store.settle import CompletedWithin, Completion, Leased, complete_within, progress
-from tasklib.tasks.arguments import CONNECTION
 from tasklib.tasks.context import TaskContext
 from tasklib.tasks.function import TaskFunction
+from tasklib.tasks.signature import CONNECTION
 
 
 class _Undo(Exception):

@@ -16,8 +16,9 @@ from tasklib.errors import InvalidOption, TaskLibError
 from tasklib.http.requests import text_of
 from tasklib.tasks.ids import new_ids
 from tasklib.tasks.options import Options
-from tasklib.tasks.payload import UnstorableValue, dump
+from tasklib.tasks.payload import dump
 from tasklib.tasks.submitter import Submission
+from tasklib.tasks.unstorable import UnstorableValue
 
 if TYPE_CHECKING:
     from tasklib.tracing.spans import Producer

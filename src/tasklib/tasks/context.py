@@ -12,8 +12,8 @@ from uuid import UUID
 
 from tasklib.tasks.payload import dump
 
-# Made on demand: most tasks never call current_task().
-_current: ContextVar[Callable[[], TaskContext]] = ContextVar("tasklib_current_task")
+running_task: ContextVar[Callable[[], TaskContext]] = ContextVar("tasklib_current_task")
+"""Set in the asyncio task, thread or child process that runs a task; most tasks never call it."""
 
 
 @dataclass(slots=True)
@@ -76,7 +76,7 @@ class TaskContext:
 def current_task() -> TaskContext:
     """The context of the task that is running here; RuntimeError outside of one."""
     try:
-        context = _current.get()
+        context = running_task.get()
     except LookupError:
         raise RuntimeError("current_task() was called outside of a running task.") from None
     return context()
@@ -84,9 +84,4 @@ def current_task() -> TaskContext:
 
 def is_in_task(variables: Context | None = None) -> bool:
     """Whether these context variables, or those in use here, are of a running task."""
-    return (_current.get(None) if variables is None else variables.get(_current)) is not None
-
-
-def enter(context: Callable[[], TaskContext]) -> None:
-    """Make this the current task of the running asyncio task, thread or child process."""
-    _current.set(context)
+    return (running_task.get(None) if variables is None else variables.get(running_task)) is not None

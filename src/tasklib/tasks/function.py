@@ -13,7 +13,6 @@ from typing_extensions import ParamSpec, TypeVar, Unpack
 
 from tasklib.errors import InvalidTaskFunction
 from tasklib.tasks import registry
-from tasklib.tasks.arguments import Arguments, asks_for_connection
 from tasklib.tasks.options import (
     MAX_NAME_BYTES,
     NOTHING_SAID,
@@ -24,8 +23,9 @@ from tasklib.tasks.options import (
     options_of,
 )
 from tasklib.tasks.origins import written
-from tasklib.tasks.results import ResultCodec
+from tasklib.tasks.payload import Arguments, ResultCodec
 from tasklib.tasks.retry import RetryPolicy
+from tasklib.tasks.signature import asks_for_connection
 from tasklib.tasks.submitter import Submitter, WithOptions
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ from typing import Any, TypedDict
 
 from tasklib.config import PRIORITY_MAX, PRIORITY_MIN, Config, Level
 from tasklib.errors import InvalidOption
-from tasklib.tasks.payload import UnstorableValue, dump, limited
 
 MAX_INT = 2**31 - 1
 # The largest wait PostgreSQL's make_interval and timestamptz hold without surprises: a thousand years.
@@ -113,19 +112,6 @@ def priority_of(value: int | str | None, config: Config) -> tuple[int, Level | N
     if level is None:
         raise InvalidOption(f"priority must be -10 to 100 or one of {', '.join(config.levels)}, not {value!r}.")
     return level.priority, level
-
-
-def json_option(name: str, value: Mapping[str, Any], config: Config) -> str:
-    """A mapping option as JSON text."""
-    try:
-        text = dump(dict(value))
-    except UnstorableValue as e:
-        place = f"{name}.{e.path}" if e.path else name
-        raise InvalidOption(f"{place} {e.reason}.") from e
-    try:
-        return limited(text, config.max_payload_bytes, name)
-    except UnstorableValue as e:
-        raise InvalidOption(f"{e.reason}.") from e
 
 
 def _check_priority(value: object) -> None:

@@ -12,18 +12,19 @@ from tasklib.tasks.origins import place, same_function
 if TYPE_CHECKING:
     from tasklib.tasks.function import TaskFunction
 
-_registered: dict[str, TaskFunction[Any, Any]] = {}
+functions: dict[str, TaskFunction[Any, Any]] = {}
+"""By their names; only `register` adds to it."""
 
 
 def register(function: TaskFunction[Any, Any]) -> None:
     """Add a task function under its name. The same function again (a reloaded module) replaces itself."""
-    known = _registered.get(function.name)
+    known = functions.get(function.name)
     if known is not None and not same_function(known.function, function.function):
         raise InvalidTaskFunction(
             f"two functions want the task name {function.name!r}: {place(known.function)} and "
             f"{place(function.function)}. Give one of them another: @task(name='...')."
         )
-    _registered[function.name] = function
+    functions[function.name] = function
 
 
 def find(target: object) -> TaskFunction[Any, Any]:
@@ -33,10 +34,10 @@ def find(target: object) -> TaskFunction[Any, Any]:
     if isinstance(target, TaskFunction):
         return target
     if isinstance(target, str):
-        if target in _registered:
-            return _registered[target]
-        raise TaskNotFound.named(target, _registered)
-    for known in _registered.values():
+        if target in functions:
+            return functions[target]
+        raise TaskNotFound.named(target, functions)
+    for known in functions.values():
         if known.function is target:
             return known
     name = getattr(target, "__name__", None)
@@ -45,29 +46,17 @@ def find(target: object) -> TaskFunction[Any, Any]:
     raise TaskNotFound(f"expected a task function or a task's name, not {target!r}.")
 
 
-def get(name: str) -> TaskFunction[Any, Any] | None:
-    return _registered.get(name)
-
-
 def names() -> list[str]:
-    return sorted(_registered)
-
-
-def count() -> int:
-    return len(_registered)
-
-
-def all_functions() -> list[TaskFunction[Any, Any]]:
-    return list(_registered.values())
+    return sorted(functions)
 
 
 @contextmanager
 def isolated() -> Iterator[None]:
     """An empty registry inside the block, the old one after it; for tests."""
-    before = dict(_registered)
-    _registered.clear()
+    before = dict(functions)
+    functions.clear()
     try:
         yield
     finally:
-        _registered.clear()
-        _registered.update(before)
+        functions.clear()
+        functions.update(before)

@@ -51,24 +51,6 @@ def fidelity(annotation: Any) -> Fidelity:
     return Fidelity.MUST_BE_TRIED
 
 
-_WHOLE_FLOATS_FROM = 1e16
-"""From here on floats are written with an exponent, and jsonb writes that out as a whole number."""
-
-
-def is_json(value: Any) -> bool:
-    """True for what JSON has, exactly: it comes back equal if nothing else is expected."""
-    kind = type(value)
-    if kind is str or kind is int or kind is bool or value is None:
-        return True
-    if kind is float:
-        return bool(abs(value) < _WHOLE_FLOATS_FROM)
-    if kind is list:
-        return all(map(is_json, value))
-    if kind is dict:
-        return all([type(key) is str and is_json(item) for key, item in value.items()])
-    return False
-
-
 # Pydantic has written both 1e+16 and 1e16.
 _EXPONENT = re.compile(r"[0-9]e\+?[0-9]")
 _STRING_OR_EXPONENT = re.compile(r'"(?:[^"\\]|\\.)*"|-?[0-9]+(?:\.[0-9]+)?e\+?[0-9]+')

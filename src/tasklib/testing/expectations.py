@@ -12,7 +12,8 @@ from tasklib.config import Config
 from tasklib.errors import InvalidOption, TaskExecutionError
 from tasklib.tasks.function import TaskFunction
 from tasklib.tasks.options import priority_of, require_aware
-from tasklib.tasks.payload import UnstorableValue, dump
+from tasklib.tasks.payload import dump
+from tasklib.tasks.unstorable import UnstorableValue
 
 if TYPE_CHECKING:
     from tasklib.models import Task

@@ -18,8 +18,8 @@ from tasklib.client.default import standing_in
 from tasklib.config import Config
 from tasklib.errors import TaskLibError
 from tasklib.store.submit import NewTask
-from tasklib.tasks.arguments import CONNECTION
 from tasklib.tasks.function import TaskFunction
+from tasklib.tasks.signature import CONNECTION
 from tasklib.tasks.submitter import Submission
 from tasklib.testing.inline_clients import InlineAsyncClient, InlineClient
 from tasklib.testing.inline_task import InlineTask

@@ -15,7 +15,7 @@ from tasklib.executors.functions import failed, result_text
 from tasklib.models import Task
 from tasklib.states import TaskState
 from tasklib.store.submit import NewTask
-from tasklib.tasks.context import TaskContext, enter
+from tasklib.tasks.context import TaskContext, running_task
 from tasklib.tasks.function import TaskFunction
 from tasklib.tasks.submitter import Submission
 from tasklib.tracing import trace_id_for
@@ -55,7 +55,7 @@ class InlineTask:
         """Make the attempt, of a sync function, as a worker does. Returns the result as JSON text, or the error."""
         assert self.function is not None
         context = self._begin()
-        enter(lambda: context)
+        running_task.set(lambda: context)
         try:
             arguments = self.function.arguments.from_json(self.new.kwargs)
             return result_text(self.function.function(**arguments, **injected), config, self.function.results.to_json)
@@ -66,7 +66,7 @@ class InlineTask:
         """The same of an async function. Cancellation and interrupts are raised."""
         assert self.function is not None
         context = self._begin()
-        enter(lambda: context)
+        running_task.set(lambda: context)
         try:
             arguments = self.function.arguments.from_json(self.new.kwargs)
             returned = self.function.function(**arguments, **injected)

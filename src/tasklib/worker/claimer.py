@@ -43,8 +43,8 @@ class Serving:
 
     def served(self) -> Served:
         # Task functions may be registered at any time; there is rarely a new one.
-        if self._names is None and registry.count() != self._known_functions:
-            self._known_functions = registry.count()
+        if self._names is None and len(registry.functions) != self._known_functions:
+            self._known_functions = len(registry.functions)
             self._served = self._of([name for name in registry.names() if self.serves(registry.find(name))])
         return self._served
 

@@ -92,7 +92,7 @@ class Runner:
         """Begin the claimed tasks; those beyond the slots as soon as slots are free."""
         now = time.monotonic()
         for row in found.tasks:
-            function = registry.get(row.name)
+            function = registry.functions.get(row.name)
             assert function is not None, "a claim only brings names this worker asked for"
             attempt = Attempt(row, function, found.worker_id, found.lease_deadline, now)
             self.running[attempt] = None

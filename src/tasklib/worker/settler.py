@@ -22,8 +22,8 @@ from tasklib.executors.tracebacks import class_name
 from tasklib.stats import StatsCollector
 from tasklib.store.settle import Completion, Failure
 from tasklib.tasks.options import MAX_DELAY_SECONDS
-from tasklib.tasks.payload import storable_text
 from tasklib.tasks.retry import RetryPolicy
+from tasklib.tasks.unstorable import storable_text
 from tasklib.worker.attempt import Attempt
 from tasklib.worker.progress import ProgressReports
 from tasklib.worker.slots import Slots

@@ -244,7 +244,7 @@ class Worker:
 
     async def _sync_schedules(self) -> None:
         """Store what the task functions say of schedules. Without it the worker works all the same."""
-        if self.server is not None or not any(function.schedules for function in registry.all_functions()):
+        if self.server is not None or not any(function.schedules for function in list(registry.functions.values())):
             return
         try:
             async with AsyncClient(self.config) as client:

@@ -13,7 +13,7 @@ from tasklib.errors import (
     InvalidOption,
     TaskExecutionError,
 )
-from tasklib.tasks.payload import MAX_DEPTH
+from tasklib.tasks.unstorable import MAX_DEPTH
 from tests.client.bad_input.saying import Address, Point, nested, saying
 from tests.client.conftest import Either
 

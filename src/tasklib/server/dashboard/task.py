@@ -130,7 +130,7 @@ async def submit_edited(
         made = await client_of(principal, services).submit_task(
             found.name,
             kwargs=kwargs,
-            registered_elsewhere=registry.get(found.name) is None,
+            registered_elsewhere=registry.functions.get(found.name) is None,
             queue=queue.strip() or found.queue,
             priority=_priority(priority, found.priority),
             max_retries=found.max_retries,
@@ -146,7 +146,7 @@ async def submit_edited(
 def _form(request: Request, task: Task, arguments: str, queue: str, priority: str, error: str | None) -> Response:
     return page(
         request, "task_edit.html", status=422 if error else 200, task=task, arguments=arguments, queue=queue,
-        priority=priority, error=error, is_known=registry.get(task.name) is not None,
+        priority=priority, error=error, is_known=registry.functions.get(task.name) is not None,
     )  # fmt: skip
 
 

@@ -42,7 +42,8 @@ from tasklib.server.services import Services, services
 from tasklib.server.token_watch import WaitingRequest, token_ended
 from tasklib.store.claim import Claimed
 from tasklib.store.settle import Lease
-from tasklib.tasks.payload import UnstorableValue, dump
+from tasklib.tasks.payload import dump
+from tasklib.tasks.unstorable import UnstorableValue
 from tasklib.tracing import trace_id_for
 
 router = APIRouter(prefix="/internal/workers", tags=["worker protocol"])

@@ -16,8 +16,8 @@ from tasklib.errors import DatabaseUnavailable, ResultNotStorable
 from tasklib.executors.functions import result_text
 from tasklib.store import settle, stats
 from tasklib.store.settle import Completion, Failure, Lease
-from tasklib.tasks.payload import storable_text
 from tasklib.tasks.retry import RetryPolicy
+from tasklib.tasks.unstorable import storable_text
 
 STALE = "stale_attempt"
 SETTLED = "already_settled"
