@@ -19,7 +19,7 @@ from tasklib.errors import InvalidOption, TaskExecutionError
 from tasklib.tasks import secrets
 from tasklib.tasks.options import OPTION_NAMES, RESERVED_NAMES, did_you_mean
 from tasklib.tasks.round_trip import Difference, Fidelity, as_stored, difference, fidelity, with_whole_floats
-from tasklib.tasks.signature import CONNECTION, arguments_adapter, hints_of, is_open, parameters_of, result_adapter
+from tasklib.tasks.signature import CONNECTION, arguments_adapter, hints_of, others_of, parameters_of, result_adapter
 from tasklib.tasks.unstorable import (
     MAX_DEPTH,
     MAX_DIGITS,
@@ -49,7 +49,8 @@ class Arguments:
         injected = {CONNECTION} if with_connection else set()
         self.parameters = parameters_of(self.signature, task_name, injected)
         hints = hints_of(function, task_name)
-        others = next((hints.get(p.name, Any) for p in self.signature.parameters.values() if is_open(p)), None)
+        self._others = others_of(self.signature)
+        others = None if self._others is None else hints.get(self._others, Any)
         self._fidelity = min(map(fidelity, [*(hints.get(name, Any) for name in self.parameters), others]))
         self._is_plain = self._fidelity is Fidelity.ALWAYS
         self._adapter = arguments_adapter(hints, self.parameters, task_name, others)
@@ -124,9 +125,8 @@ class Arguments:
             bound = self.signature.bind_partial(*args, **kwargs).arguments
         except TypeError as e:
             raise TaskExecutionError(f"{self.task_name}: {e}.", task=self.task_name) from None
-        for p in self.signature.parameters.values():
-            if is_open(p):
-                bound.update(bound.pop(p.name, {}))
+        if self._others is not None:
+            bound.update(bound.pop(self._others, {}))
         return dict(bound)
 
     def _refusal(self, error: ValidationError) -> TaskExecutionError:

@@ -54,8 +54,9 @@ def parameters_of(signature: inspect.Signature, task_name: str, injected: set[st
     return parameters
 
 
-def is_open(parameter: inspect.Parameter) -> bool:
-    return parameter.kind is parameter.VAR_KEYWORD
+def others_of(signature: inspect.Signature) -> str | None:
+    """The name of its `**others`, if it has them."""
+    return next((p.name for p in signature.parameters.values() if p.kind is p.VAR_KEYWORD), None)
 
 
 def hints_of(function: Callable[..., Any], task_name: str) -> dict[str, Any]:
