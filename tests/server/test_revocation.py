@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from tasklib import Client, Config
-from tasklib.server import token_cache, token_watch
+from tasklib.server import token_cache
 from tasklib.store.tokens import NewToken
 from tests.eventually import eventually
 from tests.server.conftest import PATIENCE, Running, bearer
@@ -31,7 +31,7 @@ def end(db: psycopg.Connection, token: NewToken, how: str) -> None:
 
 
 def test_the_looks_are_close_enough_for_a_second() -> None:
-    assert token_watch.LOOK_SECONDS + token_cache.FRESH_SECONDS <= 1.0
+    assert token_cache.LOOK_SECONDS + token_cache.FRESH_SECONDS <= 1.0
 
 
 @pytest.mark.parametrize("how", ENDS)
@@ -98,7 +98,7 @@ def test_a_waiting_poll_is_never_handed_a_task_after_its_token_has_ended(
     how: str,
 ) -> None:
     """Not even in the moment before the server has noticed: the last look comes after the claim."""
-    monkeypatch.setattr(token_watch, "LOOK_SECONDS", 3600.0)
+    monkeypatch.setattr(token_cache.TokenWatch, "_EVERY_SECONDS", 3600.0)
     url, token = server(config, max_wait_seconds=PATIENCE), new_token("worker")
     worker = Remote(url.http, token.text)
     waiting = side.submit(worker.poll, 1, wait_seconds=60.0)

@@ -84,7 +84,7 @@ class AsyncClient:
     def __init__(self, config: Config | str | None = None) -> None:
         self.config = config if isinstance(config, Config) else Config.from_env(database_url=config)
         self.calls = Calls(self.config)
-        self._database = AsyncDatabase(self.config)
+        self.database = AsyncDatabase(self.config)
 
     submit_task: SubmitTask = _submitting_async(Calls.submit_task)
     submit: Submit = _submitting_async(Calls.submit)
@@ -161,7 +161,7 @@ class AsyncClient:
 
     def close(self) -> Awaitable[None]:
         """Close the connections; a later call opens new ones. It may be awaited, and need not be."""
-        self._database.close()
+        self.database.close()
         return Closed()
 
     async def __aenter__(self) -> Self:
@@ -173,7 +173,7 @@ class AsyncClient:
     async def _do(self, effect: Effect) -> Any:
         match effect:
             case Query():
-                return await self._database.run(effect)
+                return await self.database.run(effect)
             case OnConnection(connection, query):
                 return await run_on_async(connection, query, self.config.schema)
             case InTransaction():
@@ -191,7 +191,7 @@ class AsyncClient:
         tries = Tries(repeatable=True)
         while True:
             try:
-                async with self._database.connection() as connection:
+                async with self.database.connection() as connection:
                     return await self._in_transaction(connection, work)
             except psycopg.Error as e:
                 await asyncio.sleep(tries.pause_after(e))

@@ -29,7 +29,7 @@ from tasklib.server.rates import RateLimit
 from tasklib.server.services import Services
 from tasklib.server.sessions import COOKIE, Sessions
 from tasklib.server.settings import ServerSettings
-from tasklib.server.token_watch import token_ended
+from tasklib.server.token_cache import token_ended
 
 API_PATHS = ("/api/", "/internal/", "/health/", "/metrics", "/openapi.json")
 """Paths for programs. Everything else is the dashboard's, and takes its cookie."""
@@ -49,7 +49,7 @@ class Auth:
         self._by_beginning: dict[str, list[BaseRoute]] | None = None
         rate = settings.rate_limit_per_second
         self._rate = None if rate is None else RateLimit(rate, rate)
-        self._has_warned = False
+        self._is_warned_of_proxies = settings.is_public_https
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":  # there are none here
@@ -121,10 +121,10 @@ class Auth:
 
     def _warn_of_a_proxy(self, scope: Scope, headers: Headers) -> None:
         """Once: behind a TLS proxy that is not configured, cookies would lack `Secure`."""
-        if self._has_warned or scope["scheme"] == "https" or self._settings.is_public_https:
+        if self._is_warned_of_proxies or scope["scheme"] == "https":
             return
         if headers.get("x-forwarded-proto", "").lower() == "https":
-            self._has_warned = True
+            self._is_warned_of_proxies = True
             structlog.get_logger("tasklib.server").warning(
                 "a proxy reports HTTPS, but is not trusted",
                 hint="Set --public-url https://NAME, or --trusted-proxy ADDRESS: else cookies lack Secure, and there "

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from contextlib import suppress
+from itertools import accumulate
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tasklib.server.auth import is_for_programs
-from tasklib.server.json_depth import is_deeper
 from tasklib.server.problems import Problem
 from tasklib.server.settings import ServerSettings
 
 BODY_IS_READ = "tasklib.body_is_read"
 _LINGER_SECONDS, _LINGER_BYTES = 2.0, 32 * 1024 * 1024
+# Possessive, and to the end if a string has none: whatever it is given, it never looks back.
+STRINGS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
+_NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+STEPS = [(byte in b"[{") - (byte in b"]}") for byte in range(256)]
+"""What each byte outside of strings adds to the depth."""
 
 
 class Limits:
@@ -75,6 +81,14 @@ class Limits:
 def has_body(headers: Headers) -> bool:
     """True if a body comes with the request."""
     return "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
+
+
+def is_deeper(text: bytes, most: int) -> bool:
+    """True if JSON is nested deeper than this: deep nesting can't overwhelm counting brackets as it would a parser."""
+    if text.count(b"[") + text.count(b"{") <= most:
+        return False
+    brackets = STRINGS.sub(b"", text).translate(None, _NOT_BRACKETS)
+    return any(map(most.__lt__, accumulate(map(STEPS.__getitem__, brackets))))
 
 
 def is_result(path: str) -> bool:

@@ -13,7 +13,6 @@ from starlette.requests import HTTPConnection
 from tasklib.backends.postgres.notifier import Notifier
 from tasklib.backends.postgres.remote.workers import RemoteWorkers
 from tasklib.client.async_clients import AsyncClient
-from tasklib.client.effects import once
 from tasklib.config import Config
 from tasklib.db.query import Query
 from tasklib.db.startup import wait_for_database
@@ -23,8 +22,7 @@ from tasklib.server.caps import Caps
 from tasklib.server.leading import Leading
 from tasklib.server.redaction import Redaction
 from tasklib.server.settings import ServerSettings
-from tasklib.server.token_cache import TokenCache
-from tasklib.server.token_watch import TokenWatch
+from tasklib.server.token_cache import TokenCache, TokenWatch
 from tasklib.server.watch import TaskWatch
 from tasklib.store import schema, tokens
 
@@ -55,7 +53,7 @@ class Services:
         self.caps = Caps(self.settings)
         self.redaction = Redaction(self.settings.redact)
         self.watch = TaskWatch(self.run, lambda: self.notifier.is_stopped)
-        self.token_watch = TokenWatch(self.client, self.tokens.is_open, self._token_ended)
+        self.token_watch = TokenWatch(self.client.database, self.tokens.is_open, self._token_ended)
 
     @classmethod
     async def open(cls, config: Config, settings: ServerSettings) -> Services:
@@ -66,14 +64,14 @@ class Services:
         client = AsyncClient(config)
         try:
             await require_schema(config, client)
-            has_tokens = await client.perform(once(tokens.any_ever()))
+            has_tokens = await client.database.run(tokens.any_ever())
             require_locks(settings, has_tokens)
-            place = await client.perform(once(schema.where_is_tasks(config.schema)))
+            place = await client.database.run(schema.where_is_tasks(config.schema))
         except BaseException:
             client.close()
             raise
         token_cache, notifier = (
-            TokenCache(client, is_open=settings.no_auth and not has_tokens),
+            TokenCache(client.database, is_open=settings.no_auth and not has_tokens),
             Notifier(config, role="server listener"),
         )
         made = cls(config, settings, client, token_cache, notifier, RemoteWorkers(config, notifier), version())
@@ -84,7 +82,7 @@ class Services:
 
     async def run(self, query: Query[T]) -> T:
         """Run one query of the store."""
-        return await self.client.perform(once(query))
+        return await self.client.database.run(query)
 
     def _token_ended(self) -> None:
         self.tokens.forget()
@@ -130,9 +128,9 @@ def services(request: HTTPConnection) -> Services:
 
 async def require_schema(config: Config, client: AsyncClient) -> None:
     """SchemaError unless our tables are there, in this version."""
-    require_utf8(*await client.perform(once(schema.encoding())))
-    place = await client.perform(once(schema.where_is_tasks(config.schema)))
-    revision = None if place is None else await client.perform(once(schema.revision()))
+    require_utf8(*await client.database.run(schema.encoding()))
+    place = await client.database.run(schema.where_is_tasks(config.schema))
+    revision = None if place is None else await client.database.run(schema.revision())
     require_current(revision, config.schema)
 
 

@@ -18,7 +18,7 @@ from fastapi.routing import APIRoute
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tasklib.server.json_depth import STEPS, STRINGS, is_deeper
+from tasklib.server.limits import STEPS, STRINGS, is_deeper
 from tasklib.server.problems import Problem
 
 _BATCH = re.compile(rb'\s*\{\s*"results"\s*:\s*\[')

@@ -39,7 +39,7 @@ from tasklib.server.remote.request_models import (
     Terms,
 )
 from tasklib.server.services import Services, services
-from tasklib.server.token_watch import WaitingRequest, token_ended
+from tasklib.server.token_cache import WaitingRequest, token_ended
 from tasklib.store.claim import Claimed
 from tasklib.store.settle import Lease
 from tasklib.tasks.payload import dump
