@@ -13,14 +13,16 @@ concerned AS (
                       WHERE workers.id = task.worker_id AND reported_status = 'dead'))
 ),
 {include held},
-lost AS (
+attempt AS (
     SELECT task.id,
            cancel_requested_at IS NOT NULL AS cancelled,
            {include may_have_begun} AS begun,
+           false AS known,
            cancel_requested_at IS NOT NULL
                OR {include begun} AND (at_most_once IS TRUE OR crash_count + 1 >= %(crash_limit)s) AS ends,
            cancel_requested_at IS NULL AND {include begun} AND at_most_once IS NOT TRUE
                AND crash_count + 1 >= %(crash_limit)s AS poison,
+           now() AS retry_at,
            'lost' AS outcome,
            format('worker %%s was lost in attempt %%s%%s', worker_id, retry_count + crash_count + 1,
                   CASE WHEN {include begun} AND at_most_once IS TRUE
@@ -36,25 +38,4 @@ lost AS (
     LIMIT %(limit)s
     FOR UPDATE OF task SKIP LOCKED
 ),
-changed AS (
-    UPDATE {schema.}tasks AS task
-    SET state = CASE WHEN cancelled THEN 'cancelled' WHEN ends THEN 'dead_letter'
-                     WHEN attempt.begun OR task.next_retry_at IS NOT NULL THEN 'failed' ELSE 'pending' END,
-        error = CASE WHEN attempt.begun THEN {include poison} ELSE task.error END,
-        crash_count = task.crash_count + attempt.begun::int,
-        next_retry_at = CASE WHEN ends THEN NULL WHEN attempt.begun THEN now() ELSE task.next_retry_at END,
-        started_at = CASE WHEN attempt.begun THEN task.started_at END,
-        completed_at = CASE WHEN ends THEN now() END,
-        timeout_seconds = CASE WHEN attempt.begun AND NOT ends
-            THEN least(ceil(task.timeout_seconds * 1.5), 2147483647)::int ELSE task.timeout_seconds END,
-        history = CASE WHEN attempt.begun THEN {include history} ELSE task.history END,
-        worker_id = NULL,
-        locked_until = NULL
-    FROM lost AS attempt
-    WHERE task.id = attempt.id
-    RETURNING task.id::text, task.name, task.state, {include wake}, queue, priority,
-              CASE WHEN attempt.begun OR cancelled THEN task.state ELSE 'released' END AS outcome,
-              CASE WHEN attempt.begun THEN attempt.outcome ELSE '' END AS reason
-),
-{include counted}
-SELECT id, name, state FROM changed
+{include taken_back}
