@@ -70,7 +70,7 @@ def _judged(one: Started, tasks: Sequence[Started], promised: float, per_second:
     between = [t for t in tasks if promotion <= t.started < one.started]
     ahead = [t for t in between if t.due < one.due]
     # A claim takes a lane's next tasks together: those behind its head may be younger, once for each other lane.
-    assert len(between) - len(ahead) <= 2 * (CONCURRENCY - 1), "somebody who came later went first"
+    assert len(between) - len(ahead) <= 2 * (CONCURRENCY - 1), "a task that was submitted later ran first"
     assert one.waited <= promised + len(ahead) / per_second + SLACK_SECONDS
     return one.waited
 

@@ -34,7 +34,7 @@ class BenchSchema:
     rows: int = 0
 
     def clear(self) -> None:
-        """Nothing in the table, and nobody but us to vacuum it: that must not fall into one measurement of many."""
+        """Empty the table and vacuum it here: an autovacuum must not fall into one measurement of many."""
         self.db.execute("TRUNCATE tasks")
         self.db.execute("ALTER TABLE tasks DISABLE TRIGGER USER")
         self.db.execute("ALTER TABLE tasks SET (autovacuum_enabled = off)")

@@ -18,7 +18,7 @@ from tasklib.store.claim import Claimed
 from tasklib.worker.slots import BATCH, Prefetch
 
 SPARE_CONNECTIONS = 10
-"""Left to the server, and to whoever looks on."""
+"""Left to the server, and to the programs that observe."""
 
 
 class Member:

@@ -65,7 +65,7 @@ def _install_one(lab: Lab, environment: str, python: Path) -> str:
 
 
 def _has_all(lab: Lab, environment: str, packages: list[str]) -> bool:
-    """Also true of an environment that somebody else has made in the same place."""
+    """Also true of an environment that another program has made in the same place."""
     if not (lab.directory / environment / "bin" / "python").exists():
         return False
     names = ["tasklib-pg" if package.startswith("-e") else package.partition("[")[0] for package in packages]

@@ -8,7 +8,7 @@ from benchmarks.peers.systems import Role, System
 from tasklib.bench.plan import CONCURRENCY
 
 NOTIFYING_TRIGGERS = ["tasks_wake"]
-"""The triggers that notify on INSERT; without them nobody is told."""
+"""The triggers that notify on INSERT; without them no worker is notified."""
 
 TASKLIB = System(
     name="tasklib",
@@ -61,7 +61,7 @@ LIMIT = System(
 
 
 def _without_notification(name: str, workloads: set[str], **options: object) -> System:
-    """TaskLib's table and nobody told: the same columns, indexes and constraints."""
+    """TaskLib's table without notifications: the same columns, indexes and constraints."""
     return replace(
         TASKLIB,
         name=name,

@@ -38,7 +38,7 @@ class Plan:
 
 
 def in_turn(systems: Sequence[System], repeat: int) -> list[System]:
-    """Backwards every other time, and beginning elsewhere each time, so that nobody always comes after the same."""
+    """Backwards every other time, and with another first each time, so that none always runs after the same one."""
     if not systems:
         return []
     shift = (repeat + 1) // 2 % len(systems)

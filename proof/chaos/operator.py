@@ -76,7 +76,7 @@ class Operator:
         try:
             time.sleep(self._random.uniform(0.2, 1.0))
         finally:
-            while True:  # a pause that nobody ends would keep the run from becoming quiet
+            while True:  # a pause without an end would keep the run from becoming quiet
                 with suppress(DatabaseUnavailable, psycopg.Error):
                     self._client.resume(name="chaos.slow")
                     break

@@ -78,7 +78,7 @@ class Proxy:
         return self._each(purpose, deafen)
 
     def drop_after_commit(self, purpose: str, statement: str = "") -> int:
-        """The next answer on each of these links is lost together with the link: it is done, and nobody knows.
+        """The next answer on each of these links is lost together with the link, though the statement took effect.
 
         `statement`: only the answer to a prepared statement whose name begins so.
         """

@@ -192,7 +192,7 @@ def _wait_for(condition: Callable[[], float | None], seconds: float = 180) -> fl
 
 
 def _completed_since(cluster: Cluster, producer: Producer, since: float) -> float | None:
-    # The latest: the first ones may be on a primary that nobody follows any more.
+    # The latest: the first ones may be on a primary that no replica follows any more.
     ids = [str(id_) for at, id_ in producer.acknowledged if at >= since][-20:]
     try:
         with psycopg.connect(cluster.url, connect_timeout=3) as db:

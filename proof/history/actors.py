@@ -3,7 +3,7 @@
 {"actor": "submitter-0", "at": 1731.5, "op": "submit", "what": "invoke", "call": 7, "tasks": ["..."]}
 {"actor": "submitter-0", "at": 1731.6, "op": "submit", "what": "ok", "call": 7}
 
-`ok`: it was acknowledged. `fail`: it was refused and can't have happened. `unknown`: nobody can say.
+`ok`: it was acknowledged. `fail`: it was refused and can't have happened. `unknown`: the answer was lost.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ class End:
     """What was found once all was quiet."""
 
     ledger: Counter[str] = field(default_factory=Counter)
-    """How many rows the transactional tasks left, by task. Nobody replays these."""
+    """How many rows the transactional tasks left, by task. No operator replays these."""
     transactional: frozenset[str] = frozenset()
     """The transactional tasks."""
     outbox: frozenset[str] = frozenset()

@@ -73,7 +73,7 @@ CREATE TRIGGER zz_record_term AFTER INSERT OR UPDATE ON leadership FOR EACH ROW 
 CREATE TABLE ledger (task uuid NOT NULL, token bigint NOT NULL);
 CREATE TABLE outbox (task uuid NOT NULL);
 
--- For whoever watches the run.
+-- For the programs that watch the run.
 CREATE INDEX transitions_claims ON transitions (worker, seq) WHERE new_state = 'running';
 CREATE INDEX transitions_submitted ON transitions (seq) WHERE old_state IS NULL;
 

@@ -110,7 +110,7 @@ class Table:
 
 
 def _answers(operations: tuple[str, ...], sessions: list[Session], moves: list[Transition]) -> Iterator[str]:
-    """Whoever was told that its ending was taken, made one: as many endings as were acknowledged."""
+    """There are as many endings as sessions that were told that theirs was stored."""
     said = sum(bool(s.answer) for d, s in zip(operations, sessions, strict=True) if d in ("complete", "stop"))
     made = sum(m.new_state in TERMINAL and m.old_state == "running" for m in moves if "maintenance" not in m.by)
     if said > made:

@@ -75,7 +75,7 @@ def path(name: str) -> Path:
 
 
 def without(guard: Guard, text: str) -> str:
-    """The statement as if nobody had thought of this condition."""
+    """The statement without this condition."""
     lines = text.splitlines(keepends=True)
     lines[guard.line] = lines[guard.line].replace(guard.condition, guard.instead, 1)
     return "".join(lines)

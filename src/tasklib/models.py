@@ -119,6 +119,6 @@ class Task(_Base, table=True):  # type: ignore[no-redef]  # the plugin takes the
         return trace_id_for(self.id, self.trace_context)
 
     def __repr_args__(self) -> list[tuple[str | None, Any]]:
-        # Arguments and results may hold what is not for a log.
+        # Arguments and results may hold secrets, which don't belong in a log.
         names = ("id", "name", "queue", "state", "retry_count", "created_at")
         return [(name, getattr(self, name, None)) for name in names]

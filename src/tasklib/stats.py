@@ -48,7 +48,7 @@ class Stat:
 
 
 class CountedTask(Protocol):
-    """What is needed of a leased row."""
+    """The fields of a leased row that are counted."""
 
     @property
     def name(self) -> str: ...
@@ -63,7 +63,7 @@ class CountedTask(Protocol):
 
 
 class Attempted(Protocol):
-    """What is needed of an attempt."""
+    """The fields of an attempt that are counted."""
 
     @property
     def claimed(self) -> CountedTask: ...

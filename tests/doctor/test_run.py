@@ -23,7 +23,7 @@ async def test_both_colours_find_the_same(config: Config) -> None:
         assert [(f.code, f.severity) for f in await examine_async(client_)] == blocking
         quick = [f.code for f in await examine_async(client_, thorough=False)]
     assert {"pooler", "listen"}.isdisjoint(quick)
-    assert len(blocking) >= len(CHECKS) - 1  # nothing is said of tasks nobody serves while there is nobody
+    assert len(blocking) >= len(CHECKS) - 1  # tasks without a worker are not reported while there is no worker at all
 
 
 def test_a_user_without_rights_is_told_what_was_not_examined(config: Config, db: psycopg.Connection) -> None:

@@ -81,11 +81,11 @@ def test_tasks_that_no_live_worker_may_take(
 ) -> None:
     register(config, "a", queues=["default", "q"])
     db.execute("INSERT INTO tasks (name, scheduled_at) VALUES ('mail', now()), ('unknown', now() + interval '1 day')")
-    assert look("tasks nobody serves")["unserved_tasks"].severity is Severity.OK
+    assert look("tasks without a worker")["unserved_tasks"].severity is Severity.OK
     marks = ", ".join(f"%({name})s" for name in columns)
     for _ in range(2):
         db.execute(f"INSERT INTO tasks ({', '.join(columns)}) VALUES ({marks})".encode(), columns)
-    finding = look("tasks nobody serves")["unserved_tasks"]
+    finding = look("tasks without a worker")["unserved_tasks"]
     assert (finding.severity, finding.details["count"]) == (Severity.WARNING, 2)
     assert said in finding.seen
 

@@ -197,7 +197,7 @@ class Walk:
         recorded = {"WALK_LOG": str(log.path), "WALK_SOURCE": f"{self._source / 'tasklib'}/", "WALK_ROLE": role}
         environment = self._environment() | _STILL | recorded | variables
         process = subprocess.Popen(command, env=environment, cwd=HOME, text=True, **options)
-        # Whoever reads from a program that hangs must not hang with it.
+        # A reader must not hang with a program that hangs.
         limit = threading.Timer(LIMIT_SECONDS, process.kill)
         limit.start()
         try:

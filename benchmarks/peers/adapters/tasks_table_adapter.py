@@ -1,7 +1,7 @@
 """Yardsticks for submission: what a driver does with TaskLib's own table, all its indexes and constraints included.
 
 Option `how`: "psycopg", "psycopg-async" or "asyncpg" insert one row per statement; "copy" gives rows to psycopg's
-COPY, "copy-text" gives it text that is formatted already. Nothing is checked, and nobody is notified.
+COPY, "copy-text" gives it text that is formatted already. Nothing is checked, and no worker is notified.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class BenchSchema:
     _lasting: dict[str, Any] = field(default_factory=dict)
 
     def lasting(self, what: str, make: Callable[[], T]) -> T:
-        """What is made when it is first needed and then stays until the end."""
+        """Made when first needed, and kept until the end."""
         if what not in self._lasting:
             self._lasting[what] = make()
         made: T = self._lasting[what]
@@ -71,7 +71,7 @@ class BenchSchema:
             self.db.execute("CHECKPOINT")
 
     def notify(self, wanted: bool) -> None:
-        """Whether inserting a task notifies anybody: that is done by a trigger."""
+        """Whether inserting a task sends a notification, which a trigger does."""
         self.db.execute(f"ALTER TABLE {SCHEMA}.tasks {'ENABLE' if wanted else 'DISABLE'} TRIGGER USER".encode())
 
     def row(self, query: str, *parameters: Any) -> Sequence[Any]:
@@ -91,7 +91,7 @@ class BenchSchema:
         """Wait until all these tasks are completed and return when, by the database's clock.
 
         `look` is called meanwhile, and raises if there is nothing left to wait for. Until the end only single rows are
-        looked up by their ids: counting what is left would slow down what is being measured.
+        looked up by their ids: counting the remaining ones would slow down the measured system.
         """
         deadline = time.monotonic() + 60 + len(ids) / 100
         tail = ids[-TAIL:]
@@ -148,7 +148,7 @@ def _our_own(config: Config) -> Config:
 
 
 def _make_schema(config: Config) -> None:
-    """Make it anew. One that a killed run left is dropped; anybody else's is not touched."""
+    """Make it anew. One that a killed run left is dropped; a schema of another program is not touched."""
     with connect(config, role="bench", statement_timeout=math.inf) as db:
         found = db.execute(
             "SELECT obj_description(oid, 'pg_namespace') FROM pg_namespace WHERE nspname = %s", (SCHEMA,)

@@ -1,4 +1,4 @@
-"""The task functions that are measured: they do next to nothing, so that what is left is TaskLib.
+"""The task functions that are measured: they do next to nothing, so that TaskLib's own cost remains.
 
 Each takes an argument that is checked, and returns a result that is stored.
 """

@@ -128,7 +128,7 @@ class Stage:
             self.screen.beat(1.2)
 
     def expect(self, is_so: bool, what: str) -> None:
-        """The demo is also a check: remember what is not as it should be."""
+        """The demo is also a check: remember each failed expectation."""
         if not is_so:
             self.disappointments.append(what)
             self.screen.say(f"[bold red]NOT AS IT SHOULD BE:[/] expected that {escape(what)}")

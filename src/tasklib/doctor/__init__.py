@@ -1,4 +1,4 @@
-"""What is wrong with a TaskLib and its PostgreSQL, what it means, and what to do: `tasklib doctor`.
+"""Problems of a TaskLib installation and its PostgreSQL, what they mean, and what to do: `tasklib doctor`.
 
     with Client() as client:
         for finding in examine(client):

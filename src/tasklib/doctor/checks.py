@@ -43,7 +43,7 @@ CHECKS = (
     Check("notifications", connectivity.listening, needs_tables=False, opens_connections=True),
     Check("workers", fleet.look),
     Check("leases", leases.look),
-    Check("tasks nobody serves", waiting.unserved),
+    Check("tasks without a worker", waiting.unserved),
     Check("schedules", schedules.look),
     Check("pauses", waiting.paused),
     Check("lanes", waiting.lanes),

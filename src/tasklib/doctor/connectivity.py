@@ -132,7 +132,7 @@ async def _refused(config: Config) -> str | None:
 
 async def _round_trip(config: Config) -> float | None:
     """Seconds from NOTIFY, on the usual connection, to its arrival where workers listen; None if it doesn't arrive."""
-    channel = f"tasklib_doctor_{uuid.uuid4().hex}"  # nobody else's
+    channel = f"tasklib_doctor_{uuid.uuid4().hex}"  # used by this run only
     listener = await connect_async(config, url=config.listen_database_url, role="doctor")
     try:
         await listener.execute(f"LISTEN {channel}".encode())

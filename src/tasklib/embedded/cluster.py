@@ -125,7 +125,7 @@ class Cluster:
             how = ["-w", "-t", str(READY_SECONDS), "-l", str(log), "-o", _server_options(state, settings)]
             done = self.account.run(self.bin_dir / "pg_ctl", "start", "-D", self.pgdata, *how)
             if done.returncode == 0 or find_postmaster(self.pgdata) is not None:
-                return  # up, or still recovering, or somebody killed just now had already begun to launch it
+                return  # up, or still recovering, or launched by a process that was killed just now
             news = log.read_bytes()[seen:].decode(errors="replace") if log.exists() else ""
             if "Address already in use" in news:
                 state.port = 0

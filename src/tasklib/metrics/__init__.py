@@ -1,4 +1,4 @@
 """Metrics for Prometheus: the server's and each worker's, alert rules and a Grafana dashboard.
 
-`families.py` says which metrics there are, by pure functions of what was read; whoever serves them reads.
+`families.py` builds the metrics, by pure functions of figures that its caller has read.
 """

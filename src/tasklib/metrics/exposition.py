@@ -33,7 +33,7 @@ def text(metrics: Iterable[Metric]) -> bytes:
 
 
 class Watched(Protocol):
-    """What is exposed of a worker."""
+    """The metrics of one worker."""
 
     @property
     def collector(self) -> StatsCollector: ...

@@ -1,7 +1,7 @@
 """Secrets among arguments: stored with their values, and with a mark by which everything that shows tasks hides them.
 
-`SecretStr("hunter2")` is stored as {"$secret": "hunter2"}. The mark is in the row, so it needs nobody who knows the
-function.
+`SecretStr("hunter2")` is stored as {"$secret": "hunter2"}. The mark is in the row, so a program that hasn't
+got the function knows it too.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ CONNECTION = "connection"
 
 def asks_for_connection(function: Callable[..., Any]) -> bool:
     """True for a function whose parameter `connection` is declared as one of psycopg's connections."""
-    psycopg = sys.modules.get("psycopg")  # importing it takes as long as all the rest: nobody has its types without it
+    psycopg = sys.modules.get("psycopg")  # a hint of one of its types implies that it is imported
     if psycopg is None or CONNECTION not in getattr(function, "__annotations__", ()):
         return False
     try:

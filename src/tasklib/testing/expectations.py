@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _LONGEST_SHOWN = 300
 _MISSING = object()
-# What a task is shown with even if nobody asked for it, unless it is as usual.
+# Shown of a task even if the expectation doesn't name it, unless it has its default value.
 _USUAL = {"queue": "default", "priority": 0, "tags": {}, "required_capabilities": [], "idempotency_key": None}
 
 

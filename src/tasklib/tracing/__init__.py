@@ -1,7 +1,7 @@
 """Traces: which trace a task belongs to, and OpenTelemetry's spans around submissions and attempts.
 
-A program that never imported `opentelemetry.trace` can have neither a span nor somebody to export one. So its presence
-in `sys.modules` is all that is looked at: a program without tracing pays for one look-up, and imports nothing.
+A program that never imported `opentelemetry.trace` has neither spans nor an exporter. So tracing is on if that module
+is in `sys.modules`: a program without tracing pays for one look-up, and imports nothing.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
--- What the CTE `changed` did is counted by the same statement, as a row of its own: nobody waits for it. What runs has
--- only been asked to stop; it counts when it has.
+-- Count what the CTE `changed` did, in the same statement, as a new row, so that no transaction waits for another.
+-- A running task has only been asked to stop; it counts when it has stopped.
 counted AS (
     INSERT INTO {schema.}stats_deltas (name, queue, level, outcome, reason, count)
     SELECT name, queue, {include level}, outcome, reason, count(*)

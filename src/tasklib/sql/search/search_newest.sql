@@ -1,6 +1,6 @@
--- What a search finds among the newest tasks, and where looking ended before the page was full: null if nothing is
--- left. At most `look` tasks are looked at, whatever is sought. Somebody's own are sorted by whose they are too, so
--- that they come from their index and not from among everybody's.
+-- The newest tasks that match, and where the scan ended before the page was full: null if no task is left. At most
+-- `look` tasks are read, whatever the search is for. The tasks of one owner are also sorted by owner, so that the scan
+-- uses their index instead of reading the tasks of all owners.
 WITH found AS (
     SELECT {include search_columns}
     FROM (
