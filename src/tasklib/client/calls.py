@@ -107,7 +107,7 @@ class Calls(SubmitCalls, OperatorCalls, ExplainingCalls, SearchingCalls, Schedul
         items = call_arguments.submissions_of(
             task, arguments, options_of(options), registered_elsewhere=registered_elsewhere
         )
-        return (yield from self._submit(self._new_tasks(items), connection)) if items else []
+        return (yield from self._insert(items, connection)) if items else []
 
     def get_task(self, task_id: UUID | str) -> Call[Task | None]:
         """The task with this id, or None."""

@@ -61,7 +61,7 @@ class SubmitCalls(OnBehalf):
 
     def submit(self, item: Submission, *, connection: Any = None) -> Call[UUID]:
         """Submit what `task_function.bind(...)` returned."""
-        ids = yield from self._submit(self._new_tasks([item]), connection)
+        ids = yield from self._insert([item], connection)
         return ids[0]
 
     def submit_each(self, items: Sequence[Submission], *, ids: Sequence[UUID] | None = None) -> Call[list[Submitted]]:
@@ -71,12 +71,13 @@ class SubmitCalls(OnBehalf):
         """
         if ids is not None:
             validation.check_ids(ids, len(items))
-        tasks = self._new_tasks(items, ids)
+        tasks = new_tasks(items, self.defaults, ids, id_type=self.id_type)
         ids = yield from self._submit(tasks, None)
         return [Submitted(id_, id_ == made) for id_, made in zip(ids, tasks.ids, strict=True)]
 
-    def _new_tasks(self, items: Alike | Sequence[Submission], ids: Sequence[UUID] | None = None) -> NewTasks:
-        return new_tasks(items, self.defaults, ids, id_type=self.id_type)
+    def _insert(self, items: Alike | Sequence[Submission], connection: Any) -> Call[list[UUID]]:
+        """Store new tasks. Clients without a database have their own way."""
+        return (yield from self._submit(new_tasks(items, self.defaults, id_type=self.id_type), connection))
 
     def _submit(self, tasks: NewTasks, connection: Any) -> Call[list[UUID]]:
         span = span_of(tasks) if tracing.API in sys.modules else None
