@@ -86,7 +86,7 @@ def test_blocking_form_closes_what_tasks_opened_on_its_loop(app: Config) -> None
 
     outer.submit_sync()
     assert drain_sync().counts == {"completed": 2}
-    assert [client for client in default._async_clients.values() if client._database._idle] == []
+    assert [client for client in default._async_clients.values() if client.database._idle] == []
 
 
 async def test_failing_a_test_inside_a_task_ends_the_attempt(app: Config) -> None:
