@@ -34,7 +34,7 @@ def busy(db: psycopg.Connection, url: str) -> None:
             Stat(Key("mail", "default", "medium", "completed"), 1200, 60.0, 1.0, [1200] + 15 * [0], [1200] + 15 * [0]),
             Stat(Key("mail", "default", "medium", "dead_letter"), 3, 1.0, 1.0, [3] + 15 * [0], [3] + 15 * [0]),
         ]
-        client._database.run(stats.add(counted))
+        client.database.run(stats.add(counted))
 
 
 @pytest.mark.usefixtures("busy")
@@ -85,7 +85,7 @@ def test_the_rate_is_that_of_the_last_seconds(url: str) -> None:
     rate = Rate()
     with Client(config) as client:
         assert rate.after(client.perform(look(config))) is None
-        client._database.run(stats.add([Stat(Key("mail", "default", "medium", "completed"), 100)]))
+        client.database.run(stats.add([Stat(Key("mail", "default", "medium", "completed"), 100)]))
         speed = rate.after(client.perform(look(config)))
     assert speed is not None
     assert speed > 0

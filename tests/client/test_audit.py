@@ -364,7 +364,7 @@ async def test_a_client_acts_on_behalf_of_others_on_the_same_connections(either:
     for somebody in (ann, either, bob):
         assert await somebody.create_token("x", roles="viewer")
     assert [r.actor for r in client.audit(limit=3)] == ["bob@example.com", identity.this_user(), "ann@example.com"]
-    assert len(either.client._database._idle) == 1
+    assert len(either.client.database._idle) == 1
     assert type(ann.client) is type(either.client)
 
 

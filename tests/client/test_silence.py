@@ -80,7 +80,7 @@ def test_what_may_not_be_repeated_says_that_the_database_is_away(config: Config,
 
 async def the_backend(client: AsyncClient) -> int:
     """The one that answers this client's next call."""
-    async with client._database.connection() as connection:
+    async with client.database.connection() as connection:
         pid = connection.info.backend_pid
     require_local(pid)
     return pid
@@ -163,7 +163,7 @@ def test_the_time_of_a_statement_is_up_by_the_clock_and_not_by_how_often_it_was_
 
 async def test_a_free_connection_is_not_waited_for_without_end(config: Config) -> None:
     async with AsyncClient(config.with_changes(statement_timeout_seconds=0.5, max_connections=1)) as client:
-        async with client._database.connection():  # somebody else has it
+        async with client.database.connection():  # somebody else has it
             with pytest.raises(DatabaseUnavailable, match="max_connections"):
                 await client.pauses()
         await client.pauses()

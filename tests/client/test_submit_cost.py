@@ -39,7 +39,7 @@ def greet() -> TaskFunction[Any, Any]:
 @contextmanager
 def sent(client: Any) -> Iterator[Counter[str]]:
     """Counts the messages the client sends meanwhile, on the one connection it has, by their kind."""
-    (connection,) = client._database._idle
+    (connection,) = client.database._idle
     messages = Counter[str]()
     with tempfile.TemporaryFile() as trace:
         connection.pgconn.trace(trace.fileno())

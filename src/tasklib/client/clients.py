@@ -63,7 +63,7 @@ class Client:
     def __init__(self, config: Config | str | None = None) -> None:
         self.config = config if isinstance(config, Config) else Config.from_env(database_url=config)
         self.calls = Calls(self.config, id_type=SyncTaskId)
-        self._database = Database(self.config)
+        self.database = Database(self.config)
 
     submit_task: SyncSubmitTask = _submitting(Calls.submit_task)
     submit: SyncSubmit = _submitting(Calls.submit)
@@ -147,7 +147,7 @@ class Client:
 
     def close(self) -> None:
         """Close the connections; a later call opens new ones."""
-        self._database.close()
+        self.database.close()
 
     def __enter__(self) -> Self:
         return self
@@ -158,7 +158,7 @@ class Client:
     def _do(self, effect: Effect) -> Any:
         match effect:
             case Query():
-                return self._database.run(effect)
+                return self.database.run(effect)
             case OnConnection(connection, query):
                 return run_on(connection, query, self.config.schema)
             case InTransaction():
@@ -179,7 +179,7 @@ class Client:
         while True:
             answer = None
             try:
-                with self._database.connection() as connection, connection.transaction():
+                with self.database.connection() as connection, connection.transaction():
                     if work.copied:
                         with connection.cursor() as cursor, cursor.copy(copy_statement(self.config.schema)) as copy:
                             for rows in copied(work.copied):

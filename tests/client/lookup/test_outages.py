@@ -44,14 +44,14 @@ def test_wait_without_a_timeout_outlives_an_outage_once_it_has_reached_the_datab
     looked = threading.Event()
     with way_to(config) as way, Client(way.config) as client:
         task_id = client.submit_task(outage_work)
-        run = client._database.run
+        run = client.database.run
 
         def watched(query: Query[Any]) -> Any:
             answer = run(query)
             looked.set()
             return answer
 
-        monkeypatch.setattr(client._database, "run", watched)
+        monkeypatch.setattr(client.database, "run", watched)
         waiting = threading.Thread(target=lambda: found.append(client.wait_for(task_id)))
         waiting.start()
         looked.wait(60)

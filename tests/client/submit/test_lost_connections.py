@@ -96,7 +96,7 @@ async def test_a_submission_whose_answer_was_lost_after_the_commit_is_not_double
 @pytest.mark.direct(reason="it changes a setting of its session, which a pooler gives to others")
 async def test_a_session_of_a_demoted_primary_is_dropped(either: Either, greet: Any, db: Any) -> None:
     await either.submit_task(greet, name="a")
-    for connection in either.client._database._idle:
+    for connection in either.client.database._idle:
         answer = connection.execute("SET default_transaction_read_only = on")
         if asyncio.iscoroutine(answer):
             await answer

@@ -68,7 +68,7 @@ def test_pgbouncer_mode_prepares_nothing(config: Config, greet: Any, db: Any) ->
     with Client(config.with_changes(prepared_statements=False)) as client:
         for _ in range(10):
             client.submit_task(greet, name="a")
-        with client._database.connection() as connection:
+        with client.database.connection() as connection:
             assert connection.execute("SELECT count(*) FROM pg_prepared_statements").fetchone() == (0,)
     assert count(db) == 10
 
