@@ -19,6 +19,7 @@ PUBLIC = [
     "ConfigError",
     "DatabaseUnavailable",
     "DeadLetterFilter",
+    "DuplicateTask",
     "IdempotencyKeyTaken",
     "InvalidOption",
     "InvalidTaskFunction",

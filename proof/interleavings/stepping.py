@@ -12,6 +12,11 @@ import psycopg
 
 from proof.interleavings.operations import EXPIRE, OPERATIONS
 from tasklib.db.database import execute
+from tasklib.db.query import Query
+from tasklib.errors import TaskLibError
+
+Step = str | Query[Any]
+"""The name of an operation, or a statement."""
 
 PATIENCE = 20.0
 _WAITS = "SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = %s"
@@ -31,12 +36,12 @@ class Session:
         self._thread = ThreadPoolExecutor(1)
         self._under_way: Future[Any] | None = None
         self.answer: Any = None
-        self.error: psycopg.Error | None = None
+        self.error: psycopg.Error | TaskLibError | None = None
 
     def begin(self) -> None:
         self.answer, self.error = None, None
 
-    def execute(self, operation: str, task: UUID) -> None:
+    def execute(self, operation: Step, task: UUID) -> None:
         self._under_way = self._thread.submit(self._do, operation, task)
         self.settle()
 
@@ -59,13 +64,14 @@ class Session:
         self._under_way.result()
         return True
 
-    def _do(self, operation: str, task: UUID) -> None:
+    def _do(self, operation: Step, task: UUID) -> None:
         try:
             if operation == "expire":
                 self.answer = self._connection.execute(EXPIRE, (task,)).rowcount
             else:
-                self.answer = execute(self._connection, OPERATIONS[operation].query(task), None)
-        except psycopg.Error as e:
+                query = OPERATIONS[operation].query(task) if isinstance(operation, str) else operation
+                self.answer = execute(self._connection, query, None)
+        except (psycopg.Error, TaskLibError) as e:
             self.error = e
             self._connection.rollback()
 
@@ -87,7 +93,7 @@ def orders(sessions: int) -> Iterator[tuple[int, ...]]:
     return rest((2,) * sessions, ())
 
 
-def play(sessions: Sequence[Session], operations: Sequence[str], order: Sequence[int], task: UUID) -> None:
+def play(sessions: Sequence[Session], operations: Sequence[Step], order: Sequence[int], task: UUID) -> None:
     """Take the steps in this order. Who waits for a lock is skipped, and takes its steps once it is let through."""
     begun: set[int] = set()
     owed: list[int] = []

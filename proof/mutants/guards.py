@@ -17,6 +17,7 @@ GUARDED = (
     *("rescue", "fail_overdue", "bury_workers", "leader", "lead", "resign"),
     *("take", "claim_next", "claim_on", "lanes"),
     *("expire_keys", "expire_dead_letters", "retain", "owned", "submit_once"),
+    *("merging", "merged", "same_merge_key", "submit_replacing", "replayed"),
     *("worker_heartbeat", "worker_drain", "token_usable", "token_revoke"),
 )
 EXPRESSIONS = (
@@ -31,6 +32,10 @@ EXPRESSIONS = (
     ("fail_overdue", "OR {include begun} AND (at_most_once IS TRUE", "OR true AND (at_most_once IS TRUE"),
     ("fail_overdue", "(at_most_once IS TRUE OR retry_count", "(retry_count"),
     ("fail", "OR ({include begun} AND task.at_most_once IS TRUE)", ""),
+    ("replayed", "merge_key = NULL,", "merge_key = merge_key,"),
+    ("replayed", "merge_while = NULL,", "merge_while = merge_while,"),
+    ("merging", "FOR KEY SHARE OF task", ""),
+    ("submit_replacing", "FOR NO KEY UPDATE OF task", ""),
 )
 """Guards that are no condition of a WHERE, because they decide what becomes of a row: file, text, the text instead."""
 INLINED = ("lock_held",)

@@ -36,6 +36,7 @@ _CLAIMS = ("tests/store/test_claim.py tests/store/test_claim_capabilities.py tes
 _ENDS = ("tests/store/test_guards.py",)
 _LOST = ("tests/store/test_lost_attempts.py",)
 _CANCELS = ("tests/store/test_cancel_races.py tests/client/test_operations.py tests/client/test_ownership.py",)
+_MERGES = ("tests/client/submit/test_unique.py tests/client/submit/test_unique_races.py",)
 _DUTIES = ("tests/maintenance/test_leader.py tests/maintenance/test_duties.py tests/worker/test_fleet_duties.py",)
 FIRST = {
     **dict.fromkeys(("take", "lanes", "claim_on"), _CLAIMS),
@@ -51,6 +52,7 @@ FIRST = {
     **dict.fromkeys(("worker_heartbeat", "worker_drain"), ("tests/worker/test_fleet.py",)),
     "replay": ("tests/store/test_transitions.py tests/client/test_ownership.py",),
     "claim_next": ("tests/store/test_claim_next.py",),
+    **dict.fromkeys(("merging", "merged", "same_merge_key", "submit_replacing", "replayed"), _MERGES),
     "submit_once": ("tests/client/test_idempotency.py tests/client/submit/test_keys.py",),
 }
 """Where a statement's guards are most likely to be missed."""

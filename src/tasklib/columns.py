@@ -44,6 +44,8 @@ TASK_COLUMNS: tuple[str, ...] = (
     "node",
     "waits_for",
     "reports_to",
+    "merge_key",
+    "merge_while",
 )
 
 

@@ -10,6 +10,7 @@ TaskLibError
 ├── ScheduleNotFound (LookupError)       no schedule has this name
 ├── TokenNotFound (LookupError)          no API token has this id or prefix
 ├── IdempotencyKeyTaken                  the key belongs to a task that this caller may not see
+├── DuplicateTask                        a task with this merge key exists, and may not be changed
 ├── TaskExecutionError                   the arguments don't fit the task function or can't be stored
 ├── ResultNotStorable                    a return value can't be stored; the attempt fails with it
 ├── ResultNotReadable (ValueError)       a stored result doesn't fit the type that the function declares here
@@ -35,6 +36,7 @@ __all__ = [
     "AccessDenied",
     "ConfigError",
     "DatabaseUnavailable",
+    "DuplicateTask",
     "IdempotencyKeyTaken",
     "InvalidOption",
     "InvalidTaskFunction",
@@ -153,6 +155,20 @@ class IdempotencyKeyTaken(TaskLibError):
         )
         self.name = name
         self.key = key
+
+
+class DuplicateTask(TaskLibError):
+    """A task with the same merge key exists, and the submission must not be merged into it."""
+
+    def __init__(self, name: str, task_id: UUID, state: str) -> None:
+        what = "runs, so it can't take new arguments" if state == "running" else "exists already"
+        super().__init__(
+            f"a task {name} with this merge key {what}: {task_id}, {state}. Submit again when it has ended, or use "
+            "on_duplicate='return'."
+        )
+        self.name = name
+        self.task_id = task_id
+        self.state = state
 
 
 class TaskExecutionError(TaskLibError):

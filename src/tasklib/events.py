@@ -245,7 +245,7 @@ class TaskSubmitted:
     queue: str
     by: str
     is_new: bool = True
-    """False: its idempotency key belongs to a task that was there before, and this is that task's id."""
+    """False: its key belongs to a task that was there before, and this is that task's id."""
     trace_id: str | None = None
 
 

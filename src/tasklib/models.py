@@ -106,6 +106,8 @@ class Task(_Base, table=True):  # type: ignore[no-redef]  # the plugin takes the
     node: str | None = Field(default=None, sa_column=Column(Text(collation="C")))
     waits_for: UUID | None = Field(default=None, sa_column=Column(Uuid))
     reports_to: list[UUID] | None = Field(default=None, sa_column=Column(ARRAY(Uuid)))
+    merge_key: str | None = Field(default=None, sa_column=Column(Text(collation="C")))
+    merge_while: str | None = Field(default=None, sa_column=Column(Text))
 
     @property
     def attempts(self) -> int:

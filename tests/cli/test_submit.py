@@ -37,6 +37,14 @@ def test_submit_prints_the_id_and_nothing_else(run: Run, url: str) -> None:
     assert (str(UUID(result.stdout.strip())) + "\n", result.stderr) == (result.stdout, "")
 
 
+def test_submissions_with_one_merge_key_become_one_task(row: Any, run: Run, url: str) -> None:
+    first = row("index", "doc=1", "v=1", "--debounce", "60", "--max-wait", "90", "--merge-key", "doc-1")
+    again = row("index", "doc=1", "v=2", "--debounce", "60", "--max-wait", "90", "--merge-key", "doc-1")
+    assert (again["id"], again["kwargs"], again["merge_key"]) == (first["id"], {"doc": 1, "v": 2}, "doc-1")
+    assert "doc-1, while pending" in run("show", str(first["id"])).stdout
+    assert run("submit", "index", "--unique", "sometimes").exit_code == 2
+
+
 def test_values_are_json_or_else_strings(row: Any) -> None:
     words = ("a=1", "b=1.5", "c=true", "d=null", 'e=[1,"x"]', 'f={"g": 2}', "h=hello", "i=", "j=a=b", 'k="5"', "l=NaN")
     assert row("anything", *words)["kwargs"] == {

@@ -112,6 +112,21 @@ async def submit_and_look(s: Scene) -> Any:
 
 
 @row
+async def merge_submissions(s: Scene) -> Any:
+    unique = s.greet.options(unique="pending", merge_key=["name"])
+    strict = s.greet.options(unique="unfinished", on_duplicate="raise")
+    first = await s.client.submit(strict.bind("b"))
+    return [
+        first,
+        [await s.client.submit(unique.bind("a")) for _ in range(2)],
+        await s.client.submit_each([unique.bind("a"), unique.bind("c"), s.greet.bind("a")]),
+        await s.client.submit_task(s.shout, throttle=60),
+        await failure(s.client.submit(strict.bind("b"))),
+        await failure(s.client.submit(unique.options(idempotency_key="k").bind("a"))),
+    ]
+
+
+@row
 async def submit_many(s: Scene) -> Any:
     alike = await s.client.submit_many(s.greet, [{"name": str(n)} for n in range(5)], priority=3)
     mixed = await s.client.submit_many([s.greet.bind("a"), s.shout.options(tags={"t": 1}).bind()], queue="q")

@@ -21,6 +21,23 @@ TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 # ---- submitting ----
 
 
+def test_submissions_with_one_merge_key_become_one_task_or_are_refused(api: Api) -> None:
+    body = {"task_type": "api_feed", "parameters": {"user": 7, "n": 1}, "debounce": 60, "merge_key": ["user"]}
+    first = api.ann.post(TASKS, json=body)
+    again = api.ann.post(TASKS, json={**body, "parameters": {"user": 7, "n": 2}})
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert again.json()["task_id"] == first.json()["task_id"]
+    shown = api.ann.get(f"{TASKS}/{first.json()['task_id']}").json()
+    assert (shown["parameters"], shown["merge_key"], shown["merge_while"]) == ({"user": 7, "n": 2}, "[7]", "pending")
+    # Another token of the same role has keys of its own.
+    assert api.bob.post(TASKS, json=body).status_code == 201
+    strict = {"task_type": "api_feed", "unique": "unfinished", "on_duplicate": "raise"}
+    kept = api.ann.post(TASKS, json=strict).json()
+    problem = refused(api.ann.post(TASKS, json=strict), 409, "duplicate_task")
+    assert (problem["task_id"], problem["state"]) == (kept["task_id"], "pending")
+    refused(api.ann.post(TASKS, json={**strict, "debounce": 5}), 422, "invalid_option")
+
+
 def test_a_task_is_stored_with_everything_that_was_said(api: Api) -> None:
     body = {
         "task_type": "api_video",

@@ -113,6 +113,7 @@ def _lines(task: Task, fleet: FleetState) -> list[tuple[str, str]]:
         ("worker", f"{task.worker_id or ''}"),
         ("lease", f"token {task.lease_token}, until {at(task.locked_until)}" if task.locked_until else ""),
         ("once per key", key),
+        ("merge key", f"{task.merge_key}, while {task.merge_while}" if task.merge_key else ""),
         ("submitted by", task.submitted_by or ""),
         ("trace", task.trace_id),
     ]

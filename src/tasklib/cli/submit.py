@@ -61,6 +61,25 @@ def submit(
     idempotency_key: Annotated[
         str | None, typer.Option(metavar="KEY", help="A second submission with this key returns the first task.")
     ] = None,
+    unique: Annotated[
+        str | None,
+        typer.Option(metavar="WHILE", help="Meet a task of the same merge key: while it is pending, or unfinished."),
+    ] = None,
+    debounce: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="Run it so long after the last such submission.")
+    ] = None,
+    throttle: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="For so long, such a submission returns the first task.")
+    ] = None,
+    merge_key: Annotated[
+        str | None, typer.Option(metavar="KEY", help="By what submissions are the same; else by their arguments.")
+    ] = None,
+    on_duplicate: Annotated[
+        str | None, typer.Option(metavar="HOW", help="What to do with the other task: return, replace or raise.")
+    ] = None,
+    max_wait: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="With --debounce: at the latest so long after the first.")
+    ] = None,
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait for the task, and print its result instead of its id.")
     ] = False,
@@ -86,6 +105,12 @@ def submit(
         "tags": pairs("--tag", tag) or None,
         "required_capabilities": capability or None,
         "idempotency_key": idempotency_key,
+        "unique": unique,
+        "debounce": debounce,
+        "throttle": throttle,
+        "merge_key": merge_key,
+        "on_duplicate": on_duplicate,
+        "max_wait": max_wait,
     }
     with _client(module or [], name, database_url, schema) as client:
         typed = as_declared(name, kwargs, arguments or []) if module else kwargs

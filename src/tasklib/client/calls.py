@@ -58,6 +58,12 @@ class Calls(SubmitCalls, OperatorCalls, ExplainingCalls, SearchingCalls, Schedul
         required_capabilities: Iterable[str] | None = None,
         idempotency_key: str | None = None,
         trace_context: Mapping[str, str] | None = None,
+        unique: str | None = None,
+        debounce: float | None = None,
+        throttle: float | None = None,
+        merge_key: str | Iterable[str] | None = None,
+        on_duplicate: str | None = None,
+        max_wait: float | None = None,
         **arguments: Any,
     ) -> Call[UUID]:
         """Submit one task, a task function or its name with arguments, and return its id.
@@ -76,6 +82,12 @@ class Calls(SubmitCalls, OperatorCalls, ExplainingCalls, SearchingCalls, Schedul
             required_capabilities,
             idempotency_key,
             trace_context,
+            unique,
+            debounce,
+            throttle,
+            merge_key,
+            on_duplicate,
+            max_wait,
         )
         also_given = ["connection"] if connection is not None else []
         item = call_arguments.submission(

@@ -9,7 +9,7 @@ import inspect
 import re
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from datetime import datetime
-from typing import Any, Protocol, TypeVar, overload
+from typing import Any, Literal, Protocol, TypeVar, overload
 from uuid import UUID
 
 from typing_extensions import Unpack
@@ -41,6 +41,12 @@ class SubmitTask(Protocol):
         required_capabilities: Iterable[str] | None = None,
         idempotency_key: str | None = None,
         trace_context: Mapping[str, str] | None = None,
+        unique: Literal["pending", "unfinished"] | None = None,
+        debounce: float | None = None,
+        throttle: float | None = None,
+        merge_key: str | Iterable[str] | None = None,
+        on_duplicate: Literal["return", "replace", "raise"] | None = None,
+        max_wait: float | None = None,
         **arguments: Any,
     ) -> Coroutine[Any, Any, TaskId[R]]: ...
     @overload
@@ -68,6 +74,12 @@ class SyncSubmitTask(Protocol):
         required_capabilities: Iterable[str] | None = None,
         idempotency_key: str | None = None,
         trace_context: Mapping[str, str] | None = None,
+        unique: Literal["pending", "unfinished"] | None = None,
+        debounce: float | None = None,
+        throttle: float | None = None,
+        merge_key: str | Iterable[str] | None = None,
+        on_duplicate: Literal["return", "replace", "raise"] | None = None,
+        max_wait: float | None = None,
         **arguments: Any,
     ) -> SyncTaskId[R]: ...
     @overload

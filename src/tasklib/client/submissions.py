@@ -14,7 +14,7 @@ from uuid import UUID
 import psycopg
 
 from tasklib import tracing
-from tasklib.client import validation
+from tasklib.client import merging, validation
 from tasklib.client.call_arguments import Alike, Target
 from tasklib.client.effects import Call, Effect, InTransaction, OnConnection
 from tasklib.client.identity import Identity, OnBehalf
@@ -45,7 +45,7 @@ class Submitted(NamedTuple):
 
     id: UUID
     is_new: bool
-    """False: its idempotency key belongs to a task that was there before."""
+    """False: its idempotency key or merge key belongs to a task that was there before."""
 
 
 class SubmitCalls(OnBehalf):
@@ -104,9 +104,13 @@ class SubmitCalls(OnBehalf):
             kept = yield self._batch(tasks)
         else:
             # One statement, so that it is all or none even on a connection in autocommit mode.
-            keyed, plain = keyed_and_plain(tasks)
-            both = submit.submit_once(plain + keyed, self.identity.owner) if keyed else submit.submit(plain)
-            kept = yield from self._store_on(connection, both, tasks)
+            keyed, merged, plain = by_key(tasks)
+            if merged:
+                merging.refuse_mixed(merged, keyed + plain)
+                query: Query[Any] = submit.submit_merging(merged, self.identity.owner)
+            else:
+                query = submit.submit_once(plain + keyed, self.identity.owner) if keyed else submit.submit(plain)
+            kept = yield from self._store_on(connection, query, tasks)
         return ids_in_order(tasks, kept)
 
     def _store_on(self, connection: Any, query: Query[Any], tasks: NewTasks) -> Call[Kept | None]:
@@ -120,13 +124,14 @@ class SubmitCalls(OnBehalf):
                 tries += 1
                 if tries == MOST_CONFLICTS:
                     raise
-                query = submit.submit_once(keyed_and_plain(tasks)[0], self.identity.owner)
+                keyed, merged, _ = by_key(tasks)
+                owner = self.identity.owner
+                query = submit.submit_merging(merged, owner) if merged else submit.submit_once(keyed, owner)
 
     def _store_given(self, tasks: NewTasks) -> Call[Kept | None]:
-        keyed, plain = keyed_and_plain(tasks)
+        keyed, merged, plain = by_key(tasks)
         queries: list[Query[Any]] = [submit.submit_given(plain)] if plain else []
-        if keyed:
-            queries.append(submit.submit_once(keyed, self.identity.owner))
+        queries += submit.submit_keyed(keyed, merged, self.identity.owner)
         try:
             # If an id or a key may belong to another owner, the whole batch has to be rolled back.
             kept: Kept | None = yield queries[0] if len(tasks) == 1 else InTransaction((), queries)
@@ -138,15 +143,14 @@ class SubmitCalls(OnBehalf):
         if len(tasks) >= COPY_FROM and all(kind.is_plain for kind in tasks.kinds):
             return InTransaction(tasks, ())
         owner = self.identity.owner
-        keyed, plain = keyed_and_plain(tasks)
+        keyed, merged, plain = by_key(tasks)
         copied: list[NewTask] = []
         if len(plain) >= COPY_FROM:
             copied, plain = [t for t in plain if t.terms.is_plain], [t for t in plain if not t.terms.is_plain]
         queries: list[Query[Any]] = [submit.submit(plain)] if plain else []
-        if keyed:
-            queries.append(submit.submit_once(keyed, owner))
-        # If a key may belong to another owner, the whole batch has to be rolled back.
-        is_one_statement = not copied and len(queries) == 1 and (owner is None or not keyed)
+        queries += submit.submit_keyed(keyed, merged, owner)
+        # If a key may belong to another owner, or must not be merged, the whole batch has to be rolled back.
+        is_one_statement = not copied and len(queries) == 1 and not merged and (owner is None or not keyed)
         return queries[0] if is_one_statement else InTransaction(copied, queries)
 
 
@@ -170,7 +174,7 @@ class Defaults:
             return self._applied(target, options)
         terms = self._applied(target, options)
         # A key or a moment is said once, so it isn't worth remembering.
-        if options.idempotency_key is None and options.scheduled_at is None:
+        if options.idempotency_key is None and options.scheduled_at is None and not isinstance(options.merge_key, str):
             if len(self._known) >= _MOST_REMEMBERED:
                 self._known.clear()
             self._known[target, options] = terms
@@ -201,9 +205,15 @@ class Defaults:
             delay_seconds=options.delay_seconds or None,
             scheduled_at=options.scheduled_at,
             idempotency_key=self._key(options.idempotency_key),
-            idempotency_window=config.idempotency_window_seconds if options.idempotency_key else None,
+            idempotency_window=config.idempotency_window_seconds if options.idempotency_key else options.throttle,
             submitted_by=self.identity.submitted_by if self.identity else None,
+            **merging.terms_of(options),
         )
+
+    def keyed(self, terms: SubmitTerms, target: Target, kwargs: str) -> SubmitTerms:
+        """The terms of one task that is unique, debounced or throttled: with the key that its arguments give it."""
+        known = () if isinstance(target, str) else target.arguments.parameters
+        return merging.with_key(terms, merging.key_of(terms, kwargs, known), self.identity)
 
     def _key(self, said: str | None) -> str | None:
         return said if said is None or self.identity is None else self.identity.key(said)
@@ -285,7 +295,7 @@ def new_tasks(
             if 4 * len(text) > limit:  # a character takes four bytes at most
                 _refuse_too_long(terms.name, text, limit)
             texts.append(text)
-            all_terms.append(terms)
+            all_terms.append(defaults.keyed(terms, target, text) if terms.needs_key else terms)
     except TaskLibError as e:
         if len(items) > 1:
             e.add_note(f"This was item {len(texts)} of {len(items)}; none of them was submitted.")
@@ -319,29 +329,27 @@ def writer_of(target: Target) -> Any:
     return partial(_plain_arguments, target) if isinstance(target, str) else target.arguments.to_json
 
 
-def without_repeats(tasks: Iterable[NewTask]) -> list[NewTask]:
-    """Of tasks that share a name and an idempotency key, only the first."""
-    first: dict[tuple[str, str | None], NewTask] = {}
-    for t in tasks:
-        first.setdefault((t.terms.name, t.terms.idempotency_key), t)
-    return list(first.values())
-
-
-def keyed_and_plain(tasks: Iterable[NewTask]) -> tuple[list[NewTask], list[NewTask]]:
-    """Those with an idempotency key, the first of each, and those without."""
-    keyed: list[NewTask] = []
+def by_key(tasks: Iterable[NewTask]) -> tuple[list[NewTask], list[NewTask], list[NewTask]]:
+    """Those with an idempotency key, those with a merge key, one of each, and those without either."""
+    keyed: dict[object, NewTask] = {}
+    merged: dict[object, NewTask] = {}
     plain: list[NewTask] = []
     for t in tasks:
-        (plain if t.terms.idempotency_key is None else keyed).append(t)
-    return without_repeats(keyed), plain
+        if t.terms.merge_key is not None:
+            merging.add(merged, t)
+        elif t.terms.idempotency_key is not None:
+            keyed.setdefault((t.terms.name, t.terms.idempotency_key), t)
+        else:
+            plain.append(t)
+    return list(keyed.values()), list(merged.values()), plain
 
 
 def ids_in_order(tasks: NewTasks, kept: Kept | None) -> list[UUID]:
-    """The id of each task: its own, or that of the task that has its idempotency key."""
+    """The id of each task: its own, or that of the task that has its key."""
     if kept is None:
         return tasks.ids
     known = tasks.id_type
-    return [id_ if (key := t.idempotency_key) is None else known(str(kept[t.name, key])) for id_, _, t in tasks]
+    return [id_ if (key := t.shared_key) is None else known(str(kept[t.name, key])) for id_, _, t in tasks]
 
 
 def _first(*values: int | None) -> int:

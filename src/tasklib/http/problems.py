@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+from uuid import UUID
 
 from tasklib.errors import (
     AccessDenied,
     DatabaseUnavailable,
+    DuplicateTask,
     IdempotencyKeyTaken,
     InvalidOption,
     SchemaError,
@@ -56,6 +58,9 @@ def error_of(request: Request, answer: Answer) -> TaskLibError:
             return TokenNotFound(about.get("id_or_prefix", ""))
         case "idempotency_key_taken":
             return IdempotencyKeyTaken(str(problem.get("name", "")), str(problem.get("key", "")))
+        case "duplicate_task":
+            task_id, state = UUID(str(problem.get("task_id"))), str(problem.get("state", ""))
+            return DuplicateTask(str(problem.get("name", "")), task_id, state)
         case "invalid_arguments":
             return TaskExecutionError(detail, task=problem.get("task"), field=problem.get("field"))
         case "schema_not_current":

@@ -92,6 +92,10 @@ def of_stats(stats: Sequence[Stat]) -> Iterator[Metric]:
         "schedule_slots_skipped", "Slots of schedules that were not run, and why.", ["reason"],
         {(reason,): counts.of("slot_skipped", reason=reason) for reason in get_args(Reason)},
     )  # fmt: skip
+    yield _counter(
+        "submissions_merged", "Submissions that met a task with their merge key, and what became of it.", ["reason"],
+        {(reason,): counts.of("merged", reason=reason) for reason in ("returned", "replaced")},
+    )  # fmt: skip
     yield _durations(counts)
     yield _waits(counts)
     yield _lateness(counts)

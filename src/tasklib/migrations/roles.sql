@@ -4,7 +4,7 @@
 --
 --   {owner}     owns the tables: for `tasklib migrate`
 --   {reader}    sees tasks and the fleet, neither tokens nor the audit
---   {producer}  submits tasks, and sees nothing of others but which idempotency keys they have
+--   {producer}  submits tasks, and sees nothing of others but their keys and states
 --   {worker}    runs tasks, leads the fleet, and submits
 --   {server}    all that `tasklib server` and the commands of an operator do
 DO $roles$
@@ -46,10 +46,12 @@ GRANT SELECT ON {schema}.tasks, {schema}.workers, {schema}.worker_registrations,
 -- The producer. It can insert a task that waits, and free or find an idempotency key; what a worker writes it can't.
 GRANT INSERT (id, name, queue, args, kwargs, scheduled_at, max_retries, timeout_seconds, priority, tags,
               required_capabilities, trace_context, submitted_by, idempotency_key, idempotency_expires_at,
-              flow, node, waits_for, reports_to),
-      SELECT (id, name, submitted_by, idempotency_key, idempotency_expires_at),
+              flow, node, waits_for, reports_to, merge_key, merge_while),
+      SELECT (id, name, state, lease_token, submitted_by, idempotency_key, idempotency_expires_at, merge_key, merge_while),
       UPDATE (idempotency_key, idempotency_expires_at)
     ON {schema}.tasks TO {producer};
+-- Submissions that find their merge key taken are counted.
+GRANT INSERT (name, queue, level, outcome, reason, count) ON {schema}.stats_deltas TO {producer};
 GRANT INSERT (id, name, submitted_by) ON {schema}.flows TO {producer};
 GRANT SELECT (id) ON {schema}.flows TO {producer};
 GRANT INSERT (id, flow, kind, policy, nodes, expected, sealed, opened_at, released) ON {schema}.gates TO {producer};

@@ -65,6 +65,7 @@ KNOWN: dict[str, Known] = {
         409, "The attempt has ended already, possibly by an earlier copy of this report. Nothing was changed."
     ),
     "idempotency_key_taken": Known(409, "The key belongs to a task of another owner."),
+    "duplicate_task": Known(409, "A task with this merge key exists. `task_id` and `state` say which."),
     "body_too_large": Known(413, "The body is larger than `max_body_bytes`."),
     "batch_too_large": Known(413, "More at once than `max_batch`."),
     "not_json": Known(415, "The body must be `application/json`."),
@@ -192,6 +193,16 @@ def _ours(error: errors.TaskLibError) -> Problem:
                 str(error),
                 name=error.name,
                 key=error.key,
+            )
+        case errors.DuplicateTask():
+            return Problem(
+                409,
+                "duplicate_task",
+                "A task with this merge key exists",
+                str(error),
+                name=error.name,
+                task_id=str(error.task_id),
+                state=error.state,
             )
         case errors.TaskExecutionError():
             return Problem(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 from uuid import UUID
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StrictBool, StrictInt, model_validator
@@ -78,6 +78,28 @@ class SubmitBody(Body):
         Name | None,
         Field(description="A second submission with this name and key, within the window, returns the first task."),
     ] = None
+    unique: Literal["pending", "unfinished"] | None = Field(
+        None, description="Until when a submission with the same name and `merge_key` is merged into this task."
+    )
+    debounce: Seconds | None = Field(
+        None, gt=0, description="Run it so many seconds after the last submission with the same name and `merge_key`."
+    )
+    throttle: Seconds | None = Field(
+        None, gt=0, description="For so many seconds a submission with the same name and `merge_key` returns this task."
+    )
+    merge_key: Name | list[Name] | None = Field(
+        None,
+        description="By what submissions are the same: a key, or the names of the parameters that make it up. Without "
+        "it, by all parameters.",
+    )
+    on_duplicate: Literal["return", "replace", "raise"] | None = Field(
+        None,
+        description="What a submission does that meets its `merge_key`: it returns the other task, gives it the new "
+        "parameters and options, or is refused with 409. `return`, for `debounce` `replace`, unless said otherwise.",
+    )
+    max_wait: Seconds | None = Field(
+        None, gt=0, description="With `debounce`: run it at the latest so many seconds after the first submission."
+    )
     task_id: UUID | None = Field(
         None,
         description="An id of your own, a UUID of version 7: with it a request that is repeated adds nothing. "
@@ -109,6 +131,12 @@ class SubmitBody(Body):
             "timeout_seconds": self.timeout_seconds,
             "max_retries": self.max_retries,
             "idempotency_key": self.idempotency_key,
+            "unique": self.unique,
+            "debounce": self.debounce,
+            "throttle": self.throttle,
+            "merge_key": self.merge_key,
+            "on_duplicate": self.on_duplicate,
+            "max_wait": self.max_wait,
             "delay_seconds": self.delay if self.delay is not None else self.delay_seconds,
             "scheduled_at": self.scheduled_at,
             "tags": self.tags,

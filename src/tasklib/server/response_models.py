@@ -48,6 +48,8 @@ _TASK = {
     "error": None,
     "idempotency_key": "video-17-webm",
     "idempotency_expires_at": "2026-05-22T08:30:00Z",
+    "merge_key": None,
+    "merge_while": None,
     "trace_id": "4bf92f3577b34da6a3ce929d0e0e4736",
     "trace_context": {"traceparent": _TRACE},
     "history": None,
@@ -67,7 +69,7 @@ class SubmittedAnswer(BaseModel):
 
     task_id: UUID
     status: TaskState
-    is_new: bool = Field(description="False: the idempotency key belongs to this task, which was there before.")
+    is_new: bool = Field(description="False: its key belongs to this task, which was there before.")
     queue_position: int | None = Field(
         description="1 for the next task. Counting ends at 10,001. Null if it stands in no line: not due yet, paused, "
         "running, finished; or if the request said `queue_position=false`."
@@ -135,6 +137,8 @@ class TaskAnswer(BaseModel):
     error: ErrorAnswer | None
     idempotency_key: str | None
     idempotency_expires_at: datetime | None
+    merge_key: str | None = Field(description="Submissions with this key were merged into this task.")
+    merge_while: str | None = Field(description="Until when: `pending` or `unfinished`.")
     trace_id: str
     trace_context: dict[str, Any] | None
     history: list[dict[str, Any]] | None = Field(description="The attempts that failed, as far as they are kept.")
@@ -159,6 +163,7 @@ class TaskAnswer(BaseModel):
             result=task.result,
             error=_error(task.error, TaskState(task.state)),
             idempotency_key=said_key(task.idempotency_key, task.submitted_by),
+            merge_key=said_key(task.merge_key, task.submitted_by),
             trace_id=task.trace_id,
             **{name: getattr(task, name) for name in _AS_THEY_ARE},
         )
@@ -183,6 +188,7 @@ _AS_THEY_ARE = (
     "cancel_requested_at",
     "progress",
     "idempotency_expires_at",
+    "merge_while",
     "trace_context",
     "history",
     "submitted_by",

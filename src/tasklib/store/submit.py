@@ -12,7 +12,7 @@ from uuid import UUID
 
 from tasklib.db.failures import Conflict
 from tasklib.db.query import Query, Rows
-from tasklib.errors import IdempotencyKeyTaken, InvalidOption
+from tasklib.errors import DuplicateTask, IdempotencyKeyTaken, InvalidOption
 from tasklib.sql import statement
 
 COPY_CHUNK = 1000
@@ -41,11 +41,32 @@ class SubmitTerms:
     idempotency_key: str | None = None
     idempotency_window: float | None = None
     submitted_by: str | None = None
+    merge_key: str | None = None
+    merge_while: str | None = None
+    on_duplicate: str | None = None
+    debounce: float | None = None
+    max_wait: float | None = None
+    needs_key: bool = False
+    """True until its key is made of the arguments: see `client/merging.py`."""
+    key_arguments: tuple[str, ...] | None = None
+    """The arguments that its key is made of; None: all of them."""
 
     @cached_property
     def is_plain(self) -> bool:
         """True if COPY can insert it: it starts at once and carries no key."""
-        return self.delay_seconds is None and self.scheduled_at is None and self.idempotency_key is None
+        return self.delay_seconds is None and self.scheduled_at is None and self.shared_key is None
+
+    @cached_property
+    def shared_key(self) -> SharedKey | None:
+        """What it may have in common with another task, of which then only one exists."""
+        if self.merge_key is not None and self.merge_while is not None:
+            return self.merge_while, self.merge_key
+        return None if self.idempotency_key is None else ("idempotency", self.idempotency_key)
+
+    @property
+    def replaces(self) -> bool:
+        """True if it changes the task that has its merge key."""
+        return self.on_duplicate == "replace" or self.debounce is not None
 
     @cached_property
     def as_parameters(self) -> dict[str, str | None]:
@@ -68,7 +89,7 @@ class SubmitTerms:
 
     @cached_property
     def as_json(self) -> str:
-        """For submit.sql and submit_once.sql: the object without its braces."""
+        """For the statements that take JSON: the object without its braces."""
         values = {
             "name": self.name,
             "queue": self.queue,
@@ -81,6 +102,11 @@ class SubmitTerms:
             "submitted_by": self.submitted_by,
             "idempotency_key": self.idempotency_key,
             "idempotency_window": self.idempotency_window,
+            "merge_key": self.merge_key,
+            "merge_while": self.merge_while,
+            "on_duplicate": self.on_duplicate,
+            "debounce": self.debounce,
+            "max_wait": self.max_wait,
         }
         given = json.dumps({name: value for name, value in values.items() if value is not None})[1:-1]
         # These are JSON already: set in, not encoded again.
@@ -118,16 +144,20 @@ class NewTask(NamedTuple):
     terms: SubmitTerms
 
 
-Kept = dict[tuple[str, str], UUID]
-"""Which task has an idempotency key, by its name and key."""
+SharedKey = tuple[str, str]
+"""The kind of a key ("idempotency", "pending", "unfinished"), and the key."""
+Kept = dict[tuple[str, SharedKey], UUID]
+"""Which task has an idempotency key or a merge key, by its name and key."""
 
 
 def submit_one(task: NewTask, owner: str | None = None) -> Query[Kept | None]:
-    """Insert one task; if it carries an idempotency key, read which id has it now."""
+    """Insert one task; if it carries a key, read which id has it now."""
     parameters = {"id": task.id.hex, "kwargs": task.kwargs, **task.terms.as_parameters}
+    if task.terms.merge_key is not None:
+        return submit_merging([task], owner)
     if task.terms.idempotency_key is None:
         return Query("submit_one", parameters, _none_kept, repeatable=True, all_text=True)
-    return Query("submit_one_once", parameters, partial(_ids_by_key, [task], owner), repeatable=True, all_text=True)
+    return Query("submit_one_once", parameters, partial(_ids_by_key, [task], owner, {}), repeatable=True, all_text=True)
 
 
 def submit(tasks: Sequence[NewTask]) -> Query[None]:
@@ -143,13 +173,34 @@ def submit_given(tasks: Sequence[NewTask]) -> Query[None]:
     return Query("submit_given", {"tasks": _as_json(tasks)}, _refuse_foreign, repeatable=True, all_text=True)
 
 
-def submit_once(tasks: Sequence[NewTask], owner: str | None = None) -> Query[Kept]:
+def submit_once(tasks: Sequence[NewTask], owner: str | None = None, besides: Kept | None = None) -> Query[Kept]:
     """Insert tasks, no two with the same name and idempotency key, and read which id each (name, key) has now.
 
     With an owner, IdempotencyKeyTaken if one belongs to another owner. The others are inserted by then: roll back.
     """
     parameters = {"tasks": _as_json(tasks)}
-    return Query("submit_once", parameters, partial(_ids_by_key, tasks, owner), repeatable=True, all_text=True)
+    read = partial(_ids_by_key, tasks, owner, {} if besides is None else besides)
+    return Query("submit_once", parameters, read, repeatable=True, all_text=True)
+
+
+def submit_merging(tasks: Sequence[NewTask], owner: str | None = None, besides: Kept | None = None) -> Query[Any]:
+    """Insert tasks with merge keys, no two the same, or merge them into those that have their keys.
+
+    DuplicateTask if one must not be merged, IdempotencyKeyTaken if its key belongs to another owner. The others are
+    inserted by then: roll back. The answer holds `besides` as well.
+    """
+    parameters = {"tasks": _as_json(tasks)}
+    read = partial(_ids_by_merge_key, tasks, owner, {} if besides is None else besides)
+    if any(terms.replaces for _, _, terms in tasks):
+        return Query("submit_replacing", {**parameters, "owner": owner}, read, repeatable=True, all_text=True)
+    return Query("submit_unique", parameters, read, repeatable=True, all_text=True)
+
+
+def submit_keyed(keyed: Sequence[NewTask], merging: Sequence[NewTask], owner: str | None) -> list[Query[Any]]:
+    """The statements for tasks with keys of either kind, for one transaction: the last one answers for all."""
+    kept: Kept = {}
+    queries: list[Query[Any]] = [submit_once(keyed, owner, kept)] if keyed else []
+    return [*queries, submit_merging(merging, owner, kept)] if merging else queries
 
 
 def copy_statement(schema: str | None) -> bytes:
@@ -172,22 +223,42 @@ def copied(tasks: Sequence[NewTask]) -> Iterator[str]:
 _BACKSLASH, _ESCAPED = "\\", "\\\\"
 
 
-def _ids_by_key(tasks: Sequence[NewTask], owner: str | None, rows: Rows) -> Kept:
-    kept: Kept = {}
+def _ids_by_key(tasks: Sequence[NewTask], owner: str | None, kept: Kept, rows: Rows) -> Kept:
     for id_, name, key, submitted_by in rows:
         if key is None:
             continue
         if owner is not None and submitted_by != owner:
             raise IdempotencyKeyTaken(name, key)
-        kept[name, key] = UUID(id_)
+        kept[name, ("idempotency", key)] = UUID(id_)
     for _, _, terms in tasks:
-        if terms.idempotency_key is not None and (terms.name, terms.idempotency_key) not in kept:
+        if terms.idempotency_key is not None and (terms.name, ("idempotency", terms.idempotency_key)) not in kept:
             raise Conflict(f"the idempotency key {terms.idempotency_key!r} was taken by another transaction just now")
     return kept
 
 
 def _none_kept(_: Rows) -> None:
     """Without idempotency keys each task has its own id."""
+
+
+def _ids_by_merge_key(tasks: Sequence[NewTask], owner: str | None, kept: Kept, rows: Rows) -> Kept:
+    answers = {UUID(given): (id_, what, submitted_by, state) for given, id_, what, submitted_by, state in rows}
+    for new, _, terms in tasks:
+        id_, what, submitted_by, state = answers.get(UUID(int=new.int), (None, None, None, None))
+        key = terms.shared_key
+        assert key is not None  # the caller chose these tasks by it
+        if what == "foreign":
+            raise foreign_id()
+        if what is not None and owner is not None and submitted_by != owner:
+            raise IdempotencyKeyTaken(terms.name, key[1])
+        if what == "known":
+            if terms.on_duplicate == "raise" or (terms.replaces and state == "running"):
+                raise DuplicateTask(terms.name, UUID(id_), state)
+            if terms.replaces or terms.merge_while == "pending":
+                what = None  # it waited a moment ago, and was claimed or has ended since
+        if what is None:
+            raise Conflict(f"the merge key {key[1]!r} was taken or freed by another transaction just now")
+        kept[terms.name, key] = UUID(id_)
+    return kept
 
 
 def foreign_id() -> InvalidOption:

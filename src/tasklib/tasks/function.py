@@ -130,6 +130,12 @@ class TaskSettings(TypedDict, total=False):
     queue: str | None
     required_capabilities: Iterable[str] | None
     tags: Mapping[str, Any] | None
+    unique: Literal["pending", "unfinished"] | None
+    debounce: float | None
+    throttle: float | None
+    merge_key: str | Iterable[str] | None
+    on_duplicate: Literal["return", "replace", "raise"] | None
+    max_wait: float | None
     executor: Executor | Literal["loop", "thread", "process"] | None
     at_most_once: bool
     retry_policy: RetryPolicy | None

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from operator import attrgetter
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
 from tasklib.config import PRIORITY_MAX, PRIORITY_MIN, Config, Level
 from tasklib.errors import InvalidOption
@@ -18,6 +18,8 @@ MAX_DELAY_SECONDS = 1000 * 365 * 86400
 # The table's own limits (tasks_times_in_range): a little within what a datetime can be, in any time zone.
 _FIRST_MOMENT, _END_OF_TIME = datetime(1, 1, 3, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC)
 MAX_NAME_BYTES = 500
+UNIQUE_WHILE = ("pending", "unfinished")
+ON_DUPLICATE = ("return", "replace", "raise")
 
 
 class SubmitOptions(TypedDict, total=False):
@@ -33,6 +35,12 @@ class SubmitOptions(TypedDict, total=False):
     required_capabilities: Iterable[str] | None
     idempotency_key: str | None
     trace_context: Mapping[str, str] | None
+    unique: Literal["pending", "unfinished"] | None
+    debounce: float | None
+    throttle: float | None
+    merge_key: str | Iterable[str] | None
+    on_duplicate: Literal["return", "replace", "raise"] | None
+    max_wait: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +57,12 @@ class Options:
     required_capabilities: Iterable[str] | None = None
     idempotency_key: str | None = None
     trace_context: Mapping[str, str] | None = None
+    unique: str | None = None
+    debounce: float | None = None
+    throttle: float | None = None
+    merge_key: str | Iterable[str] | None = None
+    on_duplicate: str | None = None
+    max_wait: float | None = None
 
     def __post_init__(self) -> None:
         _check_when(self.delay_seconds, self.scheduled_at)
@@ -58,6 +72,12 @@ class Options:
         _check_count("timeout_seconds", self.timeout_seconds, least=1)
         _check_name("queue", self.queue)
         _check_name("idempotency_key", self.idempotency_key)
+        _check_choice("unique", self.unique, UNIQUE_WHILE)
+        _check_choice("on_duplicate", self.on_duplicate, ON_DUPLICATE)
+        for name in ("debounce", "throttle", "max_wait"):
+            _check_seconds(name, getattr(self, name))
+        if self.merge_key is not None:
+            object.__setattr__(self, "merge_key", _checked_merge_key(self.merge_key))
         if self.required_capabilities is not None:
             object.__setattr__(self, "required_capabilities", _checked_capabilities(self.required_capabilities))
         for name in ("tags", "trace_context"):
@@ -77,9 +97,13 @@ class Options:
         if "delay_seconds" in mine or "scheduled_at" in mine:
             theirs.pop("delay_seconds", None)
             theirs.pop("scheduled_at", None)
+        if any(name in mine for name in _MERGES):  # which of them, and how, is one decision
+            for name in (*_MERGES, "on_duplicate", "max_wait"):
+                theirs.pop(name, None)
         return Options(**{**theirs, **mine})
 
 
+_MERGES = ("unique", "debounce", "throttle")
 _NAMES = tuple(f.name for f in fields(Options))
 _values = attrgetter(*_NAMES)
 OPTION_NAMES = frozenset(_NAMES)
@@ -155,6 +179,31 @@ def _check_count(name: str, value: int | None, least: int) -> None:
         return
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MAX_INT:
         raise InvalidOption(f"{name} must be a whole number from {least} to {MAX_INT:,}, not {value!r}.")
+
+
+def _check_seconds(name: str, value: float | None) -> None:
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= MAX_DELAY_SECONDS:
+        raise InvalidOption(
+            f"{name} must be a number of seconds above 0, at most {MAX_DELAY_SECONDS:,}, not {value!r}."
+        )
+
+
+def _check_choice(name: str, value: str | None, choices: tuple[str, ...]) -> None:
+    if value is not None and value not in choices:
+        raise InvalidOption(f"{name} must be one of {', '.join(choices)}, not {value!r}.")
+
+
+def _checked_merge_key(value: str | Iterable[str]) -> str | tuple[str, ...]:
+    """A key, or the names of the arguments that make it up."""
+    if isinstance(value, str):
+        _check_name("merge_key", value)
+        return value
+    names = tuple(value) if isinstance(value, Iterable) else ()
+    if not names or not all(is_name(name) for name in names):
+        raise InvalidOption(f"merge_key must be a string, or a list of names of arguments, not {value!r}.")
+    return names
 
 
 def _check_name(option: str, value: str | None) -> None:

@@ -62,6 +62,9 @@ CREATE TABLE {schema.}tasks (
     node                   text        COLLATE "C",
     waits_for              uuid,
     reports_to             uuid[],
+    -- Submissions of this name with this key become one task, while it is not claimed yet or while it is not finished.
+    merge_key              text        COLLATE "C",
+    merge_while            text,
 
     CONSTRAINT tasks_pkey PRIMARY KEY (id),
     CONSTRAINT tasks_name_not_empty CHECK (name <> ''),
@@ -84,6 +87,8 @@ CREATE TABLE {schema.}tasks (
     CONSTRAINT tasks_timeout_positive CHECK (timeout_seconds > 0),
     CONSTRAINT tasks_running_has_lease
         CHECK ((state = 'running') = (worker_id IS NOT NULL AND locked_until IS NOT NULL)),
+    CONSTRAINT tasks_merge_while_known
+        CHECK ((merge_key IS NULL) = (merge_while IS NULL) AND merge_while IN ('pending', 'unfinished')),
     CONSTRAINT tasks_failed_has_retry_time CHECK (state <> 'failed' OR next_retry_at IS NOT NULL),
     CONSTRAINT tasks_terminal_has_end
         CHECK ((state IN ('completed', 'cancelled', 'dead_letter')) = (completed_at IS NOT NULL))
@@ -127,6 +132,14 @@ CREATE INDEX tasks_unfinished_run ON {schema.}tasks (schedule)
 
 -- The tasks of one flow, by node and in the order of submission.
 CREATE INDEX tasks_flow ON {schema.}tasks (flow, node, id) WHERE flow IS NOT NULL;
+
+-- One task for each merge key. A claim raises the lease token for good, so a task that was claimed once is never again in
+-- this index as one that waits; and one that must be unique until it is finished is in it all that time. So no claim,
+-- retry, release or rescue can collide. Only a replay brings a finished task back, and that clears the key.
+CREATE UNIQUE INDEX tasks_merging ON {schema.}tasks (name, merge_key, merge_while)
+    WHERE merge_key IS NOT NULL
+      AND state IN ('pending', 'running', 'failed')
+      AND (merge_while = 'unfinished' OR lease_token = 0);
 
 -- A key is free again once its window has passed, for rows inserted by hand too.
 CREATE FUNCTION {schema.}tasklib_free_expired_key() RETURNS trigger LANGUAGE plpgsql AS $$

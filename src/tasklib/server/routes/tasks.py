@@ -54,7 +54,7 @@ TraceState = Annotated[str | None, Header(max_length=512)]
     summary="Submit a task",
     status_code=201,
     responses={
-        200: {"model": SubmittedAnswer, "description": "The idempotency key belongs to this task already."},
+        200: {"model": SubmittedAnswer, "description": "The key belongs to this task, which was there before."},
         **refusals(409),
     },
 )
@@ -98,7 +98,7 @@ async def submit_task(
 async def submit_batch(
     body: BatchBody, principal: Submitter, given: Given, traceparent: TraceParent = None, tracestate: TraceState = None
 ) -> BatchAnswer:
-    """Store tasks of any kinds together. Answers in their order; what has a known idempotency key is not new."""
+    """Store tasks of any kinds together. Answers in their order; what has a known key is not new."""
     if len(body.tasks) > given.settings.max_batch:
         raise Problem(
             413,
