@@ -43,7 +43,7 @@ def chaos() -> str:
         ["attempts that the leader ended", f"{found['rescued']:,}"],
         ["executions begun and done again, per 10,000 tasks", f"{executed:.1f}"],
         ["deadlocks", found["deadlocks"]],
-        ["violations of I1 to I11", sum(found["violations"].values())],
+        ["violations of I1 to I12", sum(found["violations"].values())],
         [
             "from the kill of a worker to the end of its attempts",
             f"p50 {found['recovery_p50']} s, p99 {found['recovery_p99']} s, max {found['recovery_max']} s "
