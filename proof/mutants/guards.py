@@ -19,6 +19,8 @@ GUARDED = (
     *("expire_keys", "expire_dead_letters", "retain", "owned", "submit_once"),
     *("merging", "merged", "same_merge_key", "submit_replacing", "replayed"),
     *("worker_heartbeat", "worker_drain", "token_usable", "token_revoke"),
+    *("has_unfinished_run", "schedule_fire", "schedule_skips_recorded", "forget_skips"),
+    *("schedule_change", "schedule_pause", "schedule_retire", "schedule_deployed"),
 )
 EXPRESSIONS = (
     ("begun", "COALESCE(task.begun_token = task.lease_token, false)", "true"),

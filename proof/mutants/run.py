@@ -37,7 +37,13 @@ _ENDS = ("tests/store/test_guards.py",)
 _LOST = ("tests/store/test_lost_attempts.py",)
 _CANCELS = ("tests/store/test_cancel_races.py tests/client/test_operations.py tests/client/test_ownership.py",)
 _MERGES = ("tests/client/submit/test_unique.py tests/client/submit/test_unique_races.py",)
-_DUTIES = ("tests/maintenance/test_leader.py tests/maintenance/test_duties.py tests/worker/test_fleet_duties.py",)
+_SCHEDULES = (
+    "tests/store/test_schedule_guards.py tests/maintenance/test_schedules.py tests/schedules/test_operations.py",
+)
+_DUTIES = (
+    "tests/store/test_fleet_guards.py tests/maintenance/test_leader.py tests/maintenance/test_duties.py "
+    "tests/worker/test_fleet_duties.py",
+)
 FIRST = {
     **dict.fromkeys(("take", "lanes", "claim_on"), _CLAIMS),
     **dict.fromkeys(("complete", "complete_unlocked", "fail", "release", "stop", "extend", "progress"), _ENDS),
@@ -49,7 +55,10 @@ FIRST = {
     **dict.fromkeys(("expire_keys", "expire_dead_letters"), _DUTIES),
     **dict.fromkeys(("replay_dead_letters", "purge_dead_letters"), ("tests/client/test_dead_letters.py",)),
     **dict.fromkeys(("token_usable", "token_revoke"), ("tests/store/test_tokens.py tests/client/test_tokens.py",)),
-    **dict.fromkeys(("worker_heartbeat", "worker_drain"), ("tests/worker/test_fleet.py",)),
+    **dict.fromkeys(("worker_heartbeat", "worker_drain"), ("tests/store/test_fleet_guards.py",)),
+    **dict.fromkeys(("schedule_fire", "schedule_skips_recorded", "forget_skips", "schedule_change"), _SCHEDULES),
+    **dict.fromkeys(("schedule_pause", "schedule_retire", "schedule_deployed"), _SCHEDULES),
+    "has_unfinished_run": ("tests/maintenance/test_schedules.py",),
     "replay": ("tests/store/test_transitions.py tests/client/test_ownership.py",),
     "claim_next": ("tests/store/test_claim_next.py",),
     **dict.fromkeys(("merging", "merged", "same_merge_key", "submit_replacing", "replayed"), _MERGES),
@@ -79,6 +88,10 @@ EQUIVALENT: dict[str, str] = {
     "cancellable: task.cancel_requested_at IS NULL": "these are cancelled one by one, by a statement that checks it",
     "expire_keys: idempotency_key IS NOT NULL": "without a key there is no end of it; the condition is the index's",
     "leader: holder = %(holder)s": "no two holders have the same term",
+    **dict.fromkeys(
+        ("schedule_retire: source = 'code'", "schedule_deployed: source = 'code'"),
+        "a schedule that was made at run time has no stamp of a deploy, and none is older than that",
+    ),
     "take: heads.due <= above": "the lane's first band would be looked for twice, which only takes longer",
     "take: {due} <= until": "a band would be listed that has no task, and nothing be taken from it",
     "take: due <= now()": "bands end at now(): a lane that begins later has none",

@@ -14,6 +14,7 @@ import pytest
 
 from tasklib import AsyncClient, Client, Config, InvalidOption, Schedule, ScheduleNotFound, TaskExecutionError, task
 from tasklib.errors import ConfigError, InvalidTaskFunction, TaskNotFound
+from tasklib.store import schedules
 from tasklib.tasks import registry
 
 HOUR = timedelta(hours=1)
@@ -319,6 +320,67 @@ def test_what_is_the_same_in_a_newer_deploy_is_safe_from_one_in_between(config: 
     _deploy(config, 3).sync_schedules()
     declare("0 4 * * *")
     assert _deploy(config, 2).sync_schedules().refused == ["report"]
+
+
+Meanwhile = Callable[[str, str], None]
+
+
+@pytest.fixture
+def meanwhile(db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> Meanwhile:
+    """Just before this statement of the client, once, another process does something to the schedule."""
+
+    def arrange(statement: str, change: str) -> None:
+        query, pending = getattr(schedules, statement), [change]
+
+        def late(*arguments: Any, **options: Any) -> Any:
+            if pending:
+                db.execute(f"UPDATE schedules SET {pending.pop()}".encode())
+            return query(*arguments, **options)
+
+        monkeypatch.setattr(schedules, statement, late)
+
+    return arrange
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["spec = spec || '{\"cron\": [\"0 5 * * *\"]}', deployed_at = '2026-11-02T00:00Z'", "paused_at = now()"],
+    ids=["older deploy", "pause"],
+)
+def test_a_newer_deploy_is_stored_though_the_schedule_was_changed_after_it_was_read(
+    config: Config, declare: Declare, meanwhile: Meanwhile, change: str
+) -> None:
+    declare("0 3 * * *")
+    _deploy(config, 1).sync_schedules()
+    declare("0 4 * * *")
+    meanwhile("change", f"revision = revision + 1, {change}")
+    newer = _deploy(config, 3)
+    assert newer.sync_schedules().changed == ["report"]
+    assert newer.get_schedule("report").schedule.cron == ("0 4 * * *",)
+
+
+def test_a_newer_deploy_that_keeps_a_schedule_takes_it_back_from_an_older_one_in_between(
+    config: Config, declare: Declare, meanwhile: Meanwhile
+) -> None:
+    declare("0 3 * * *")
+    _deploy(config, 1).sync_schedules()
+    older = "spec = spec || '{\"cron\": [\"0 5 * * *\"]}', deployed_at = '2026-11-02T00:00Z', revision = revision + 1"
+    meanwhile("deployed", older)
+    newer = _deploy(config, 3)
+    assert newer.sync_schedules().changed == ["report"]
+    assert newer.get_schedule("report").schedule.cron == ("0 3 * * *",)
+
+
+def test_an_older_deploy_that_read_first_does_not_overwrite_what_a_newer_one_keeps(
+    config: Config, declare: Declare, meanwhile: Meanwhile
+) -> None:
+    declare("0 3 * * *")
+    _deploy(config, 1).sync_schedules()
+    declare("0 4 * * *")
+    meanwhile("change", "deployed_at = '2026-11-03T00:00Z'")
+    older = _deploy(config, 2)
+    assert older.sync_schedules().refused == ["report"]
+    assert older.get_schedule("report").schedule.cron == ("0 3 * * *",)
 
 
 def test_a_pause_survives_a_deploy(config: Config, declare: Declare) -> None:

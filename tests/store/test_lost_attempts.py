@@ -287,3 +287,31 @@ def test_an_overdue_attempt_is_the_functions_failure_only_if_its_beginning_is_on
     assert begin(database, first)
     assert overdue(database, db) == ["dead_letter", "failed", "pending"]
     assert rows(db, "state, retry_count, crash_count") == [("dead_letter", 0, 0), ("failed", 0, 1), ("pending", 0, 0)]
+
+
+def test_an_overdue_task_at_most_once_that_had_begun_is_a_dead_letter_whatever_its_row_says_of_retries(
+    database: Database, db: psycopg.Connection
+) -> None:
+    register(database, capacity=1)
+    db.execute("INSERT INTO tasks (name, max_retries) VALUES ('work', 3)")
+    [task] = take(database)
+    assert begin(database, task, at_most_once=True)
+    assert overdue(database, db) == ["dead_letter"]
+
+
+def test_of_a_wedged_workers_tasks_only_those_past_their_own_timeout_are_ended(
+    database: Database, db: psycopg.Connection
+) -> None:
+    register(database, capacity=2)
+    db.execute("INSERT INTO tasks (name) SELECT 'work' FROM generate_series(1, 2)")
+    first, second = take(database)
+    assert begin(database, first)
+    assert begin(database, second)
+    db.execute(
+        "UPDATE tasks SET timeout_seconds = 10, started_at = CASE WHEN id = %s THEN now() - interval '1 h' "
+        "ELSE now() END",
+        [first.id],
+    )
+    term = database.run(fleet.lead("leader", 60))
+    assert term is not None
+    assert [id_ for id_, _, _ in database.run(maintenance.fail_overdue(term, 30, 5, 100))] == [first.id]

@@ -247,24 +247,47 @@ class ScheduleCalls(OnBehalf):
             for schedule in function.schedules
         ]
         done = Sync()
-        stored: list[ScheduleInfo] = yield schedules.in_code()
-        known = {info.name: info for info in stored}
-        for wanted in declared:
-            outcome = yield from self._sync(wanted, known.get(wanted.name))
-            getattr(done, outcome).append(wanted.name)
-        yield schedules.deployed([each.name for each in declared], deployed_at)
+        left = {each.name: each for each in declared}
+        for _ in range(MOST_CONFLICTS):
+            left = yield from self._sync_some(left, deployed_at, done)
+            if not left:
+                break
+        else:
+            raise _in_the_way(next(iter(left)))
         modules = None if retire_others else sorted({f.function.__module__ for f in list(registry.functions.values())})
         names = [each.name for each in declared]
         done.retired.extend((yield schedules.retire(names, modules, deployed_at, by=self.identity.actor)))
         return done
 
-    def _sync(self, wanted: Declared, known: ScheduleInfo | None) -> Call[str]:
-        """What became of one schedule: the name of a field of `Sync`."""
+    def _sync_some(self, wanted: dict[str, Declared], deployed_at: datetime, done: Sync) -> Call[dict[str, Declared]]:
+        """Returns those that were changed by others in between: another deploy, an operator, the leader."""
+        stored: list[ScheduleInfo] = yield schedules.in_code()
+        known = {info.name: info for info in stored}
+        left, unchanged = {}, {}
+        for name, each in wanted.items():
+            outcome = yield from self._sync(each, known.get(name))
+            if outcome is None:
+                left[name] = each
+            elif outcome == "unchanged" and (known[name].deployed_at or deployed_at) < deployed_at:
+                unchanged[name] = known[name].revision
+            else:
+                getattr(done, outcome).append(name)
+        if unchanged:
+            kept: list[str] = yield schedules.deployed(unchanged, deployed_at)
+            done.unchanged.extend(name for name in unchanged if name in kept)
+            left |= {name: wanted[name] for name in unchanged if name not in kept}
+        return left
+
+    def _sync(self, wanted: Declared, known: ScheduleInfo | None) -> Call[str | None]:
+        """What became of one schedule: the name of a field of `Sync`; None if it was changed since it was read."""
         assert wanted.deployed_at is not None
         if known is None:
             now: datetime = yield schedules.now()
             made: bool = yield schedules.create(wanted, next_slot(wanted.schedule, now), by=self.identity.actor)
-            return "created" if made else "refused"
+            if made:
+                return "created"
+            taken: ScheduleInfo | None = yield schedules.get(wanted.name)
+            return "refused" if taken is not None and taken.source == "api" else None
         same = known.retired_at is None and (known.task, known.schedule, known.template, known.module) == (
             wanted.task,
             wanted.schedule,
@@ -279,7 +302,7 @@ class ScheduleCalls(OnBehalf):
         changed: bool = yield schedules.change(
             known, wanted, following, _lost(known, "changed"), by=self.identity.actor
         )
-        return "changed" if changed else "refused"
+        return "changed" if changed else None
 
     def _redeclared(self, known: ScheduleInfo, wanted: Schedule) -> Declared:
         """A changed schedule of the same function. If that is not known here, its own options are kept."""

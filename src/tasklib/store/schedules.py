@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
-from tasklib.db.query import Query, Rows, nothing
+from tasklib.db.query import Query, Rows
 from tasklib.schedules import Schedule, Skipped
 from tasklib.store.audit import Action, audited
 from tasklib.store.firing import skips_as_json
@@ -222,9 +222,14 @@ def retire(names: Sequence[str], modules: Sequence[str] | None, deployed_at: dat
     )
 
 
-def deployed(names: Sequence[str], deployed_at: datetime) -> Query[None]:
-    """Say that these are part of a newer deploy, unchanged."""
-    return Query("schedule_deployed", {"names": list(names), "deployed_at": deployed_at}, nothing, repeatable=True)
+def deployed(unchanged: Mapping[str, int], deployed_at: datetime) -> Query[list[str]]:
+    """Say that these, in these revisions, are the same in a newer deploy; reads which still are."""
+    parameters = {
+        "names": list(unchanged),
+        "revisions": list(unchanged.values()),
+        "deployed_at": deployed_at,
+    }
+    return Query("schedule_deployed", parameters, lambda rows: [row[0] for row in rows])
 
 
 def _stored(declared: Declared) -> dict[str, Any]:

@@ -26,6 +26,17 @@ async def test_a_key_belongs_to_a_name(either: Either, greet: Any, db: Any) -> N
     assert count(db) == 3
 
 
+def test_a_key_that_is_new_for_one_name_and_known_for_another_gives_both_tasks(client: Client, greet: Any) -> None:
+    @task
+    def other(name: str) -> None: ...
+
+    known = client.submit_task(other, name="a", idempotency_key="k")
+    batch = [function.options(idempotency_key="k").bind(name="a") for function in (greet, other)]
+    new, again = client.submit_many(batch)
+    assert again == known
+    assert new != known
+
+
 @pytest.mark.parametrize(
     "ended",
     [

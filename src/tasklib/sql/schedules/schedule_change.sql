@@ -20,6 +20,8 @@ WITH changed AS (
         changed_at = now()
     FROM {schema.}schedules AS old
     WHERE schedule.name = %(name)s AND schedule.revision = %(revision)s AND old.name = schedule.name
+      -- Two deploys may have read the same revision: the newer one's stamp stays.
+      AND (schedule.deployed_at < %(deployed_at)s::timestamptz) IS NOT FALSE
     RETURNING schedule.name, schedule.task, old.last_slot AS previous_slot
 ),
 skipped AS (
