@@ -50,7 +50,7 @@ FIRST = {
     **dict.fromkeys(("settled", "still_held"), _ENDS),
     **dict.fromkeys(("begin", "begun", "held", "may_have_begun"), _LOST),
     **dict.fromkeys(("cancel", "cancellable", "cancel_batch", "owned"), _CANCELS),
-    **dict.fromkeys(("rescue", "fail_overdue"), (*_LOST, *_DUTIES)),
+    **dict.fromkeys(("rescue", "fail_overdue", "taken_back"), (*_LOST, *_DUTIES)),
     **dict.fromkeys(("bury_workers", "leader", "lead", "resign", "retain"), _DUTIES),
     **dict.fromkeys(("expire_keys", "expire_dead_letters"), _DUTIES),
     **dict.fromkeys(("replay_dead_letters", "purge_dead_letters"), ("tests/client/test_dead_letters.py",)),
@@ -89,7 +89,7 @@ EQUIVALENT: dict[str, str] = {
     "expire_keys: idempotency_key IS NOT NULL": "without a key there is no end of it; the condition is the index's",
     "leader: holder = %(holder)s": "no two holders have the same term",
     **dict.fromkeys(
-        ("schedule_retire: source = 'code'", "schedule_deployed: source = 'code'"),
+        ("schedule_retire: source = 'code'", "schedule_deployed: schedule.source = 'code'"),
         "a schedule that was made at run time has no stamp of a deploy, and none is older than that",
     ),
     "take: heads.due <= above": "the lane's first band would be looked for twice, which only takes longer",
