@@ -10,7 +10,8 @@ from uuid import UUID
 import pytest
 
 from tasklib import Config
-from tasklib.client.search_language import MAX_LENGTH, SearchError, parse, quoted, terms, with_term
+from tasklib.client.search_language import parse
+from tasklib.client.search_terms import MAX_LENGTH, SearchError, quoted, terms, with_term
 from tasklib.store.search import Search, Tag
 
 NOW = datetime(2026, 5, 4, 12, tzinfo=UTC)

@@ -1,4 +1,4 @@
-"""The language of searches: `state:failed -queue:mail tag:customer=42 created:<2h welcome`.
+"""What a search means: `state:failed -queue:mail tag:customer=42 created:<2h welcome`.
 
 A search is a row of terms. `qualifier:value` speaks of one field, any other word of the name or the id. A value in
 quotes may have spaces and commas in it; `a,b` is either; `-` in front says not.
@@ -8,56 +8,20 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, NoReturn
 from uuid import UUID
 
+from tasklib.client.search_terms import EXAMPLES, SearchError, SearchTerm, Value, terms
 from tasklib.config import PRIORITY_MAX, PRIORITY_MIN, Config
-from tasklib.errors import InvalidOption
 from tasklib.states import TaskState
 from tasklib.store.search import Search, Tag
-from tasklib.tasks.options import is_storable
 
-MAX_LENGTH = 2000
-"""Enough for typing; each term costs time for every task that is read."""
-
-_TERM = re.compile(r'\s*(?P<not>-)?(?:(?P<qualifier>[A-Za-z_]+):)?(?P<values>(?:"(?:[^"\\]|\\.)*"|[^\s"])*)', re.DOTALL)
-_VALUE = re.compile(r'(?:"(?:[^"\\]|\\.)*"|[^,"])+', re.DOTALL)
-_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _COMPARED = re.compile(r"(>=|<=|>|<)?(.+)", re.DOTALL)
-_PLAIN = re.compile(r'[^\s",\\]+')
-
-
-class SearchError(InvalidOption):
-    """A search can't be understood; `at` is where, in characters from the beginning."""
-
-    def __init__(self, message: str, at: int) -> None:
-        super().__init__(message)
-        self.at = at
-
-
-@dataclass(frozen=True, slots=True)
-class Value:
-    """A value of a term; in quotes, a star is a star."""
-
-    text: str
-    is_quoted: bool
-    at: int
-
-
-@dataclass(frozen=True, slots=True)
-class SearchTerm:
-    """`-qualifier:value,value`; the qualifier of a word is empty."""
-
-    qualifier: str
-    values: tuple[Value, ...]
-    is_negated: bool
-    at: int
-    end: int
 
 
 def parse(text: str, config: Config, now: datetime) -> Search:
@@ -66,52 +30,6 @@ def parse(text: str, config: Config, now: datetime) -> Search:
     for term in terms(text):
         reader.read(term)
     return reader.search
-
-
-def terms(text: str) -> Iterator[SearchTerm]:
-    """The terms of a search, not yet understood."""
-    if len(text) > MAX_LENGTH:
-        raise SearchError(f"a search has at most {MAX_LENGTH:,} characters, and this one {len(text):,}.", MAX_LENGTH)
-    if not is_storable(text):
-        raise SearchError("a search is text, without NUL.", 0)
-    place = 0
-    while text[place:].strip():
-        match = _TERM.match(text, place)
-        assert match is not None
-        at, place = match.start() + len(match[0]) - len(match[0].lstrip()), match.end()
-        if text[place : place + 1] == '"':
-            raise SearchError("this quote is not closed.", place)
-        qualifier = (match["qualifier"] or "").lower()
-        values = tuple(_values(match["values"], match.start("values")))
-        if not values:
-            what = f"{qualifier}: needs a value, such as {_EXAMPLES.get(qualifier, f'{qualifier}:something')}"
-            raise SearchError(f"{what if qualifier else 'there is no term after this -'}.", at)
-        yield SearchTerm(qualifier, values, match["not"] is not None, at, place)
-
-
-def quoted(value: str) -> str:
-    """A value as a search has it: in quotes if it needs them."""
-    # A star in quotes is a star.
-    if _PLAIN.fullmatch(value) and "*" not in value and not value.startswith(("-", "<", ">")):
-        return value
-    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-
-def with_term(text: str, qualifier: str, value: str | None) -> str:
-    """The same search with this value for a qualifier, and no other; None takes the qualifier away."""
-    try:
-        kept = [text[t.at : t.end] for t in terms(text) if t.qualifier != qualifier]
-    except SearchError:
-        kept = []
-    return " ".join(kept if value is None else [*kept, f"{qualifier}:{quoted(value)}"])
-
-
-def _values(text: str, at: int) -> Iterator[Value]:
-    for match in _VALUE.finditer(text):
-        is_quoted = '"' in match[0]
-        plain = _QUOTED.sub(lambda inner: re.sub(r"\\(.)", r"\1", inner[1], flags=re.DOTALL), match[0])
-        if plain:
-            yield Value(plain, is_quoted, at + match.start())
 
 
 def _like(text: str) -> str:
@@ -297,19 +215,7 @@ _QUALIFIERS: Mapping[str, Callable[[_Reader, SearchTerm], None]] = {
     "priority": _Reader.priorities,
     "created": _Reader.created,
 }
-_EXAMPLES = {
-    "state": "state:failed",
-    "name": "name:send_email",
-    "queue": "queue:mail",
-    "tag": "tag:customer=42",
-    "worker": "worker:web1",
-    "schedule": "schedule:nightly",
-    "error": 'error:"connection refused"',
-    "id": "id:3f2a9c01",
-    "priority": "priority:high",
-    "created": "created:<2h",
-}
-QUALIFIERS = tuple(_EXAMPLES)
+QUALIFIERS = tuple(EXAMPLES)
 
 
 def _unknown(term: SearchTerm) -> NoReturn:

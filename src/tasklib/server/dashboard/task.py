@@ -13,7 +13,7 @@ from starlette.responses import Response
 from tasklib.client.call_arguments import typed
 from tasklib.client.explaining import Explanation, Reason
 from tasklib.client.identity import said_key
-from tasklib.client.search_language import quoted
+from tasklib.client.search_terms import quoted
 from tasklib.errors import InvalidOption, TaskExecutionError, TaskNotFound
 from tasklib.models import Task
 from tasklib.priorities import effective_priority

@@ -11,7 +11,7 @@ from uuid import UUID
 from fastapi import Form, Query, Request
 from starlette.responses import Response
 
-from tasklib.client.search_language import SearchError, with_term
+from tasklib.client.search_terms import SearchError, with_term
 from tasklib.client.searching import LOOK, MOST_LOOK, Changed, SearchPage
 from tasklib.errors import InvalidOption
 from tasklib.formatting import count
