@@ -19,7 +19,7 @@ SILENT_WORKERS = 30
 """The others are known to be dead, and have been for so long that they are forgotten."""
 
 _WITNESSES = """
-CREATE TABLE gates (place text PRIMARY KEY);
+CREATE TABLE duty_gates (place text PRIMARY KEY);
 CREATE TABLE effects (
     number bigserial, duty text, piece int, by text DEFAULT current_setting('application_name'), holder text, term int);
 
@@ -30,7 +30,7 @@ DECLARE
                                     ELSE old_row ->> 'name' END;
     piece int := COALESCE(old_row -> 'kwargs' ->> 'piece', old_row ->> 'pid', old_row ->> 'count', '{FIRST_GATE}')::int;
 BEGIN
-    PERFORM FROM gates WHERE place = duty || ' ' || piece FOR SHARE;
+    PERFORM FROM duty_gates WHERE place = duty || ' ' || piece FOR SHARE;
     INSERT INTO effects (duty, piece, holder, term)
         SELECT duty, piece, leadership.holder, leadership.term FROM leadership;
     RETURN COALESCE(NEW, OLD);
@@ -148,7 +148,7 @@ def put_witnesses(db: psycopg.Connection) -> None:
     for chore in CHORES:
         # Where all is done at once, there is no third batch to stop in.
         for piece in (FIRST_GATE, SECOND_GATE) if chore.in_batches else (FIRST_GATE,):
-            db.execute("INSERT INTO gates VALUES (%s)", (f"{chore.duty} {piece}",))
+            db.execute("INSERT INTO duty_gates VALUES (%s)", (f"{chore.duty} {piece}",))
 
 
 def clear_away_chores(db: psycopg.Connection) -> None:
@@ -171,7 +171,7 @@ class Gate:
 
     def __init__(self, url: str, chore: Chore, piece: int) -> None:
         self._session = psycopg.connect(url)
-        self._session.execute("SELECT FROM gates WHERE place = %s FOR UPDATE", (f"{chore.duty} {piece}",))
+        self._session.execute("SELECT FROM duty_gates WHERE place = %s FOR UPDATE", (f"{chore.duty} {piece}",))
         self.pid = self._session.info.backend_pid
 
     def open(self) -> None:

@@ -129,6 +129,8 @@ class Attempt:
         """The trace this attempt is part of."""
         if self.span is not None:
             return self.span.trace_id
+        if not self.claimed.trace_context:
+            return self.claimed.id.replace("-", "")  # of most tasks; trace_id_for says the same
         return trace_id_for(self.claimed.id, self.trace_context)
 
     @property
