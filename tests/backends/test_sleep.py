@@ -58,7 +58,7 @@ def _a_worker(db: psycopg.Connection, *, asleep: bool = False, status: str = "ac
     db.execute("INSERT INTO workers (id, asleep, reported_status) VALUES ('w', %s, %s)", (asleep, status))
 
 
-def test_producers_notify_only_while_somebody_sleeps(listener: psycopg.Connection, db: psycopg.Connection) -> None:
+def test_producers_notify_only_while_a_worker_sleeps(listener: psycopg.Connection, db: psycopg.Connection) -> None:
     db.execute(INSERT)
     _a_worker(db)
     db.execute(INSERT)
@@ -194,7 +194,7 @@ async def test_announcement_stays_while_there_is_little_to_do_and_is_withdrawn_a
     assert not _is_asleep(db)
 
 
-async def test_worker_that_nobody_notifies_announces_nothing(sleeper: Sleeper, db: psycopg.Connection) -> None:
+async def test_worker_that_gets_no_notifications_announces_nothing(sleeper: Sleeper, db: psycopg.Connection) -> None:
     sleeper.notifier.listening.clear()
     sleeper.wakeup._longest = 0.001
     assert not await sleeper.rest()

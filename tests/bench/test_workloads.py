@@ -93,7 +93,7 @@ def test_the_circumstances_name_the_settings_that_matter(empty_database_url: str
     assert not password or password not in " ".join(facts.lines())
 
 
-def test_the_silent_side_notifies_nobody_and_the_next_workload_does_again(schema: BenchSchema) -> None:
+def test_the_silent_side_sends_no_notification_and_the_next_workload_does_again(schema: BenchSchema) -> None:
     schema.notify(False)
     schema.db.execute(f"LISTEN {channel_of(SCHEMA)}".encode())
     schema.db.execute(f"INSERT INTO {SCHEMA}.tasks (name) VALUES ('nobody.knows')".encode())
@@ -119,7 +119,7 @@ def test_what_a_killed_run_left_is_replaced(empty_database_url: str) -> None:
         assert _schemas(db) == []
 
 
-def test_somebody_elses_schema_is_not_touched(empty_database_url: str) -> None:
+def test_the_schema_of_another_program_is_not_touched(empty_database_url: str) -> None:
     with psycopg.connect(empty_database_url, autocommit=True) as db:
         db.execute(f"CREATE SCHEMA {SCHEMA}")
         db.execute(f"CREATE TABLE {SCHEMA}.precious ()")

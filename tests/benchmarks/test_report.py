@@ -101,7 +101,7 @@ def test_a_workload_is_held_against_another_of_the_same_run_only() -> None:
     assert verdict(records[1:] + later, "W7", "W3").word == "not measured"
 
 
-def test_what_nobody_measured_is_no_pass() -> None:
+def test_a_figure_that_was_not_measured_is_no_pass() -> None:
     assert {v.word for v in judge_all(Summary([]))} == {"not measured"}
 
 

@@ -95,7 +95,7 @@ def test_after_being_killed_its_workers_end_and_the_next_run_cleans_up(
     assert not schema_is_there(db)
 
 
-def test_somebody_elses_schema_is_an_error(url: str, run: Run, db: psycopg.Connection) -> None:
+def test_the_schema_of_another_program_is_an_error(url: str, run: Run, db: psycopg.Connection) -> None:
     db.execute(f"CREATE SCHEMA {SCHEMA}")
     done = run("bench", "W1", *TINY)
     assert done.exit_code == 1

@@ -45,7 +45,7 @@ def test_newer_schema_is_left_alone(run: Run, database_url: str) -> None:
         )
 
 
-def test_table_of_somebody_else_is_left_alone(run: Run, empty_database_url: str) -> None:
+def test_table_of_another_program_is_left_alone(run: Run, empty_database_url: str) -> None:
     with psycopg.connect(empty_database_url, autocommit=True) as connection:
         connection.execute("CREATE TABLE tasks (mine text)")
     for args in (("migrate",), ("migrate", "--check")):

@@ -164,7 +164,7 @@ def test_cancel_by_id_says_what_became_of_each(run: Run, db: psycopg.Connection)
     assert result.stderr == "error: 1 task was finished already.\n"
 
 
-def test_cancel_by_filter_needs_a_yes_where_nobody_can_be_asked(run: Run, db: psycopg.Connection) -> None:
+def test_cancel_by_filter_needs_a_yes_without_a_terminal(run: Run, db: psycopg.Connection) -> None:
     insert(db, "mail")
     insert(db, "mail", state="'running'", worker_id="'w'", locked_until="now() + interval '1 h'")
     other = insert(db, "other")

@@ -241,7 +241,7 @@ def test_in_a_terminal_it_speaks_to_a_person_and_ctrl_c_works_twice(
     assert rows(db)["hold"] == ("pending", 0)
 
 
-def test_worker_goes_on_when_nobody_reads_its_lines(command: Command, submit: Any, url: str) -> None:
+def test_worker_goes_on_when_its_lines_are_not_read(command: Command, submit: Any, url: str) -> None:
     process = command("worker", "tasks", TASKLIB_DATABASE_URL=url)
     process.until("worker started")
     process.stop_reading()

@@ -264,7 +264,7 @@ async def test_replayed_task_wakes_a_worker_and_can_be_claimed(
     assert (claimed.id, claimed.token, claimed.retry_count) == (str(dead), 5, 0)
 
 
-async def test_what_somebody_has_locked_is_left_out_and_not_waited_for(
+async def test_rows_locked_by_another_session_are_left_out_and_not_waited_for(
     either: Either, db: psycopg.Connection, database_url: str
 ) -> None:
     locked, free = die(db, "mail", "x", ago=9), die(db, "mail", "x", ago=5)

@@ -127,7 +127,7 @@ def test_dead_silent_and_draining_workers_are_no_workers(client: Client, db: psy
     assert reason.hint == "Start one: tasklib worker MODULE"
 
 
-def test_queue_nobody_serves_is_named_with_those_that_are(client: Client, db: psycopg.Connection) -> None:
+def test_queue_without_a_worker_is_named_with_those_that_have_one(client: Client, db: psycopg.Connection) -> None:
     add_worker(db, queues="'{a,b}'")
     reason = only(client.explain_task(add_task(db, queue="'mail'")), "queue_not_served")
     assert "No live worker serves its queue 'mail'" in reason.sentence
@@ -135,7 +135,7 @@ def test_queue_nobody_serves_is_named_with_those_that_are(client: Client, db: ps
     assert reason.hint.endswith("--queue mail")
 
 
-def test_name_nobody_knows_comes_with_the_workers_there_are_and_names_like_it(
+def test_name_that_no_worker_knows_comes_with_the_workers_there_are_and_names_like_it(
     client: Client, db: psycopg.Connection
 ) -> None:
     add_worker(db, "here", names="'{mail.send,other}'")

@@ -132,7 +132,7 @@ def unknown(call: Callable[[UUID], Any], task_id: UUID) -> str:
 
 @pytest.mark.parametrize("call", ["wait_for", "cancel_task", "replay_task", "explain_task", "queue_position"])
 @pytest.mark.parametrize("state", ["pending", "cancelled"])
-def test_a_task_of_somebody_else_is_as_unknown_as_one_that_is_not_there(
+def test_a_task_of_another_owner_is_as_unknown_as_one_that_is_not_there(
     call: str, state: str, client: Client, ann: Client, bob: Client, greet: Any, db: psycopg.Connection
 ) -> None:
     foreign, nobodys = bob.submit_task(greet, name="a"), client.submit_task(greet, name="a")
@@ -184,7 +184,7 @@ async def test_many_are_cancelled_replayed_and_purged_among_ones_own(either: Eit
     assert len(owners(db)) == 5
 
 
-def test_a_page_of_dead_letters_does_not_begin_behind_one_of_somebody_else(
+def test_a_page_of_dead_letters_does_not_begin_behind_one_of_another_owner(
     ann: Client, bob: Client, greet: Any, db: psycopg.Connection
 ) -> None:
     foreign = bob.submit_task(greet, name="a")
@@ -232,7 +232,7 @@ async def test_keys_of_others_mean_nothing_to_one_who_knows_only_its_own(either:
 
 
 @pytest.mark.parametrize("plain", [0, 3, COPY_FROM])
-async def test_a_key_made_to_look_like_somebodys_gives_them_no_task_of_others(
+async def test_a_key_made_to_look_like_another_owners_gives_it_no_task_of_others(
     plain: int, either: Either, greet: Any, db: Any
 ) -> None:
     """Only a program with the database can do so. All of the batch is refused then, and nothing is told."""
@@ -245,7 +245,7 @@ async def test_a_key_made_to_look_like_somebodys_gives_them_no_task_of_others(
     assert owners(db) == [None]
 
 
-def test_an_open_transaction_with_a_key_holds_up_nobody_else(
+def test_an_open_transaction_with_a_key_holds_up_no_other_owner(
     ann: Client, bob: Client, greet: Any, database_url: str, db: psycopg.Connection
 ) -> None:
     with psycopg.connect(database_url) as connection:

@@ -127,7 +127,7 @@ def test_ten_thousand_logins_of_one_token_end_no_session_of_another() -> None:
     assert [id_ for id_ in own if sessions.find(id_)] == own[-5:], "the oldest of its own are ended"
 
 
-def test_a_full_server_ends_nobodys_session(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_server_ends_no_session(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tasklib.server.sessions._MOST", 3)
     now = 0.0
     sessions = Sessions(clock=lambda: now, per_token=2)

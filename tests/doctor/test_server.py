@@ -106,7 +106,7 @@ def test_a_transaction_that_wrote_and_went_quiet_holds_one_too(
         assert "idle in transaction" in finding.seen
 
 
-def test_a_prepared_transaction_and_a_slot_nobody_reads(
+def test_a_prepared_transaction_and_a_slot_without_a_reader(
     look: Look, bad: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(snapshots, "WARN_SECONDS", 0.0)

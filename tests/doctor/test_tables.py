@@ -66,7 +66,7 @@ def test_the_claim_without_its_index(look: Look, db: psycopg.Connection) -> None
 
 
 @pytest.mark.long
-def test_dead_rows_that_nobody_vacuums(look: Look, db: psycopg.Connection) -> None:
+def test_dead_rows_that_are_not_vacuumed(look: Look, db: psycopg.Connection) -> None:
     db.execute("ALTER TABLE tasks SET (autovacuum_enabled = false)")
     assert look("autovacuum")["autovacuum_off"].details["table"] == "tasks"
     number = bloat.LEAST_DEAD + 1000

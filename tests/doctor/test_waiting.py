@@ -49,7 +49,7 @@ def test_a_fleet_without_a_leader_and_of_two_versions(look: Look, config: Config
     assert look("workers")["workers"].severity is Severity.OK
 
 
-def test_workers_that_fell_silent_and_that_nobody_buried(look: Look, config: Config, db: psycopg.Connection) -> None:
+def test_workers_that_fell_silent_and_are_not_declared_dead(look: Look, config: Config, db: psycopg.Connection) -> None:
     register(config, "a")
     register(config, "silent")
     db.execute("INSERT INTO leadership (holder, expires_at) VALUES ('a', now() + interval '1 hour')")
@@ -57,7 +57,7 @@ def test_workers_that_fell_silent_and_that_nobody_buried(look: Look, config: Con
     assert look("workers")["silent_workers"].details["workers"] == ["silent"]
 
 
-def test_leases_that_ended_and_that_nobody_rescued(look: Look, db: psycopg.Connection) -> None:
+def test_leases_that_ended_and_were_not_rescued(look: Look, db: psycopg.Connection) -> None:
     assert look("leases")["ended_leases"].severity is Severity.OK
     db.execute(
         "INSERT INTO tasks (name, state, worker_id, locked_until) "

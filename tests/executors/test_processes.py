@@ -123,7 +123,7 @@ async def test_progress_arrives_in_order_before_the_outcome(executor: ProcessExe
     assert [json.loads(text) for text in reports] == [{"step": i} for i in range(500)]
 
 
-async def test_a_report_nobody_listens_to_is_no_error(executor: ProcessExecutor) -> None:
+async def test_a_report_without_a_listener_is_no_error(executor: ProcessExecutor) -> None:
     assert await value(executor, tasks.report, count=1) is None
 
 

@@ -230,7 +230,7 @@ def test_who_is_let_in(api: Api) -> None:
         assert found.idempotency_key == "k"
 
 
-def test_somebody_elses_id_is_not_taken_for_ones_own(api: Api) -> None:
+def test_the_id_of_another_task_is_not_taken_for_ones_own(api: Api) -> None:
     url = str(api.running)
     item = Submission("other", {})
     keyed = Submission("other", {}, Options(idempotency_key="b"))

@@ -49,7 +49,7 @@ async def test_silent_worker_is_dead_and_one_that_beats_is_not(
     assert db.execute("SELECT id, status FROM workers ORDER BY id").fetchall() == seen, "the dead are remembered"
 
 
-async def test_a_worker_that_nobody_has_missed_for_days_is_declared_dead_before_it_is_forgotten(
+async def test_a_worker_that_has_been_silent_for_days_is_declared_dead_before_it_is_forgotten(
     config: Config, db: psycopg.Connection, leader_db: ReconnectingConnection, term: Term
 ) -> None:
     db.execute("INSERT INTO workers (id, last_heartbeat) VALUES ('away', now() - interval '3 days')")

@@ -8,7 +8,7 @@ from benchmarks.fairness import HIGH, LOADS, LOW, MEDIUM, WITHOUT_AGING, Load, S
 
 
 @pytest.mark.parametrize("load", LOADS, ids=["fits", "more than fits"])
-def test_nobody_waits_longer_than_promised_and_than_those_ahead_take(load: Load) -> None:
+def test_no_task_waits_longer_than_promised_and_than_those_ahead_take(load: Load) -> None:
     waits = Simulation(Load(load.title, load.fractions, hours=2)).run()
     assert {p: w.beyond_bound for p, w in waits.items()} == {HIGH: 0, MEDIUM: 0, LOW: 0}
     # Those ahead at the promotion are few as long as the high ones alone fit into the capacity.

@@ -141,7 +141,7 @@ def test_a_live_worker_of_0_1_0_stops_the_carrying_over(config: Config, db: Any,
     assert (catalogue(db), contents(db, "tasks", "workers", "tasklib_version")) == before
 
 
-def test_a_view_of_somebody_else_on_the_old_tables_stops_the_carrying_over(
+def test_a_view_of_another_program_on_the_old_tables_stops_the_carrying_over(
     config: Config, db: Any, make_0_1: Callable[..., None]
 ) -> None:
     make_0_1()

@@ -316,7 +316,7 @@ def test_a_worker_that_woke_up_after_it_was_given_up_may_begin_what_it_held() ->
     assert verdict_of(life, log=[began("a", 1, seconds_ago=-5.0)]).holds
 
 
-def test_a_submission_nobody_answered_is_unknown_and_may_be_there_or_not() -> None:
+def test_a_submission_without_an_answer_is_unknown_and_may_be_there_or_not() -> None:
     log = [{"actor": "s", "pid": 1, "op": "submit", "what": "invoke", "call": 0}]
     verdict = verdict_of(completed(), log=log)
     assert verdict.holds

@@ -49,7 +49,7 @@ def leaked(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("state", ["pending", "running", "completed", "dead_letter"])
-def test_the_api_shows_nobody_a_secret_unasked(api: Api, state: str) -> None:
+def test_the_api_masks_secrets_unless_asked_to_reveal_them(api: Api, state: str) -> None:
     task_id = filled(api, state)
     paths = [TASKS, f"{TASKS}/{task_id}", f"{TASKS}/{task_id}/explain"]
     paths += ["/api/v1/dead-letters", "/api/v1/dead-letters/groups"] if state == "dead_letter" else []
@@ -72,7 +72,7 @@ def test_the_api_shows_nobody_a_secret_unasked(api: Api, state: str) -> None:
 
 
 @pytest.mark.parametrize("state", ["pending", "running", "completed", "dead_letter"])
-def test_the_dashboard_shows_nobody_a_secret_unasked(api: Api, state: str) -> None:
+def test_the_dashboard_masks_secrets_unless_asked_to_reveal_them(api: Api, state: str) -> None:
     task_id = filled(api, state)
     groups = api.viewer.get("/api/v1/dead-letters/groups").json()["groups"]
     paths = ["/", "/tasks", f"/tasks/{task_id}", f"/tasks/{task_id}?reveal=0", "/dead-letters"]
@@ -113,7 +113,7 @@ def test_revealing_a_task_of_others_tells_nothing_about_it(api: Api) -> None:
     refused(api.bob.get(f"{TASKS}/{task_id}", params={"reveal": True}), 404, "task_not_found")
 
 
-def test_whoever_submitted_a_task_is_given_its_result_as_it_is(api: Api) -> None:
+def test_the_submitter_of_a_task_is_given_its_result_unmasked(api: Api) -> None:
     task_id = filled(api, "completed")
     whole = {"secret": "secret-of-the-result", "sum": 3}
     assert api.ann.get(f"{TASKS}/{task_id}/result").json()["result"] == whole

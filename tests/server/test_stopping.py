@@ -35,7 +35,7 @@ def test_long_polls_end_when_the_server_does(server: Start, config: Config) -> N
     assert [a.json() for a in answers] == [{"stopped": True}]
 
 
-def test_whoever_watches_a_task_hears_at_once_that_the_server_ends(server: Start, config: Config) -> None:
+def test_a_client_that_watches_a_task_hears_at_once_that_the_server_ends(server: Start, config: Config) -> None:
     url = server(config)
     task_id = url.http.post("/api/v1/tasks", json={"task_type": "stopping_any"}).json()["task_id"]
     with url.http.stream("GET", f"/api/v1/tasks/{task_id}/events") as events:

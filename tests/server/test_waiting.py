@@ -140,7 +140,7 @@ def test_a_silent_stream_is_kept_alive(api: Api, monkeypatch: pytest.MonkeyPatch
         assert next(line for line in answer.iter_lines() if line.startswith(":")) == ": still here"
 
 
-def test_a_server_that_ends_waits_for_nobody_who_waits(server_url: str, template_database: str) -> None:
+def test_a_server_that_ends_does_not_wait_for_waiting_requests(server_url: str, template_database: str) -> None:
     with (
         databases.database(server_url, template_database) as url,
         ThreadPoolExecutor(2) as pool,

@@ -66,7 +66,9 @@ def test_a_pause_holds_for_it_too(claiming: Claiming, db: psycopg.Connection, ki
     assert len(_next(claiming)) == 1, "others with the same name are paused"
 
 
-def test_what_somebody_else_takes_is_left_to_them(claiming: Claiming, db: psycopg.Connection, config: Config) -> None:
+def test_a_task_that_another_claim_takes_is_left_to_it(
+    claiming: Claiming, db: psycopg.Connection, config: Config
+) -> None:
     insert(db, 1, name="'work'")
     with psycopg.connect(config.database_url) as other:
         other.execute("SELECT FROM tasks FOR UPDATE")

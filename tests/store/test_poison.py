@@ -113,7 +113,7 @@ def test_error_of_a_poison_task_is_bounded_however_many_and_long_its_attempts(
 
 
 @pytest.mark.parametrize("history", ["null", "7", '"text"', "{}", "[]", '[1, null, "x", [], {"error": 5}]'])
-def test_history_that_somebody_changed_by_hand_stops_nobodys_recovery(
+def test_history_that_was_changed_by_hand_stops_no_recovery(
     history: str, database: Database, db: psycopg.Connection
 ) -> None:
     db.execute("INSERT INTO tasks (name, crash_count, history) VALUES ('bomb', 2, %s)", (history,))

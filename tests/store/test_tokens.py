@@ -225,7 +225,9 @@ def test_nothing_used_is_nothing_written(database: Database, db: psycopg.Connect
     assert last_used(db) == {info.id: False}
 
 
-def test_use_waits_for_nobody_who_is_revoking(database: Database, config: Config, db: psycopg.Connection) -> None:
+def test_noting_the_use_of_a_token_does_not_wait_for_its_revocation(
+    database: Database, config: Config, db: psycopg.Connection
+) -> None:
     busy, idle = create(database), create(database)
     with psycopg.connect(config.database_url) as revoking:
         execute(revoking, tokens.revoke(busy, by="ann"), None)

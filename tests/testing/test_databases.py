@@ -50,7 +50,7 @@ def test_copies_of_a_template_are_migrated_and_apart(server_url: str) -> None:
         assert pending(Config(empty)) != ()
 
 
-def test_databases_are_gone_afterwards_even_if_somebody_is_connected(server_url: str) -> None:
+def test_databases_are_gone_afterwards_even_if_a_session_is_connected(server_url: str) -> None:
     with databases.database(server_url) as url:
         left_open = psycopg.connect(url)
     with pytest.raises(psycopg.OperationalError):

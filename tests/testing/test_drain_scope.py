@@ -76,7 +76,7 @@ async def test_limit_that_is_just_enough_is_no_error(app: Config) -> None:
         await drain(limit=2)
 
 
-async def test_task_locked_by_somebody_else_is_left_to_them(app: Config, db: psycopg.Connection) -> None:
+async def test_task_locked_by_another_session_is_left_to_it(app: Config, db: psycopg.Connection) -> None:
     @task
     def nothing() -> None: ...
 

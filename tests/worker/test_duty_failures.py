@@ -69,7 +69,7 @@ async def test_worker_declared_dead_registers_anew_though_the_database_refuses_a
         await watched.until(WorkerRenewed)
 
 
-def test_failed_duty_is_logged_where_nobody_subscribes_to_the_events(caplog: pytest.LogCaptureFixture) -> None:
+def test_failed_duty_is_logged_where_the_events_have_no_subscriber(caplog: pytest.LogCaptureFixture) -> None:
     events = Events()
     with Failures(events, StatsCollector()).survived("snapshot"):
         raise RuntimeError("out of order")

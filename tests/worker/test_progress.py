@@ -83,7 +83,7 @@ async def test_progress_of_a_batch_takes_one_statement_and_silence_takes_none(
     assert 0 < statements["progress"] <= statements["complete"] - before
 
 
-async def test_progress_that_cannot_be_stored_costs_nobody_anything(config: Config, db: psycopg.Connection) -> None:
+async def test_progress_that_cannot_be_stored_disturbs_no_other_attempt(config: Config, db: psycopg.Connection) -> None:
     registry.register(progress_tasks.each)
     registry.register(progress_tasks.in_a_transaction)
     db.execute("""ALTER TABLE tasks ADD CHECK (progress <> '"bad"' AND progress <> '{"of": 40, "done": 40}')""")

@@ -50,7 +50,7 @@ def is_claiming(db: psycopg.Connection) -> bool:
     return found.fetchone() is not None
 
 
-async def test_an_answer_is_handed_on_before_whoever_waits_is_resumed(
+async def test_an_answer_is_handed_on_before_the_waiting_caller_is_resumed(
     reconnecting: ReconnectingConnection, db: psycopg.Connection
 ) -> None:
     db.execute("INSERT INTO tasks (name) VALUES ('work')")
@@ -66,7 +66,7 @@ async def test_an_answer_is_handed_on_before_whoever_waits_is_resumed(
     assert happened == ["work", "a turn of the loop", "work for who waited"]
 
 
-async def test_a_mistake_of_whoever_an_answer_is_handed_to_comes_out(reconnecting: ReconnectingConnection) -> None:
+async def test_an_error_of_the_function_an_answer_is_handed_to_is_raised(reconnecting: ReconnectingConnection) -> None:
     def hand_on(claimed: list[Claimed]) -> None:
         raise ZeroDivisionError
 
@@ -75,7 +75,7 @@ async def test_a_mistake_of_whoever_an_answer_is_handed_to_comes_out(reconnectin
     assert await reconnecting.run(next_task()) == []
 
 
-async def test_an_answer_that_nobody_waits_for_any_more_is_handed_to_nobody(
+async def test_an_answer_without_a_waiting_caller_is_not_handed_on(
     reconnecting: ReconnectingConnection, config: Config, db: psycopg.Connection
 ) -> None:
     db.execute("INSERT INTO tasks (name) VALUES ('work')")

@@ -88,7 +88,7 @@ async def test_worker_refuses_a_database_without_our_tables(empty_database_url: 
         await Worker(empty_database_url).run()
 
 
-async def test_worker_refuses_somebody_elses_tasks_table(empty_database_url: str) -> None:
+async def test_worker_refuses_a_tasks_table_of_another_program(empty_database_url: str) -> None:
     with psycopg.connect(empty_database_url, autocommit=True) as db:
         db.execute("CREATE TABLE tasks (id int)")
     with pytest.raises(SchemaError, match="tasklib migrate"):

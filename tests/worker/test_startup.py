@@ -67,7 +67,7 @@ async def test_worker_does_not_wait_for_what_only_a_person_can_mend(config: Conf
     assert not watched.all(DatabaseAwaited)
 
 
-async def test_worker_does_not_wait_for_tables_that_nobody_has_made(empty_database_url: str) -> None:
+async def test_worker_does_not_wait_for_tables_that_were_never_made(empty_database_url: str) -> None:
     watched = Watched(Worker(Config(empty_database_url)))
     with pytest.raises(SchemaError, match="tasklib migrate"):
         await watched.worker.run()

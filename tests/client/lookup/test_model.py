@@ -118,7 +118,7 @@ def test_a_row_with_nulls_of_json_runs_and_is_shown(fails: bool, config: Config,
     assert [entry["outcome"] for entry in again.history or []] == ["error"] * fails + ["replayed"]
 
 
-def test_a_history_in_which_somebody_put_nonsense_is_read(client: Client, greet: Any, db: Any) -> None:
+def test_a_history_with_nonsense_in_it_is_read(client: Client, greet: Any, db: Any) -> None:
     task_id = client.submit_task(greet, name="a")
     for nonsense, left in (("[null, {}, 5]", [{}]), ("5", []), ('"x"', []), ("{}", [])):
         db.execute("UPDATE tasks SET history = %s::jsonb", [nonsense])

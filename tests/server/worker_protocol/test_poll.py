@@ -66,7 +66,7 @@ def test_poll_whose_answer_was_lost_gets_the_same_claim_again(http: httpx.Client
     assert worker.poll(5, holding=[]) == []
 
 
-def test_tasks_claimed_for_somebody_who_has_gone_are_given_back(
+def test_tasks_claimed_for_a_worker_that_has_gone_are_released(
     server: Callable[..., Running], config: Config, db: psycopg.Connection
 ) -> None:
     """A worker that is killed in its poll costs nothing but the poll."""
