@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 _SHORT_ID = 8
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
+_UNITS = {"w": 7 * _DAY, "d": _DAY, "h": _HOUR, "m": _MINUTE, "s": 1}
+_LENGTH = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
 
 
 def duration(seconds: float) -> str:
@@ -26,6 +30,20 @@ def duration(seconds: float) -> str:
     if whole < _DAY:
         return _two(whole, _HOUR, "h", _MINUTE, "min")
     return _two(whole, _DAY, "d", _HOUR, "h")
+
+
+def length(text: str) -> timedelta | None:
+    """`30s`, `15m`, `12h`, `7d`, `2w` as people write them; None if it is none. OverflowError if it is too long."""
+    match = _LENGTH.fullmatch(text.strip().lower())
+    return None if match is None else timedelta(seconds=float(match[1]) * _UNITS[match[2]])
+
+
+def length_text(span: timedelta) -> str:
+    """A length of time as `length` reads it, in the largest unit that divides it: `90s`, `15m`, `7d`."""
+    seconds = span.total_seconds()
+    units = ((unit, size) for unit, size in _UNITS.items() if unit != "w")
+    unit, size = next(((unit, size) for unit, size in units if seconds % size == 0), ("s", 1))
+    return f"{seconds / size:g}{unit}" if seconds % size == 0 else f"{seconds:f}".rstrip("0") + "s"
 
 
 def short_id(task_id: str | UUID) -> str:

@@ -91,6 +91,12 @@ TABLE = {
     "GET    /tasks/{task_id}/edit": "                   401    403   403    403 403 403     403      200   200",
     "GET    /queues": "                                 401    403   403    200 403 403     200      200   200",
     "GET    /workers": "                                401    403   403    200 403 403     200      200   200",
+    "GET    /schedules": "                              401    403   403    200 403 403     200      200   200",
+    "GET    /schedules/calendar": "                     401    403   403    200 403 403     200      200   200",
+    "GET    /schedules/show": "                         401    403   403    200 403 403     200      200   200",
+    "GET    /schedules/new": "                          401    403   403    403 403 403     403      200   200",
+    "GET    /schedules/change": "                       401    403   403    403 403 403     403      200   200",
+    "GET    /schedules/backfill": "                     401    403   403    403 403 403     403      200   200",
     "GET    /dead-letters": "                           401    403   403    200 200 200     200      200   200",
     "GET    /settings": "                               401    403   403    403 403 403     403      403   200",
     "GET    /tokens": "                                 401    403   403    403 403 403     403      403   200",
@@ -134,6 +140,9 @@ BODIES: dict[str, Any] = {
 QUERIES = {
     "DELETE /api/v1/dead-letters": "name=matrix_anns",
     "DELETE /api/v1/pauses": "queue=matrix",
+    "GET    /schedules/show": "name=matrix",
+    "GET    /schedules/change": "name=matrix",
+    "GET    /schedules/backfill": "name=matrix",
 }
 DEAD = {"GET    /api/v1/dead-letters", "GET    /api/v1/dead-letters/groups", "POST   /api/v1/dead-letters/replay"}
 DEAD |= {"DELETE /api/v1/dead-letters"}

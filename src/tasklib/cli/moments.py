@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime, timedelta
 
 import typer
 
+from tasklib.formatting import length
 from tasklib.observe.formatting import duration
-
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
-_RELATIVE = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
 
 
 def past_moment(option: str, text: str | None, now: datetime | None = None) -> datetime | None:
     """`2h` means two hours ago; ISO 8601 without a time zone means this machine's."""
     if text is None:
         return None
-    if match := _RELATIVE.fullmatch(text.strip().lower()):
-        try:
-            return (now or datetime.now(UTC)) - timedelta(seconds=float(match[1]) * _UNITS[match[2]])
-        except OverflowError:
-            raise typer.BadParameter(f"{text} is too long ago.", param_hint=option) from None
+    try:
+        if (back := length(text)) is not None:
+            return (now or datetime.now(UTC)) - back
+    except OverflowError:
+        raise typer.BadParameter(f"{text} is too long ago.", param_hint=option) from None
     return _iso(option, text, "such as 2025-06-30T09:00, or a time ago such as 30s, 15m, 2h or 7d").astimezone()
 
 
@@ -43,13 +40,13 @@ def span(option: str, text: str | None) -> timedelta | None:
     """A length of time: `90d`, `12h`, `30m`."""
     if text is None:
         return None
-    match = _RELATIVE.fullmatch(text.strip().lower())
-    if match is None:
-        raise typer.BadParameter(f"{text!r} is not a length of time such as 30m, 12h or 90d.", param_hint=option)
     try:
-        return timedelta(seconds=float(match[1]) * _UNITS[match[2]])
+        found = length(text)
     except OverflowError:
         raise typer.BadParameter(f"{text} is too long.", param_hint=option) from None
+    if found is None:
+        raise typer.BadParameter(f"{text!r} is not a length of time such as 30m, 12h or 90d.", param_hint=option)
+    return found
 
 
 def _iso(option: str, text: str, examples: str) -> datetime:

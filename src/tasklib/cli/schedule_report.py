@@ -22,8 +22,8 @@ def as_json(info: ScheduleInfo) -> dict[str, Any]:
     """All about a schedule."""
     from dataclasses import fields
 
-    values = {each.name: getattr(info, each.name) for each in fields(info) if each.name != "read_at"}
-    values["schedule"] = info.schedule.to_json()
+    shown = {"spec": "schedule"}
+    values = {shown.get(e.name, e.name): getattr(info, e.name) for e in fields(info) if e.name != "read_at"}
     return {key: _plain(each) for key, each in values.items()}
 
 
@@ -32,8 +32,8 @@ def row(info: ScheduleInfo) -> tuple[str, ...]:
     return (
         info.name,
         info.task,
-        when(info.schedule),
-        state(info),
+        "unreadable" if info.unreadable else when(info.schedule),
+        info.state,
         moment_text(info.next_slot, info.read_at) if info.is_active else "",
         " ".join(info.last_runs[:5]),
         str(info.fired),
@@ -50,15 +50,6 @@ def when(schedule: Schedule) -> str:
     return f"{' or '.join(schedule.cron or ())} {schedule.timezone}"
 
 
-def state(info: ScheduleInfo) -> str:
-    """`active`, `paused`, `retired` or `ended`."""
-    if info.retired_at is not None:
-        return "retired"
-    if info.paused_at is not None:
-        return "paused"
-    return "active" if info.next_slot is not None else "ended"
-
-
 def print_info(info: ScheduleInfo) -> None:
     """All about a schedule, line by line."""
     from tasklib.schedules import describe
@@ -66,8 +57,8 @@ def print_info(info: ScheduleInfo) -> None:
     known = {
         "name": info.name,
         "task": info.task,
-        "means": describe(info.schedule),
-        "state": state(info),
+        "means": info.unreadable or describe(info.schedule),
+        "state": info.state,
         "paused": f"by {info.paused_by}: {info.pause_note or 'no note'}" if info.paused_at else None,
         "waits": info.waiting_slot and f"{info.waiting_slot.isoformat()} waits for the run before it",
         "arguments": json.dumps(info.template["kwargs"]),

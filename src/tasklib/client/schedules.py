@@ -133,9 +133,10 @@ class ScheduleCalls(OnBehalf):
             raise InvalidOption("say what to change: a schedule, or fields such as cron=, timezone= and args=.")
         for _ in range(MOST_CONFLICTS):
             known = yield from self.get_schedule(name)
-            wanted = _changed(known.schedule, changes) if schedule is None else Schedule.of(schedule)
+            wanted = _changed(known.spec, changes) if schedule is None else Schedule.of(schedule)
             declared = self._redeclared(known, replace(wanted, name=None))
-            if (declared.schedule, declared.template) == (known.schedule, known.template):
+            same = known.unreadable is None and declared.schedule == known.schedule
+            if same and declared.template == known.template:
                 return known
             gone = _lost(known, "changed")
             following = next_slot(declared.schedule, known.read_at, known.last_slot)
@@ -288,12 +289,8 @@ class ScheduleCalls(OnBehalf):
                 return "created"
             taken: ScheduleInfo | None = yield schedules.get(wanted.name)
             return "refused" if taken is not None and taken.source == "api" else None
-        same = known.retired_at is None and (known.task, known.schedule, known.template, known.module) == (
-            wanted.task,
-            wanted.schedule,
-            wanted.template,
-            wanted.module,
-        )
+        stored = (known.task, known.template, known.module) == (wanted.task, wanted.template, wanted.module)
+        same = stored and known.retired_at is None and known.unreadable is None and known.schedule == wanted.schedule
         if same:
             return "unchanged"
         if known.deployed_at is not None and known.deployed_at >= wanted.deployed_at:
@@ -364,21 +361,25 @@ def _first_slot(schedule: Schedule, now: datetime) -> datetime:
 def _lost(known: ScheduleInfo, reason: str) -> list[Skipped]:
     """What passed without being decided; while the schedule was paused, for that reason."""
     why: Any = "paused" if known.paused_at is not None else reason
-    passed = lost(known.schedule, why, known.next_slot, known.read_at)
+    if known.unreadable is None:
+        passed = lost(known.schedule, why, known.next_slot, known.read_at)
+    elif known.next_slot is not None and known.next_slot <= known.read_at:
+        passed = Skipped(why, 1, known.next_slot, known.next_slot)  # which others there were can't be told
+    else:
+        passed = None
     waited = [] if known.waiting_slot is None else [Skipped(why, 1, known.waiting_slot, known.waiting_slot)]
     return [*waited, *([passed] if passed else [])]
 
 
-def _changed(schedule: Schedule, changes: Mapping[str, Any]) -> Schedule:
+def _changed(spec: Mapping[str, Any], changes: Mapping[str, Any]) -> Schedule:
+    if unknown := sorted(set(changes) - set(Schedule.__dataclass_fields__)):
+        known = ", ".join(sorted(Schedule.__dataclass_fields__))
+        raise InvalidOption(f"a schedule has no {', '.join(unknown)}; its fields are {known}.")
     if "cron" in changes and "every" not in changes:
         changes = {"every": None, "anchor": None, **changes}
     elif "every" in changes and "cron" not in changes:
         changes = {"cron": None, **changes}
-    try:
-        return replace(schedule, **changes)
-    except TypeError:
-        known = ", ".join(sorted(Schedule.__dataclass_fields__))
-        raise InvalidOption(f"a schedule has no {', '.join(sorted(changes))}; its fields are {known}.") from None
+    return Schedule.from_json({**spec, **changes})
 
 
 def _to_backfill(known: ScheduleInfo, start: datetime, end: datetime, limit: int) -> list[datetime]:

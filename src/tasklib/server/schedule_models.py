@@ -97,7 +97,7 @@ class ScheduleAnswer(BaseModel):
 
     name: str
     task_type: str
-    description: str = Field(description="What it means, in words.")
+    description: str = Field(description="What it means, in words; or why it can't be read.")
     schedule: dict[str, Any] = Field(description=_FIELDS)
     source: str = Field(description="`code` if a program declares it, `api` if it was made at run time.")
     state: str = Field(description="`active`, `paused`, `retired` (it has left the code) or `ended`.")
@@ -168,10 +168,10 @@ def schedule_answer(info: ScheduleInfo, redaction: Redaction) -> ScheduleAnswer:
     return ScheduleAnswer(
         name=info.name,
         task_type=info.task,
-        description=describe(info.schedule),
-        schedule=redaction.masked(info.schedule.to_json()),
+        description=info.unreadable or describe(info.schedule),
+        schedule=redaction.masked(info.spec),
         source=info.source,
-        state=_state(info),
+        state=info.state,
         queue=template["queue"],
         priority=template["priority"],
         parameters=redaction.masked(template["kwargs"]),
@@ -199,11 +199,3 @@ def as_fields(given: dict[str, Any]) -> dict[str, Any]:
     rule = {} if "cron" in given or "every" in given else {"cron": ["@daily"]}
     parsed = Schedule.from_json({**rule, **given})
     return {name: getattr(parsed, name) for name in given}
-
-
-def _state(info: ScheduleInfo) -> str:
-    if info.retired_at is not None:
-        return "retired"
-    if info.paused_at is not None:
-        return "paused"
-    return "active" if info.next_slot is not None else "ended"

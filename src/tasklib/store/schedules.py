@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
 from tasklib.db.query import Query, Rows
+from tasklib.errors import InvalidOption
 from tasklib.schedules import Schedule, Skipped
 from tasklib.store.audit import Action, audited
 from tasklib.store.firing import skips_as_json
@@ -28,7 +29,8 @@ class ScheduleInfo:
     name: str
     task: str
     """The name of its task function."""
-    schedule: Schedule
+    spec: dict[str, Any]
+    """`schedule` as it is stored."""
     template: dict[str, Any]
     """What each of its tasks is submitted with: queue, kwargs, priority, max_retries, timeout_seconds, tags, ..."""
     source: Source
@@ -58,9 +60,32 @@ class ScheduleInfo:
     """The states of its last runs, the newest first."""
 
     @property
+    def schedule(self) -> Schedule:
+        """Its rule and policies; InvalidOption if this version can't read them, or its tzdata hasn't got the zone."""
+        return Schedule.from_json(self.spec)
+
+    @property
+    def unreadable(self) -> str | None:
+        """Why `schedule` can't be read; None if it can."""
+        try:
+            self.schedule  # noqa: B018 - reading it is the check
+        except InvalidOption as e:
+            return str(e)
+        return None
+
+    @property
+    def state(self) -> Literal["active", "paused", "retired", "ended"]:
+        """`retired`: it has left the code. `ended`: it has no slot any more."""
+        if self.retired_at is not None:
+            return "retired"
+        if self.paused_at is not None:
+            return "paused"
+        return "active" if self.next_slot is not None else "ended"
+
+    @property
     def is_active(self) -> bool:
         """True if it runs when its time comes."""
-        return self.paused_at is None and self.retired_at is None and self.next_slot is not None
+        return self.state == "active"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +112,7 @@ def now() -> Query[datetime]:
 
 def get(name: str) -> Query[ScheduleInfo | None]:
     parameters = {"name": name, "runs": LAST_RUNS}
-    return Query("schedule_get", parameters, lambda rows: _info(rows[0]) if rows else None, repeatable=True)
+    return Query("schedule_get", parameters, lambda rows: ScheduleInfo(*rows[0]) if rows else None, repeatable=True)
 
 
 def page(
@@ -98,8 +123,9 @@ def page(
     source: str | None = None,
     paused: bool | None = None,
     retired: bool | None = None,
+    text: str | None = None,
 ) -> Query[list[ScheduleInfo]]:
-    """Schedules in the order of their names."""
+    """Schedules in the order of their names; `text` is part of the name or of the task function's."""
     parameters = {
         "limit": limit,
         "after": after,
@@ -107,6 +133,7 @@ def page(
         "source": source,
         "paused": paused,
         "retired": retired,
+        "text": text,
         "runs": LAST_RUNS,
     }
     return Query("schedule_list", parameters, _infos, prepare=False, repeatable=True)
@@ -189,6 +216,58 @@ def run(
     return audited("schedule_run", parameters, _ids, by=by, action=action, target=name, details=details)
 
 
+class ScheduleRun(NamedTuple):
+    """The task of a slot."""
+
+    schedule: str
+    id: str
+    slot: datetime
+    state: str
+    created_at: datetime
+    started_at: datetime | None
+    completed_at: datetime | None
+
+
+def last_runs(names: Sequence[str], limit: int) -> Query[list[ScheduleRun]]:
+    """The last runs of slots, for each schedule the newest first."""
+    parameters = {"names": list(names), "limit": limit}
+    return Query("schedule_runs", parameters, lambda rows: [ScheduleRun(*row) for row in rows], repeatable=True)
+
+
+def last_skips(name: str, limit: int) -> Query[list[Skipped]]:
+    """The slots that were not run, the newest first."""
+    parameters = {"name": name, "limit": limit}
+    return Query("schedule_skipped", parameters, lambda rows: [Skipped(*row) for row in rows], repeatable=True)
+
+
+class ComingSchedule(NamedTuple):
+    """A schedule that runs soon."""
+
+    name: str
+    spec: dict[str, Any]
+
+
+def coming(within_seconds: float, limit: int) -> Query[list[ComingSchedule]]:
+    """The schedules that run within a time, the soonest first."""
+    parameters = {"within": float(within_seconds), "limit": limit}
+    return Query("schedule_coming", parameters, lambda rows: [ComingSchedule(*row) for row in rows], repeatable=True)
+
+
+class ScheduleCounts(NamedTuple):
+    """How many schedules there are."""
+
+    active: int
+    paused: int
+    retired: int
+    late: int
+    """Active ones whose slot should have been run."""
+
+
+def counts(late_seconds: float) -> Query[ScheduleCounts]:
+    parameters = {"late": float(late_seconds)}
+    return Query("schedule_counts", parameters, lambda rows: ScheduleCounts(*rows[0]), repeatable=True)
+
+
 class SlotFate(NamedTuple):
     """What became of a slot."""
 
@@ -206,7 +285,8 @@ def slot_fate(name: str, slot: datetime | None) -> Query[SlotFate]:
 
 def in_code() -> Query[list[ScheduleInfo]]:
     """All schedules that programs declare, the retired ones too."""
-    parameters = {"runs": 0, "source": "code", "limit": None, **dict.fromkeys(("after", "task", "paused", "retired"))}
+    unlimited = dict.fromkeys(("after", "task", "paused", "retired", "text", "limit"))
+    parameters = {"runs": 0, "source": "code", **unlimited}
     return Query("schedule_list", parameters, _infos, prepare=False, repeatable=True)
 
 
@@ -260,13 +340,8 @@ def _moved(known: ScheduleInfo, next_slot: datetime | None, lost: Sequence[Skipp
     }
 
 
-def _info(row: tuple[Any, ...]) -> ScheduleInfo:
-    read_at, name, task, spec, *rest = row
-    return ScheduleInfo(read_at, name, task, Schedule.from_json(spec), *rest)
-
-
 def _infos(rows: Rows) -> list[ScheduleInfo]:
-    return [_info(row) for row in rows]
+    return [ScheduleInfo(*row) for row in rows]
 
 
 def _ids(rows: Rows) -> list[UUID]:

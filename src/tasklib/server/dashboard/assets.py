@@ -17,6 +17,7 @@ _FOLDER = files("tasklib.server.dashboard") / "assets"
 _SERVED = (
     "dashboard.css",
     "dashboard.js",
+    "schedules.css",
     "tasks.css",
     "tasks.js",
     "theme.js",

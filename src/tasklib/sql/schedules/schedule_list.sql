@@ -6,5 +6,6 @@ WHERE (%(after)s::text IS NULL OR name > %(after)s::text)
   AND (%(source)s::text IS NULL OR source = %(source)s::text)
   AND (%(paused)s::bool IS NULL OR (paused_at IS NOT NULL) = %(paused)s::bool)
   AND (%(retired)s::bool IS NULL OR (retired_at IS NOT NULL) = %(retired)s::bool)
+  AND (%(text)s::text IS NULL OR position(lower(%(text)s::text) IN lower(name || ' ' || task)) > 0)
 ORDER BY name
 LIMIT %(limit)s
