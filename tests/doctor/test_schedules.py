@@ -44,6 +44,18 @@ def test_a_schedule_that_will_not_run_is_named(
     assert words in found.seen
 
 
+def test_different_time_zones_in_the_fleet_are_told_with_their_hosts(look: Any, db: psycopg.Connection) -> None:
+    make(db, "nightly", "report", "1 h")
+    db.execute("INSERT INTO worker_registrations (id, host, names, tzdata) VALUES ('a', 'web1', '{report}', '2026a')")
+    db.execute("INSERT INTO worker_registrations (id, host, names) VALUES ('http', 'web9', '{report}')")
+    assert look("schedules").keys() == {"schedules"}
+    db.execute("INSERT INTO worker_registrations (id, host, tzdata) VALUES ('b', 'web2', '2025c')")
+    found = look("schedules")["differing_tzdata"]
+    assert "tzdata 2025c on web2; tzdata 2026a on web1" in found.seen
+    db.execute("UPDATE worker_registrations SET reported_status = 'dead' WHERE id = 'b'")
+    assert look("schedules").keys() == {"schedules"}
+
+
 def test_paused_schedules_are_left_alone(look: Any, db: psycopg.Connection) -> None:
     make(db, "nightly", "export", "-1 h")
     db.execute("UPDATE schedules SET paused_at = now()")

@@ -14,7 +14,7 @@ from uuid import UUID
 import pytest
 from pydantic import BaseModel
 
-from tasklib import AsyncClient, Client, Task, task
+from tasklib import AsyncClient, Client, Schedule, Task, task
 from tasklib.errors import InvalidOption, TaskLibError
 from tasklib.http import AsyncHttpClient, HttpClient
 from tasklib.store.filters import DeadLetterFilter, TaskFilter
@@ -36,22 +36,7 @@ WITHOUT_A_ROUTE: dict[str, Any] = {
     "count_states": [],
     "latest_dead_letter_groups": [],
     "dead_letters_alike": ["abcdef"],
-    "create_schedule": ["report", "@daily"],
-    "backfill_schedule": ["nightly"],
-    "schedules": [],
-    "get_schedule": ["nightly"],
-    "change_schedule": ["nightly", "@daily"],
-    "pause_schedule": ["nightly"],
-    "resume_schedule": ["nightly"],
-    "run_schedule": ["nightly"],
-    "delete_schedule": ["nightly"],
-    "preview_schedule": ["@daily"],
-    "explain_schedule": ["nightly"],
     "sync_schedules": [],
-}
-OPTIONS: dict[str, dict[str, Any]] = {
-    "create_schedule": {"registered_elsewhere": True},
-    "backfill_schedule": dict.fromkeys(("start", "end"), datetime(2026, 1, 1, tzinfo=UTC)),
 }
 
 
@@ -68,7 +53,10 @@ def functions() -> dict[str, Any]:
     @task(name="http.shout", priority="high")
     def shout(name: str = "x") -> None: ...
 
-    return {"greet": greet, "shout": shout}
+    @task(name="http.plain")
+    def plain(name: str) -> None: ...
+
+    return {"greet": greet, "shout": shout, "plain": plain}
 
 
 class Scene:
@@ -76,7 +64,7 @@ class Scene:
 
     def __init__(self, client: Any, api: Api, functions: dict[str, Any]) -> None:
         self.client, self.api = client, api
-        self.greet, self.shout = functions["greet"], functions["shout"]
+        self.greet, self.shout, self.plain = functions["greet"], functions["shout"], functions["plain"]
 
     async def task(self, state: str = "pending", **ended: Any) -> UUID:
         task_id: UUID = await self.client.submit_task(self.greet, name="a")
@@ -368,6 +356,54 @@ async def tokens_and_audit(s: Scene) -> Any:
     ]
 
 
+@row
+async def schedules(s: Scene) -> Any:
+    rule = Schedule("0 3 * * *", timezone="Europe/Berlin", args={"name": "a"}, tags={"é": 1}, queue="hello")
+    past = {"start": datetime(2026, 3, 28, tzinfo=UTC), "end": datetime(2026, 3, 30, 12, tzinfo=UTC)}
+    slot = datetime(2026, 3, 29, 1, tzinfo=UTC)
+    made = [
+        await s.client.create_schedule(s.plain, rule, name="a/b é?"),
+        await s.client.create_schedule("other.program", "@hourly", name="b", registered_elsewhere=True),
+        await s.client.create_schedule(s.plain, Schedule(every=timedelta(hours=1), args={"name": "x"})),
+    ]
+    return [
+        *made,
+        await s.client.schedules(),
+        await s.client.schedules(limit=2, after="a/b é?"),
+        await s.client.schedules(task="http.plain", source="api", paused=False, retired=False, limit=1),
+        await s.client.get_schedule("a/b é?"),
+        await s.client.change_schedule("b", overlap="skip", jitter=timedelta(seconds=1.5), exclude=["2026-12-25"]),
+        await s.client.change_schedule("b", every=timedelta(minutes=5), starts_at=NOT_BEFORE, pause_after=None),
+        await s.client.change_schedule("b", "0 4 * * *"),
+        await s.client.pause_schedule("b", "why"),
+        await s.client.pause_schedule("b"),
+        await s.client.schedules(paused=True),
+        timeless((await s.client.explain_schedule("b", slot))[0]),
+        await s.client.resume_schedule("b"),
+        type(await s.client.run_schedule("b")).__name__,
+        await s.client.backfill_schedule("a/b é?", **past, dry_run=True),
+        await s.client.backfill_schedule("a/b é?", **past, priority=7),
+        timeless((await s.client.explain_schedule("a/b é?", slot))[0]),
+        [(task.schedule, task.slot) for task in await s.client.list_tasks()],
+        [(p.description, [(x.utc, x.local.isoformat(), x.note) for x in p.slots]) for p in [
+            await s.client.preview_schedule(Schedule("30 2 29 3 *", timezone="Europe/Berlin", starts_at=NOT_BEFORE)),
+            await s.client.preview_schedule("a/b é?", count=2),
+        ]],
+        await s.client.delete_schedule("b"),
+        await failure(s.client.get_schedule("b")),
+        await failure(s.client.delete_schedule("b")),
+        await failure(s.client.create_schedule(s.plain, rule, name="a/b é?")),
+        await failure(s.client.create_schedule(s.plain, Schedule("@daily", args={"nam": 1}))),
+        await failure(s.client.change_schedule("a/b é?")),
+        await failure(s.client.change_schedule("a/b é?", moon="full")),
+        await failure(s.client.change_schedule("a/b é?", timezone="Mars")),
+        await failure(s.client.backfill_schedule("a/b é?", start=past["end"], end=past["start"])),
+        await failure(s.client.pause_schedule("a/b é?", "x" * 1001)),
+        await failure(s.client.preview_schedule("61 * * * *")),
+        await failure(s.client.explain_schedule("a/b é?", datetime(2026, 1, 1))),
+    ]  # fmt: skip
+
+
 async def failure(call: Awaitable[Any]) -> tuple[Any, ...]:
     """What a call raises: its class, words, notes and facts."""
     try:
@@ -376,6 +412,10 @@ async def failure(call: Awaitable[Any]) -> tuple[Any, ...]:
         facts = {name: value for name, value in vars(e).items() if not name.startswith("_")}
         return type(e).__name__, str(e), facts
     raise AssertionError(f"nothing was raised, and this returned: {answer!r}")
+
+
+def timeless(sentence: str) -> str:
+    return re.sub(r"\d{4}-\d\d-\d\d [\d:]+[+]\d{4}", "a time", sentence)
 
 
 class Comparable:
@@ -449,7 +489,7 @@ def test_what_has_no_route_says_so(name: str) -> None:
         HttpClient("http://localhost:1") as client,
         pytest.raises(InvalidOption, match="needs a client with"),
     ):
-        getattr(client, name)(*WITHOUT_A_ROUTE[name], **OPTIONS.get(name, {}))
+        getattr(client, name)(*WITHOUT_A_ROUTE[name])
 
 
 @pytest.mark.parametrize(("over_http", "plain"), [(HttpClient, Client), (AsyncHttpClient, AsyncClient)])

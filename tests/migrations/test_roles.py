@@ -13,10 +13,11 @@ import pytest
 from psycopg.conninfo import make_conninfo
 from psycopg.errors import InsufficientPrivilege
 
-from tasklib import Client, Config, Worker, task
+from tasklib import Client, Config, Schedule, Worker, task
 from tasklib.client.submissions import COPY_FROM
 from tasklib.config import Retention
 from tasklib.db.reconnecting import ReconnectingConnection
+from tasklib.events import DutyFailed, Event
 from tasklib.maintenance.calendar import duties_of
 from tasklib.migrations import ROLES, migrate, roles
 from tasklib.server.app import create_app
@@ -162,6 +163,34 @@ def test_a_worker_runs_tasks_leads_and_has_no_say_over_the_fleet(as_: As, add: A
             client.tokens()
     lead(config)
     refused(config, *NOT_FOR_PROGRAMS)
+
+
+def test_a_worker_that_may_not_store_schedules_says_what_to_do_and_goes_on(as_: As, add: Any) -> None:
+    heard: list[Event] = []
+    scheduled = task(name="roles.scheduled", schedule=Schedule("@daily", name="roles.daily"))(scheduled_function)
+
+    def run_once() -> list[str]:
+        heard.clear()
+        with Client(as_("producer")) as client:
+            task_id = client.submit_task(scheduled)
+        worker = Worker(as_("worker"), burst=True)
+        worker.events.subscribe(heard.append)
+        worker.run_sync()
+        with Client(as_("worker")) as client:
+            assert client.wait_for(task_id, timeout=30) == 7
+        return [event.reason for event in heard if isinstance(event, DutyFailed)]
+
+    [reason] = run_once()
+    assert "permission denied" in reason
+    assert "tasklib schedule sync" in reason
+    with Client(as_("server")) as client:
+        assert client.sync_schedules().created == ["roles.daily"]
+        assert run_once() == [], "what the deploy has stored is only read"
+        client.delete_schedule("roles.daily")
+
+
+def scheduled_function() -> int:
+    return 7
 
 
 def lead(config: Config) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -12,7 +13,19 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from tasklib import AsyncClient, Client, Config, InvalidOption, Schedule, ScheduleNotFound, TaskExecutionError, task
+import tasklib
+from tasklib import (
+    AsyncClient,
+    Client,
+    Config,
+    InvalidOption,
+    Schedule,
+    ScheduleNotFound,
+    SyncTaskId,
+    TaskExecutionError,
+    TaskId,
+    task,
+)
 from tasklib.errors import ConfigError, InvalidTaskFunction, TaskNotFound
 from tasklib.store import schedules
 from tasklib.tasks import registry
@@ -440,3 +453,30 @@ def test_a_stamp_has_to_be_a_time(config: Config) -> None:
     for stamp in ("yesterday", "2026-11-16T12:00:00"):
         with pytest.raises(ConfigError, match="deployed_at must be a time with a zone"):
             config.with_changes(deployed_at=stamp)
+
+
+def test_a_run_by_hand_is_an_id_that_asks_for_its_task(client: Client, report: Any) -> None:
+    client.create_schedule(report, "@daily", name="nightly")
+    task_id = client.run_schedule("nightly")
+    assert isinstance(task_id, SyncTaskId)
+    assert task_id.get().schedule == "nightly"
+
+
+async def test_schedules_have_module_level_calls_of_both_colours(config: Config, report: Any) -> None:
+    tasklib.init(config)
+    try:
+        await tasklib.create_schedule(report, "@daily", name="nightly")
+        assert [info.name for info in await tasklib.list_schedules()] == ["nightly"]
+        await tasklib.change_schedule("nightly", overlap="skip")
+        await tasklib.pause_schedule("nightly", "why")
+        assert (await tasklib.get_schedule("nightly")).pause_note == "why"
+        await tasklib.resume_schedule("nightly")
+        assert isinstance(await tasklib.run_schedule("nightly"), TaskId)
+        assert (await tasklib.preview_schedule("nightly", count=2)).slots
+        assert await tasklib.explain_schedule("nightly")
+        past = datetime(2026, 1, 1, tzinfo=UTC)
+        assert (await tasklib.backfill_schedule("nightly", start=past, end=past)).count == 1
+        await tasklib.delete_schedule("nightly")
+        assert await asyncio.to_thread(tasklib.sync.list_schedules) == []
+    finally:
+        tasklib.close()

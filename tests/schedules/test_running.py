@@ -8,8 +8,9 @@ from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 import psycopg
+import pytest
 
-from tasklib import Client, Config, Schedule, TaskContext, Worker, current_task, task
+from tasklib import AsyncClient, Client, Config, Schedule, TaskContext, Worker, current_task, task
 from tasklib.events import Event, SchedulesSynced, TaskEnded
 from tasklib.executors import child_protocol
 from tests.eventually import soon
@@ -38,6 +39,29 @@ async def test_a_worker_stores_its_schedules_leads_and_runs_their_slots(config: 
     assert synced.created == ("each second",)
     rows = db.execute("SELECT schedule, slot FROM tasks ORDER BY slot").fetchall()
     assert {slot for slot in slots if slot} <= {slot for _, slot in rows}
+
+
+async def test_a_new_schedule_is_fired_at_its_slot_though_the_leader_sleeps_for_long(
+    config: Config, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tasklib.maintenance.schedules.HORIZON_SECONDS", 3600.0)
+    task(told)
+    worker = Worker(config)
+    running = asyncio.create_task(worker.run())
+    await soon(lambda: db.execute("SELECT FROM leadership").rowcount == 1)
+
+    def fired() -> int:
+        return db.execute("SELECT FROM tasks WHERE slot IS NOT NULL").rowcount
+
+    async with AsyncClient(config) as client:
+        await client.create_schedule("told", Schedule(every=timedelta(seconds=1)), name="each second")
+        await soon(lambda: fired() >= 1)
+        await client.pause_schedule("each second")
+        before = fired()
+        await client.resume_schedule("each second")
+        await soon(lambda: fired() > before)
+    worker.stop()
+    await running
 
 
 async def test_a_run_knows_its_slot_and_a_plain_task_has_none(config: Config, db: psycopg.Connection) -> None:

@@ -69,8 +69,8 @@ class Api:
         )
 
     def clear(self) -> None:
-        """No tasks, pauses or workers are left for the next test."""
-        self.db.execute("TRUNCATE tasks, pauses, worker_registrations, stats_deltas, stats")
+        """No tasks, schedules, pauses or workers are left for the next test."""
+        self.db.execute("TRUNCATE tasks, pauses, worker_registrations, stats_deltas, stats, schedules, schedule_skips")
 
 
 @contextmanager

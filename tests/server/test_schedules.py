@@ -25,7 +25,7 @@ def test_a_schedule_is_made_shown_changed_paused_resumed_run_and_deleted(api: Ap
     made = api.operator.post(URL, json=NIGHTLY)
     assert made.status_code == 201, made.text
     shown = api.viewer.get(f"{URL}/nightly").json()
-    assert shown == made.json()
+    assert {**shown, "read_at": None} == {**made.json(), "read_at": None}
     assert (shown["state"], shown["source"], shown["task_type"]) == ("active", "api", "report")
     assert shown["description"].startswith("At 03:00 every day, Europe/Berlin")
     assert [each["name"] for each in api.viewer.get(URL).json()["schedules"]] == ["nightly"]
@@ -56,6 +56,35 @@ def test_a_backfill_shows_and_then_runs_the_slots(api: Api) -> None:
     assert (look["count"], look["task_ids"]) == (3, [])
     assert len(api.operator.post(f"{URL}/nightly/backfill", json=stretch).json()["task_ids"]) == 3
     assert api.operator.post(f"{URL}/nightly/backfill", json=stretch).json()["task_ids"] == []
+
+
+def test_a_slot_is_explained_and_any_schedule_previewed(api: Api) -> None:
+    api.operator.post(URL, json=NIGHTLY)
+    said = api.viewer.get(f"{URL}/nightly/explain", params={"at": "2026-03-01T02:00:00Z"}).json()["sentences"]
+    assert "was before the schedule was made" in said[0]
+    assert said[1].startswith("Its next slot is ")
+    refused(api.viewer.get(f"{URL}/nightly/explain", params={"at": "2026-03-01T02:00:00"}), 422, "invalid_request")
+    refused(api.viewer.get(f"{URL}/daily/explain"), 404, "schedule_not_found")
+    look = api.viewer.post(f"{URL}/preview", json={"schedule": {"every": 60}, "count": 3}).json()
+    assert (look["description"].partition(";")[0], len(look["slots"])) == ("Every minute", 3)
+    refused(api.viewer.post(f"{URL}/preview", json={"schedule": {"cron": ["61 * * * *"]}}), 422, "invalid_option")
+
+
+def test_a_task_says_which_slot_of_which_schedule_it_is_for(api: Api) -> None:
+    api.operator.post(URL, json={**NIGHTLY, "schedule": {"every": 3600}})
+    slot = "2026-03-01T00:00:00Z"
+    [run] = api.operator.post(f"{URL}/nightly/backfill", json={"start": slot, "end": slot}).json()["task_ids"]
+    by_hand = api.operator.post(f"{URL}/nightly/run").json()["task_id"]
+    shown = [api.viewer.get(f"/api/v1/tasks/{id_}").json() for id_ in (run, by_hand)]
+    assert [(task["schedule"], task["slot"]) for task in shown] == [("nightly", slot), ("nightly", None)]
+
+
+def test_a_schedule_with_slashes_in_its_name_has_all_its_routes(api: Api) -> None:
+    api.operator.post(URL, json={**NIGHTLY, "name": "eu/nightly"})
+    for name in ("eu/nightly", "eu%2Fnightly"):
+        assert api.viewer.get(f"{URL}/{name}").json()["name"] == "eu/nightly"
+        assert len(api.viewer.get(f"{URL}/{name}/preview").json()["slots"]) == 20
+    assert api.operator.delete(f"{URL}/eu/nightly").status_code == 204
 
 
 def test_schedules_come_in_pages_by_name(api: Api) -> None:

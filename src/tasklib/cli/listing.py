@@ -118,6 +118,8 @@ def plain_row(task: Task, fleet: FleetState) -> tuple[str, ...]:
         last_line(task.error),
         str(fleet.effective_priority(task)),
         "paused" if fleet.is_paused(task) else "",
+        task.schedule or "",
+        task.slot.astimezone(UTC).isoformat() if task.slot else "",
     )
     return tuple(map(printable, fields))
 
@@ -138,6 +140,8 @@ def print_table(tasks: Iterable[Task], fleet: FleetState) -> None:
         table.add_column(title, justify="right", no_wrap=True)
     for title in ("queue", "when"):
         table.add_column(title, no_wrap=True, max_width=24)
+    if runs := any(task.schedule for task in tasks):
+        table.add_column("slot", no_wrap=True, max_width=48)
     table.add_column("error", overflow="ellipsis", no_wrap=True, ratio=1)
     for task in tasks:
         table.add_row(
@@ -148,9 +152,18 @@ def print_table(tasks: Iterable[Task], fleet: FleetState) -> None:
             f"{task.retry_count}/{task.max_retries}",
             Text(printable(task.queue)),
             when(task, fleet.now),
+            *([Text(slot(task))] if runs else []),
             Text(last_line(task.error)),
         )
     Console(highlight=False).print(table)
+
+
+def slot(task: Task) -> str:
+    """`nightly, 2026-03-29 03:00:00+02:00` of a run of a schedule; `nightly, by hand` without a slot."""
+    if task.schedule is None:
+        return ""
+    when = "by hand" if task.slot is None else task.slot.astimezone().isoformat(sep=" ", timespec="seconds")
+    return printable(f"{task.schedule}, {when}")
 
 
 def styled_state(task: Task, fleet: FleetState) -> Text:

@@ -114,6 +114,7 @@ def _lines(task: Task, fleet: FleetState) -> list[tuple[str, str]]:
         ("lease", f"token {task.lease_token}, until {at(task.locked_until)}" if task.locked_until else ""),
         ("once per key", key),
         ("merge key", f"{task.merge_key}, while {task.merge_while}" if task.merge_key else ""),
+        ("schedule", (task.schedule or "") + (f", slot {at(task.slot)}" if task.slot else "")),
         ("submitted by", task.submitted_by or ""),
         ("trace", task.trace_id),
     ]

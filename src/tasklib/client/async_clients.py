@@ -13,7 +13,7 @@ import psycopg
 from tasklib.client.calls import Calls
 from tasklib.client.effects import Call, Effect, HttpEffect, InTransaction, OnConnection, Pause, RunCoroutine
 from tasklib.client.identity import Identity
-from tasklib.client.signatures import Submit, SubmitMany, SubmitTask, WaitFor, signature_of
+from tasklib.client.signatures import RunSchedule, Submit, SubmitMany, SubmitTask, WaitFor, signature_of
 from tasklib.config import Config
 from tasklib.db.callers import run_on_async
 from tasklib.db.database import AsyncDatabase, Tries, execute_async
@@ -123,7 +123,7 @@ class AsyncClient:
     change_schedule = _awaitable(Calls.change_schedule)
     pause_schedule = _awaitable(Calls.pause_schedule)
     resume_schedule = _awaitable(Calls.resume_schedule)
-    run_schedule = _awaitable(Calls.run_schedule)
+    run_schedule: RunSchedule = _submitting_async(Calls.run_schedule)
     delete_schedule = _awaitable(Calls.delete_schedule)
     backfill_schedule = _awaitable(Calls.backfill_schedule)
     preview_schedule = _awaitable(Calls.preview_schedule)

@@ -16,7 +16,14 @@ from tasklib.client.async_clients import AsyncClient
 from tasklib.client.calls import Calls
 from tasklib.client.effects import Call, Effect, HttpEffect, InTransaction, OnConnection, Pause, RunCoroutine
 from tasklib.client.identity import Identity
-from tasklib.client.signatures import SyncSubmit, SyncSubmitMany, SyncSubmitTask, SyncWaitFor, signature_of
+from tasklib.client.signatures import (
+    SyncRunSchedule,
+    SyncSubmit,
+    SyncSubmitMany,
+    SyncSubmitTask,
+    SyncWaitFor,
+    signature_of,
+)
 from tasklib.config import Config
 from tasklib.db.callers import run_on
 from tasklib.db.database import Database, Tries, execute
@@ -102,7 +109,7 @@ class Client:
     change_schedule = _blocking(Calls.change_schedule)
     pause_schedule = _blocking(Calls.pause_schedule)
     resume_schedule = _blocking(Calls.resume_schedule)
-    run_schedule = _blocking(Calls.run_schedule)
+    run_schedule: SyncRunSchedule = _submitting(Calls.run_schedule)
     delete_schedule = _blocking(Calls.delete_schedule)
     backfill_schedule = _blocking(Calls.backfill_schedule)
     preview_schedule = _blocking(Calls.preview_schedule)

@@ -15,7 +15,7 @@ from tasklib.client.async_clients import AsyncClient
 from tasklib.client.calls import Calls
 from tasklib.client.clients import Client
 from tasklib.client.effects import Call
-from tasklib.client.signatures import SubmitMany, SubmitTask, WaitFor, signature_of
+from tasklib.client.signatures import RunSchedule, SubmitMany, SubmitTask, WaitFor, signature_of
 from tasklib.config import Config, url_in
 from tasklib.db.callers import is_async
 from tasklib.errors import NotInitialized
@@ -134,8 +134,8 @@ def standing_in(stand_in: StandIn) -> Iterator[None]:
         _stand_ins.remove(stand_in)
 
 
-def blocking(call: Callable[Concatenate[Calls, P], Call[T]]) -> Callable[P, T]:
-    """A module-level function for synchronous code."""
+def blocking(call: Callable[Concatenate[Calls, P], Call[T]], called: str | None = None) -> Callable[P, T]:
+    """A module-level function for synchronous code. `called`: its name there."""
     name = call.__name__
 
     @functools.wraps(call)
@@ -144,27 +144,33 @@ def blocking(call: Callable[Concatenate[Calls, P], Call[T]]) -> Callable[P, T]:
         made: Call[T] = getattr(client.calls, name)(*args, **kwargs)
         return client.perform(made)
 
+    called = called or name
+    function.__name__, function.__qualname__ = called, f"Calls.{called}"
     vars(function)["__signature__"] = signature_of(call, of_function=True)
     return function
 
 
-def awaitable(call: Callable[Concatenate[Calls, P], Call[T]]) -> Callable[P, Coroutine[Any, Any, T]]:
-    """A module-level function that is awaited, and says so to a caller who forgets it."""
+def awaitable(
+    call: Callable[Concatenate[Calls, P], Call[T]], called: str | None = None
+) -> Callable[P, Coroutine[Any, Any, T]]:
+    """A module-level function that is awaited, and says so to a caller who forgets it. `called`: its name here."""
     name = call.__name__
-    written, instead = f"tasklib.{name}", f"tasklib.sync.{name}"
+    called = called or name
+    written, instead = f"tasklib.{called}", f"tasklib.sync.{called}"
 
     async def perform(*args: P.args, **kwargs: P.kwargs) -> T:
         client = default_async_client()
         made: Call[T] = getattr(client.calls, name)(*args, **kwargs)
         return await client.perform(made)
 
-    perform.__name__ = perform.__qualname__ = name  # for the warning of one that is never awaited
+    perform.__name__ = perform.__qualname__ = called  # for the warning of one that is never awaited
 
     @returns_awaited
     @functools.wraps(call)
     def function(*args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
         return Awaited(perform(*args, **kwargs), written, instead)
 
+    function.__name__, function.__qualname__ = called, f"Calls.{called}"
     vars(function)["__signature__"] = signature_of(call, of_function=True)
     return function
 
@@ -176,6 +182,17 @@ get_task = awaitable(Calls.get_task)
 list_tasks = awaitable(Calls.list_tasks)
 cancel_task = awaitable(Calls.cancel_task)
 replay_task = awaitable(Calls.replay_task)
+create_schedule = awaitable(Calls.create_schedule)
+list_schedules = awaitable(Calls.schedules, "list_schedules")  # `tasklib.schedules` is a package
+get_schedule = awaitable(Calls.get_schedule)
+change_schedule = awaitable(Calls.change_schedule)
+pause_schedule = awaitable(Calls.pause_schedule)
+resume_schedule = awaitable(Calls.resume_schedule)
+run_schedule: RunSchedule = cast("Any", awaitable(Calls.run_schedule))
+delete_schedule = awaitable(Calls.delete_schedule)
+backfill_schedule = awaitable(Calls.backfill_schedule)
+preview_schedule = awaitable(Calls.preview_schedule)
+explain_schedule = awaitable(Calls.explain_schedule)
 
 mark_for_asyncio()
 connect_default_client(default_client, default_async_client, is_async)

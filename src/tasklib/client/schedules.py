@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import islice
@@ -28,6 +28,7 @@ from tasklib.tasks.function import TaskFunction
 from tasklib.tasks.ids import Ids
 from tasklib.tasks.options import MAX_NAME_BYTES, Options, is_name, options_of, require_aware
 from tasklib.tasks.origins import source_file
+from tasklib.tasks.task_id import KnownId
 
 MAX_PAGE = 1000
 BACKFILL_LIMIT = 1000
@@ -71,6 +72,7 @@ class ScheduleCalls(OnBehalf):
     """What an operator, or a program, does with schedules."""
 
     defaults: Defaults
+    id_type: type[KnownId[Any]]
 
     def create_schedule(
         self,
@@ -162,7 +164,7 @@ class ScheduleCalls(OnBehalf):
                 return (yield from self.get_schedule(name))
         raise _in_the_way(name)
 
-    def run_schedule(self, name: str) -> Call[UUID]:
+    def run_schedule(self, name: str) -> Call[KnownId[Any]]:
         """Run a schedule's task now, whatever its slots and pauses are, and return the task's id. It moves nothing."""
         known = yield from self.get_schedule(name)
         [id_] = Ids(1).first(1)
@@ -174,7 +176,7 @@ class ScheduleCalls(OnBehalf):
             submitted_by=self.identity.submitted_by,
             details={"task_id": str(id_)},
         )
-        return id_
+        return self.id_type(id_)
 
     def delete_schedule(self, name: str) -> Call[None]:
         """Delete a schedule. Its tasks stay."""
@@ -217,7 +219,7 @@ class ScheduleCalls(OnBehalf):
     def preview_schedule(self, schedule: Schedule | str, *, count: int = 20) -> Call[Preview]:
         """What a schedule, a cron expression or the schedule with this name means: in words, and its next times."""
         validation.check_limit(count, MAX_PAGE)
-        if isinstance(schedule, str) and not _is_expression(schedule):
+        if isinstance(schedule, str) and not is_expression(schedule):
             known = yield from self.get_schedule(schedule)
             return Preview(describe(known.schedule), preview(known.schedule, known.read_at, count))
         wanted = Schedule.of(schedule)
@@ -257,7 +259,10 @@ class ScheduleCalls(OnBehalf):
             raise _in_the_way(next(iter(left)))
         modules = None if retire_others else sorted({f.function.__module__ for f in list(registry.functions.values())})
         names = [each.name for each in declared]
-        done.retired.extend((yield schedules.retire(names, modules, deployed_at, by=self.identity.actor)))
+        stored: list[ScheduleInfo] = yield schedules.in_code()
+        # Only if there is something to write: a worker's role may read schedules, and may not change them.
+        if any(_has_left(info, names, modules, deployed_at) for info in stored):
+            done.retired.extend((yield schedules.retire(names, modules, deployed_at, by=self.identity.actor)))
         return done
 
     def _sync_some(self, wanted: dict[str, Declared], deployed_at: datetime, done: Sync) -> Call[dict[str, Declared]]:
@@ -309,6 +314,15 @@ class ScheduleCalls(OnBehalf):
         given = {name: value for name, value in _template(terms, wanted.args).items() if name in wanted.options}
         template = {**known.template, **given, "kwargs": dict(wanted.args)}
         return Declared(known.name, known.task, wanted, template)
+
+
+def _has_left(
+    info: ScheduleInfo, names: Sequence[str], modules: Sequence[str] | None, deployed_at: datetime
+) -> bool:
+    """Whether a schedule of an older deploy is no longer in these modules (None: in any)."""
+    if info.retired_at is not None or info.name in names or (modules is not None and info.module not in modules):
+        return False
+    return info.deployed_at is not None and info.deployed_at < deployed_at
 
 
 def deploy_stamp(config: Config) -> datetime:
@@ -400,7 +414,8 @@ def _to_backfill(known: ScheduleInfo, start: datetime, end: datetime, limit: int
     return found
 
 
-def _is_expression(text: str) -> bool:
+def is_expression(text: str) -> bool:
+    """True for a cron expression, False for the name of a schedule."""
     return text.startswith("@") or len(text.split()) >= 5
 
 

@@ -166,6 +166,14 @@ class SyncWaitFor(Protocol):
     def __call__(self, task_id: UUID | str, timeout: float | None = None) -> Any: ...
 
 
+class RunSchedule(Protocol):
+    def __call__(self, name: str) -> Coroutine[Any, Any, TaskId[Any]]: ...
+
+
+class SyncRunSchedule(Protocol):
+    def __call__(self, name: str) -> SyncTaskId[Any]: ...
+
+
 def signature_of(call: Callable[..., Any], *, of_function: bool = False) -> inspect.Signature:
     """A call's signature as its user sees it: with the value it gives in the end, and as a function without `self`."""
     signature = inspect.signature(call)

@@ -26,7 +26,8 @@ def look(config: Config) -> Call[list[Finding]]:
         return [ok("schedules", "There are no active schedules.")]
     known: list[WorkerInfo] = yield fleet.workers()
     live = [w for w in known if w.status == "active"]
-    found = [*_unreadable(seen), *_late(seen), *(_unserved(seen, live) if live else ())]
+    versions: list[tuple[str, list[str]]] = yield doctor.tzdata()
+    found = [*_unreadable(seen), *_late(seen), *(_unserved(seen, live) if live else ()), *_differing(versions)]
     return found or [ok("schedules", f"{count(len(seen), 'active schedule')}, none of them late or without a worker.")]
 
 
@@ -75,6 +76,21 @@ def _unserved(seen: Sequence[ScheduleSeen], live: Sequence[WorkerInfo]) -> list[
             "Their tasks are made, and wait.",
             "Start a worker that has the function, or delete or pause the schedule.",
             schedules=[each.name for each in alone[:50]],
+        )
+    ]
+
+
+def _differing(versions: Sequence[tuple[str, Sequence[str]]]) -> list[Finding]:
+    if len(versions) < 2:
+        return []
+    return [
+        warning(
+            "differing_tzdata",
+            "Live workers have different time zones: "
+            f"{'; '.join(f'tzdata {version} on {_some(hosts)}' for version, hosts in versions)}.",
+            "Which slots a schedule has may depend on which of them leads.",
+            "Install the same version of the tzdata package on all hosts, and restart their workers.",
+            versions=[version for version, _ in versions],
         )
     ]
 

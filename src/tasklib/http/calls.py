@@ -19,8 +19,8 @@ from tasklib.client.submissions import Submitted
 from tasklib.errors import InvalidOption, TaskNotFound
 from tasklib.events import CancelRequested, TaskReplayed, TaskSubmitted, client_events
 from tasklib.http import responses
-from tasklib.http.operations import HttpOperatorCalls
 from tasklib.http.requests import API, Request, get, query_of
+from tasklib.http.schedules import HttpScheduleCalls
 from tasklib.http.submitting import TaskToSend, new_tasks, span_of
 from tasklib.http.transport import checked
 from tasklib.states import TaskState, is_terminal
@@ -36,7 +36,7 @@ WAIT_SECONDS = 25.0
 _QUICK_SECONDS, _PAUSE_SECONDS = 0.1, 0.5
 
 
-class HttpCalls(HttpOperatorCalls):
+class HttpCalls(HttpScheduleCalls):
     """The calls, carried out by a server."""
 
     def submit_each(self, items: Sequence[Submission], *, ids: Sequence[UUID] | None = None) -> Call[list[Submitted]]:

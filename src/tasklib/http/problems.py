@@ -12,6 +12,7 @@ from tasklib.errors import (
     DuplicateTask,
     IdempotencyKeyTaken,
     InvalidOption,
+    ScheduleNotFound,
     SchemaError,
     ServerUnavailable,
     TaskExecutionError,
@@ -54,6 +55,8 @@ def error_of(request: Request, answer: Answer) -> TaskLibError:
             return TaskNotFound(detail, name=problem.get("name"))
         case "worker_not_found":
             return WorkerNotFound(detail, worker_id=about.get("worker_id", ""))
+        case "schedule_not_found":
+            return ScheduleNotFound(str(problem.get("name", "")))
         case "token_not_found":
             return TokenNotFound(about.get("id_or_prefix", ""))
         case "idempotency_key_taken":

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 from tasklib.client.explaining import Explanation, Position, Reason
+from tasklib.client.schedules import Preview
 from tasklib.columns import TASK_COLUMNS
+from tasklib.schedules import PreviewedSlot
 from tasklib.states import TaskState
 from tasklib.store.audit import AuditRecord
 from tasklib.store.dead_letters import DeadLetterGroup
 from tasklib.store.fleet import WorkerInfo
 from tasklib.store.pauses import Paused
+from tasklib.store.schedules import ScheduleInfo
 from tasklib.store.tokens import TokenInfo
 
 if TYPE_CHECKING:
@@ -36,6 +39,7 @@ _TASK_TIMES = frozenset(
         "locked_until",
         "cancel_requested_at",
         "idempotency_expires_at",
+        "slot",
     }
 )
 _OTHER_NAMES = {"id": "task_id", "name": "task_type", "state": "status", "kwargs": "parameters"}
@@ -80,6 +84,21 @@ def worker_of(found: Json) -> WorkerInfo:
     return _made(WorkerInfo, {**found, "id": found["worker_id"]}, **dict.fromkeys(times, moment_of))
 
 
+def schedule_of(found: Json) -> ScheduleInfo:
+    """A schedule, as the row has it; secrets among its arguments are masked."""
+    names = ("queue", "max_retries", "timeout_seconds", "priority", "tags", "required_capabilities")
+    template = {"kwargs": found["parameters"], **{name: found[name] for name in names}}
+    values = {**found, "task": found["task_type"], "spec": found["schedule"], "template": template}
+    times = [f.name for f in fields(ScheduleInfo) if f.name.endswith(("_at", "_slot"))]
+    return _made(ScheduleInfo, values, last_task=lambda id_: id_ and UUID(id_), **dict.fromkeys(times, moment_of))
+
+
+def preview_of(found: Json) -> Preview:
+    """What a schedule means. Times of its zone have the offset they had there."""
+    times = {"utc": _utc, "local": datetime.fromisoformat}
+    return Preview(found["description"], [_made(PreviewedSlot, slot, **times) for slot in found["slots"]])
+
+
 def paused_of(found: Json) -> Paused:
     return _made(Paused, found, paused_at=moment_of)
 
@@ -101,6 +120,10 @@ def record_of(found: Json) -> AuditRecord:
 def moment_of(text: str | None) -> datetime | None:
     """A time of the API."""
     return None if text is None else datetime.fromisoformat(text)
+
+
+def _utc(text: str) -> datetime:
+    return datetime.fromisoformat(text).astimezone(UTC)
 
 
 def _made(kind: type[T], found: Json, **parsers: Callable[[Any], Any]) -> T:

@@ -39,6 +39,8 @@ class Asking(Calls):
             answer: Answer | NoAnswer = yield request
             if isinstance(answer, Answer) and answer.status < 300 and (found := answer.json) is not None:
                 return found
+            if isinstance(answer, Answer) and answer.status == 204:
+                return None
             error, again = self._judged(request, answer)
             asked_for = _asked_for(answer)
             if pause is None or not again or asked_for > _LONGEST_ASKED_FOR:

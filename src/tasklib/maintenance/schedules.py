@@ -2,7 +2,7 @@
 
     look ──▶ decide, in Python, from the stored slot ──▶ fire: one statement that changes nothing if the term is over,
      ▲                                                    the schedule has changed, or the slot has its task
-     └── sleep until the next slot, or a second ◀──────────┘
+     └── sleep until the next slot, a change, or a second ◀┘
 
 A leader that dies anywhere in between leaves the stored slot as it was, or moved on together with its tasks.
 """
@@ -13,6 +13,7 @@ import asyncio
 import json
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import lru_cache
 from typing import assert_never
@@ -25,6 +26,7 @@ from tasklib.schedules import Due, Schedule, Skipped, due, run_at
 from tasklib.store import firing
 from tasklib.store.firing import DueSchedule, Fired, Offer, Run
 from tasklib.store.fleet import Term
+from tasklib.store.schedules import CHANGED
 from tasklib.tasks.ids import Ids
 
 AT_ONCE = 1000
@@ -32,7 +34,7 @@ AT_ONCE = 1000
 MOST_RUNS = 5000
 """Tasks that one statement makes, but for those of its last schedule."""
 HORIZON_SECONDS = 1.0
-"""The longest sleep: a schedule that was made meanwhile is seen this soon."""
+"""The longest sleep: a schedule that was made meanwhile is seen this soon, even without a notification."""
 _AFTER_REFUSAL_SECONDS = 0.1
 _TRY_UNREADABLE_AGAIN_SECONDS = 60.0
 
@@ -47,14 +49,23 @@ class Scheduler:
         self._leadership = leadership
         self._events = events
         self._unreadable: dict[str, float] = {}
+        self._changed = asyncio.Event()
+
+    def hear(self, message: str | None) -> None:
+        """A notification; None if any may have been missed."""
+        if message in (None, CHANGED):
+            self._changed.set()
 
     async def fire_forever(self, failures: Failures) -> None:
         while True:
             pause = HORIZON_SECONDS
             term = await self._leadership.term()
+            self._changed.clear()  # before the look: a change during it is not slept through
             with failures.survived("schedules"):
                 pause = await self.fire_due(term)
-            await asyncio.sleep(pause)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._changed.wait()
 
     async def fire_due(self, term: Term) -> float:
         """Fire what is due; returns how many seconds from now the next slot is, or a second."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import structlog
 
+from tasklib.backends.postgres.notifier import Notifier
 from tasklib.config import Config
 from tasklib.db.query import Runs
 from tasklib.events import (
@@ -33,19 +34,22 @@ from tasklib.stats import StatsCollector
 class Leading:
     """Stands for election while the server runs, and performs the duties while it leads."""
 
-    def __init__(self, config: Config, control: Runs) -> None:
+    def __init__(self, config: Config, control: Runs, notifier: Notifier) -> None:
         self.id = f"server-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
         """What `leadership` knows this start of this server by."""
         self._log: Any = structlog.get_logger("tasklib.server").bind(server=self.id)
         events = Events()
         events.subscribe(self._write, routine=False)
         self._maintenance = Maintenance(config, control, events, StatsCollector(), lambda: self.id)
+        self._notifier = notifier
+        notifier.hearing.add(self._maintenance.scheduler.hear)
         self._jobs = [asyncio.create_task(job) for job in self._maintenance.jobs()]
 
     async def close(self) -> None:
         for job in self._jobs:
             job.cancel()
         await asyncio.gather(*self._jobs, return_exceptions=True)
+        self._notifier.hearing.discard(self._maintenance.scheduler.hear)
         await self._maintenance.resign()
         self._maintenance.close()
 

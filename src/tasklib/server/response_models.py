@@ -54,6 +54,8 @@ _TASK = {
     "trace_context": {"traceparent": _TRACE},
     "history": None,
     "submitted_by": "0196f29f-1b2c-7000-8000-5a5a5a5a5a5a",
+    "schedule": None,
+    "slot": None,
     "left_out": [],
 }
 
@@ -143,6 +145,8 @@ class TaskAnswer(BaseModel):
     trace_context: dict[str, Any] | None
     history: list[dict[str, Any]] | None = Field(description="The attempts that failed, as far as they are kept.")
     submitted_by: str | None = Field(description="The id of the token it was submitted with.")
+    schedule: str | None = Field(description="The schedule that it is a run of.")
+    slot: datetime | None = Field(description="The instant that it runs for; null if the run was asked for by hand.")
     left_out: list[str] = Field(
         default_factory=list,
         description="In lists and streams: what is null here because it is large, or cut to its end (`error`). "
@@ -192,6 +196,8 @@ _AS_THEY_ARE = (
     "trace_context",
     "history",
     "submitted_by",
+    "schedule",
+    "slot",
 )
 
 

@@ -9,7 +9,7 @@ from uuid import UUID
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StrictBool, StrictInt
 
 from tasklib.client.schedules import BACKFILL_LIMIT, MOST_BACKFILLED, Preview
-from tasklib.schedules import Schedule, describe
+from tasklib.schedules import describe
 from tasklib.server.redaction import Redaction
 from tasklib.server.request_models import Body, Name, Text
 from tasklib.store.schedules import ScheduleInfo
@@ -40,6 +40,17 @@ _SCHEDULE = {
     "pause_note": None,
     "created_at": _MOMENT,
     "changed_at": _MOMENT,
+    "read_at": _MOMENT,
+    "revision": 3,
+    "waiting_slot": None,
+    "resumed_at": None,
+    "retired_at": None,
+    "module": None,
+    "deployed_at": None,
+    "max_retries": 3,
+    "timeout_seconds": None,
+    "tags": {},
+    "required_capabilities": [],
 }
 _FIELDS = "The fields of `Schedule`: cron, every (seconds), timezone, exclude, catch_up, overlap, jitter, args, ..."
 
@@ -68,6 +79,16 @@ class ChangeScheduleBody(Body):
     model_config = _examples({"schedule": {"cron": ["0 4 * * *"]}})
 
     schedule: dict[str, Any] = Field(description=_FIELDS, min_length=1)
+    replace: StrictBool = Field(False, description="These are all fields: the others get their defaults.")
+
+
+class PreviewBody(Body):
+    """A schedule that need not be stored."""
+
+    model_config = _examples({"schedule": _RULE})
+
+    schedule: dict[str, Any] = Field(description=_FIELDS)
+    count: StrictInt = Field(20, ge=1, le=200, description="How many slots.")
 
 
 class PauseScheduleBody(Body):
@@ -115,6 +136,17 @@ class ScheduleAnswer(BaseModel):
     pause_note: str | None
     created_at: datetime
     changed_at: datetime
+    read_at: datetime = Field(description="The database's time.")
+    revision: int = Field(description="Grows with every change and pause.")
+    waiting_slot: datetime | None = Field(description="A slot that is run when the run before it is finished.")
+    resumed_at: datetime | None
+    retired_at: datetime | None = Field(description="When it was found to have left the code.")
+    module: str | None = Field(description="Of a schedule in code.")
+    deployed_at: datetime | None = Field(description="Of a schedule in code: the newest deploy that has it.")
+    max_retries: int
+    timeout_seconds: int | None
+    tags: dict[str, Any]
+    required_capabilities: list[str]
 
 
 class SchedulesAnswer(BaseModel):
@@ -141,6 +173,14 @@ class PreviewAnswer(BaseModel):
 
     description: str
     slots: list[PreviewedSlotAnswer]
+
+
+class ExplainScheduleAnswer(BaseModel):
+    """What became of a slot, and whether the schedule runs."""
+
+    model_config = _shown({"sentences": ["Its next slot is 2026-05-22 03:00:00+0200, in 17 h."]})
+
+    sentences: list[str]
 
 
 class RunScheduleAnswer(BaseModel):
@@ -186,16 +226,20 @@ def schedule_answer(info: ScheduleInfo, redaction: Redaction) -> ScheduleAnswer:
         pause_note=info.pause_note,
         created_at=info.created_at,
         changed_at=info.changed_at,
+        read_at=info.read_at,
+        revision=info.revision,
+        waiting_slot=info.waiting_slot,
+        resumed_at=info.resumed_at,
+        retired_at=info.retired_at,
+        module=info.module,
+        deployed_at=info.deployed_at,
+        max_retries=template["max_retries"],
+        timeout_seconds=template["timeout_seconds"],
+        tags=redaction.masked(template["tags"]),
+        required_capabilities=template["required_capabilities"],
     )
 
 
 def preview_answer(preview: Preview) -> PreviewAnswer:
     slots = [PreviewedSlotAnswer(utc=each.utc, local=each.local, note=each.note) for each in preview.slots]
     return PreviewAnswer(description=preview.description, slots=slots)
-
-
-def as_fields(given: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a schedule as Python has them, from JSON. Only those that are given."""
-    rule = {} if "cron" in given or "every" in given else {"cron": ["@daily"]}
-    parsed = Schedule.from_json({**rule, **given})
-    return {name: getattr(parsed, name) for name in given}

@@ -94,7 +94,7 @@ class Services:
 
     def lead(self, config: Config) -> None:
         """Take part in the election, with the statement timeout of the configuration, not that of requests."""
-        self.leading = Leading(config, self.remote.db)
+        self.leading = Leading(config, self.remote.db, self.notifier)
 
     async def close(self) -> None:
         self.stop()

@@ -176,6 +176,11 @@ class ScheduleSeen(NamedTuple):
     """How long its next slot is due; below zero if it is not yet."""
 
 
+def tzdata() -> Query[list[tuple[str, list[str]]]]:
+    """The versions of tzdata in the fleet, each with the hosts that have it."""
+    return Query("doctor_tzdata", {}, lambda rows: [(row[0], row[1]) for row in rows], repeatable=True)
+
+
 def schedules(limit: int) -> Query[list[ScheduleSeen]]:
     """Active schedules, those first that are due first."""
     return Query("doctor_schedules", {"limit": limit}, lambda rows: [ScheduleSeen(*row) for row in rows])

@@ -71,6 +71,7 @@ def register(
     pid: int,
     heartbeat_timeout: float,
     token_id: UUID | None = None,
+    tzdata: str | None = None,
 ) -> Query[None]:
     """Announce a worker under a fresh id; over HTTP, with the id of the token it came with.
 
@@ -87,6 +88,7 @@ def register(
         "pid": pid,
         "heartbeat_timeout": float(heartbeat_timeout),
         "token": token_id,
+        "tzdata": tzdata,
     }
     return Query("worker_register", parameters, nothing)
 

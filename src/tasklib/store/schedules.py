@@ -16,6 +16,8 @@ from tasklib.store.audit import Action, audited
 from tasklib.store.firing import skips_as_json
 
 Source = Literal["code", "api"]
+CHANGED = "schedule"
+"""The notification that lets the leader look for slots at once."""
 LAST_RUNS = 10
 """Of so many runs the states are shown with a schedule."""
 
@@ -187,7 +189,8 @@ def pause(name: str, note: str | None, *, by: str) -> Query[bool]:
 def resume(known: ScheduleInfo, next_slot: datetime | None, lost: Sequence[Skipped], *, by: str) -> Query[bool]:
     """Reads False if the schedule has changed since it was read."""
     unchanged = dict.fromkeys(("task", "spec", "template", "module", "deployed_at"))
-    parameters = {**unchanged, **_moved(known, next_slot, lost), "resume": True, "revive": False}
+    moved = _moved(known, next_slot, lost)
+    parameters = {**unchanged, **moved, "resume": True, "revive": False, "message": CHANGED}
     return audited("schedule_change", parameters, bool, by=by, action=Action.RESUME_SCHEDULE, target=known.name)
 
 
@@ -320,6 +323,7 @@ def _stored(declared: Declared) -> dict[str, Any]:
         "template": json.dumps(declared.template),
         "module": declared.module,
         "deployed_at": declared.deployed_at,
+        "message": CHANGED,
     }
 
 

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from typing import Self
 
+import psycopg
+
 from tasklib.backends.backend import Backend
 from tasklib.backends.postgres.backend import PostgresBackend
 from tasklib.client.async_clients import AsyncClient
@@ -249,6 +251,9 @@ class Worker:
         try:
             async with AsyncClient(self.config) as client:
                 done = await client.sync_schedules()
+        except psycopg.errors.InsufficientPrivilege as e:
+            advice = "Run `tasklib schedule sync MODULE` in the deploy, with a role that may change schedules."
+            self.events.emit(DutyFailed("schedule sync", f"{str(e).splitlines()[0]}; the worker goes on. {advice}"))
         except Exception as e:
             self.events.emit(DutyFailed("schedule sync", f"{type(e).__name__}: {e}"))
         else:

@@ -84,7 +84,7 @@ class PostgresBackend(PostgresSettlements):
             watch_for_cancel_requests(self._pool, running, self.wakeup.cancel_requested, self._maintenance.failures),
         ]
         if self._config.listen:
-            self.notifier.hearing.add(self.wakeup.hear)
+            self.notifier.hearing |= {self.wakeup.hear, self._maintenance.scheduler.hear}
             jobs.append(self.notifier.listen(self._schema))
         return jobs
 

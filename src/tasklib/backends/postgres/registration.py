@@ -8,6 +8,7 @@ from uuid import UUID
 from tasklib.backends.backend import Registration
 from tasklib.config import Config
 from tasklib.db.query import Query, Runs
+from tasklib.schedules.zones import TZDATA_VERSION
 from tasklib.store import claim, fleet, settle
 from tasklib.store.claim import Claimed
 from tasklib.store.settle import Lease
@@ -26,6 +27,7 @@ def registered(id_: str, me: Registration, config: Config, token_id: UUID | None
         pid=me.pid,
         heartbeat_timeout=config.heartbeat_timeout_seconds,
         token_id=token_id,
+        tzdata=TZDATA_VERSION if token_id is None else None,
     )
 
 

@@ -197,6 +197,7 @@ CREATE TABLE {schema.}worker_registrations (
     may_begin                 integer,
     -- The token the worker registered with; null if it is connected to PostgreSQL itself.
     token_id                  uuid,
+    tzdata                    text, -- the version of its time zones; null if it can't become the leader
 
     CONSTRAINT worker_registrations_pkey PRIMARY KEY (id),
     CONSTRAINT worker_registrations_status_known CHECK (reported_status IN ('active', 'draining', 'dead')),

@@ -18,6 +18,7 @@ from tasklib.errors import InvalidOption, TaskExecutionError, TaskNotFound
 from tasklib.models import Task
 from tasklib.priorities import effective_priority
 from tasklib.server.access import Principal, Role, client_of
+from tasklib.server.dashboard.schedules import address
 from tasklib.server.dashboard.screens import Operator, Reader, Serving, screen_router
 from tasklib.server.dashboard.shell import done, page
 from tasklib.server.dashboard.timeline import progress_of, seconds_taken, steps
@@ -82,6 +83,7 @@ async def task(
         why=_why(explanation),
         position=explanation.position if explanation else None,
         records=records,
+        of_schedule=address(found.schedule or ""),
         only=lambda qualifier, value: f"/tasks?{urlencode({'q': f'{qualifier}:{quoted(value)}'})}",
         tags=[(key, value if isinstance(value, str) else json.dumps(value)) for key, value in found.tags.items()],
     )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Query, Response
+from pydantic import AwareDatetime
 
 from tasklib.client.schedules import MAX_PAGE
 from tasklib.schedules import Schedule
@@ -17,12 +18,13 @@ from tasklib.server.schedule_models import (
     BackfillBody,
     ChangeScheduleBody,
     CreateScheduleBody,
+    ExplainScheduleAnswer,
     PauseScheduleBody,
     PreviewAnswer,
+    PreviewBody,
     RunScheduleAnswer,
     ScheduleAnswer,
     SchedulesAnswer,
-    as_fields,
     preview_answer,
     schedule_answer,
 )
@@ -36,6 +38,7 @@ async def list_schedules(
     principal: Viewer,
     given: Given,
     task_type: Annotated[Name | None, Query(description="Only those of this task function.")] = None,
+    source: Annotated[Literal["code", "api"] | None, Query(description="Only those of this source.")] = None,
     paused: Annotated[bool | None, Query(description="Only those that are paused, or not.")] = None,
     retired: Annotated[bool | None, Query(description="Only those that have left the code, or not.")] = None,
     after: Annotated[Name | None, Query(description="The `next` of the page before: a name.")] = None,
@@ -44,7 +47,7 @@ async def list_schedules(
     """Schedules by name, with their next slots and the states of their last runs."""
     size = page_size(limit, given)
     found = await client_of(principal, given).schedules(
-        after=after, task=task_type, paused=paused, retired=retired, limit=min(size + 1, MAX_PAGE)
+        after=after, task=task_type, source=source, paused=paused, retired=retired, limit=min(size + 1, MAX_PAGE)
     )
     shown = [schedule_answer(info, given.redaction) for info in found[:size]]
     return SchedulesAnswer(schedules=shown, next=shown[-1].name if len(found) > size else None)
@@ -59,13 +62,7 @@ async def create_schedule(body: CreateScheduleBody, principal: Operator, given: 
     return schedule_answer(made, given.redaction)
 
 
-@router.get("/{name}", operation_id="get_schedule", summary="Show a schedule", responses=refusals(404))
-async def get_schedule(name: ScheduleName, principal: Viewer, given: Given) -> ScheduleAnswer:
-    """All about one schedule."""
-    return schedule_answer(await client_of(principal, given).get_schedule(name), given.redaction)
-
-
-@router.get("/{name}/preview", operation_id="preview_schedule", summary="Next times", responses=refusals(404))
+@router.get("/{name:path}/preview", operation_id="preview_schedule", summary="Next times", responses=refusals(404))
 async def preview_schedule(
     name: ScheduleName,
     principal: Viewer,
@@ -78,25 +75,25 @@ async def preview_schedule(
     return preview_answer(await client.preview_schedule(info.schedule, count=count))
 
 
-@router.patch("/{name}", operation_id="change_schedule", summary="Change a schedule", responses=refusals(404))
-async def change_schedule(
-    name: ScheduleName, body: ChangeScheduleBody, principal: Operator, given: Given
-) -> ScheduleAnswer:
-    """Change the fields that are given. It goes on from now, and never runs at once."""
-    changed = await client_of(principal, given).change_schedule(name, **as_fields(body.schedule))
-    return schedule_answer(changed, given.redaction)
+@router.post("/preview", operation_id="preview_any_schedule", summary="What a schedule would do")
+async def preview_any_schedule(body: PreviewBody, principal: Viewer, given: Given) -> PreviewAnswer:
+    """What a schedule that need not be stored means in words, and its next times in its zone and UTC."""
+    wanted = Schedule.from_json(body.schedule)
+    return preview_answer(await client_of(principal, given).preview_schedule(wanted, count=body.count))
 
 
-@router.delete(
-    "/{name}", operation_id="delete_schedule", summary="Delete a schedule", status_code=204, responses=refusals(404)
-)
-async def delete_schedule(name: ScheduleName, principal: Operator, given: Given) -> Response:
-    """Its tasks stay. One in code comes back at the next deploy."""
-    await client_of(principal, given).delete_schedule(name)
-    return Response(status_code=204)
+@router.get("/{name:path}/explain", operation_id="explain_schedule", summary="Explain", responses=refusals(404))
+async def explain_schedule(
+    name: ScheduleName,
+    principal: Viewer,
+    given: Given,
+    at: Annotated[AwareDatetime | None, Query(description="A slot: first what became of it.")] = None,
+) -> ExplainScheduleAnswer:
+    """Why a schedule does not run, and what became of a slot."""
+    return ExplainScheduleAnswer(sentences=await client_of(principal, given).explain_schedule(name, at))
 
 
-@router.post("/{name}/pause", operation_id="pause_schedule", summary="Pause a schedule", responses=refusals(404))
+@router.post("/{name:path}/pause", operation_id="pause_schedule", summary="Pause a schedule", responses=refusals(404))
 async def pause_schedule(
     name: ScheduleName, body: PauseScheduleBody, principal: Operator, given: Given
 ) -> ScheduleAnswer:
@@ -104,19 +101,23 @@ async def pause_schedule(
     return schedule_answer(await client_of(principal, given).pause_schedule(name, body.note), given.redaction)
 
 
-@router.post("/{name}/resume", operation_id="resume_schedule", summary="Resume a schedule", responses=refusals(404))
+@router.post(
+    "/{name:path}/resume", operation_id="resume_schedule", summary="Resume a schedule", responses=refusals(404)
+)
 async def resume_schedule(name: ScheduleName, principal: Operator, given: Given) -> ScheduleAnswer:
     """Its next slot lies in the future."""
     return schedule_answer(await client_of(principal, given).resume_schedule(name), given.redaction)
 
 
-@router.post("/{name}/run", operation_id="run_schedule", summary="Run it now", status_code=201, responses=refusals(404))
+@router.post(
+    "/{name:path}/run", operation_id="run_schedule", summary="Run it now", status_code=201, responses=refusals(404)
+)
 async def run_schedule(name: ScheduleName, principal: Operator, given: Given) -> RunScheduleAnswer:
     """Submit its task now. Its slots stay as they are."""
     return RunScheduleAnswer(task_id=await client_of(principal, given).run_schedule(name))
 
 
-@router.post("/{name}/backfill", operation_id="backfill_schedule", summary="Backfill", responses=refusals(404))
+@router.post("/{name:path}/backfill", operation_id="backfill_schedule", summary="Backfill", responses=refusals(404))
 async def backfill_schedule(
     name: ScheduleName, body: BackfillBody, principal: Operator, given: Given
 ) -> BackfillAnswer:
@@ -125,3 +126,36 @@ async def backfill_schedule(
         name, start=body.start, end=body.end, limit=body.limit, priority=body.priority, dry_run=body.dry_run
     )
     return BackfillAnswer(count=done.count, slots=done.slots, task_ids=done.task_ids, dry_run=body.dry_run)
+
+
+# Behind the others, because a name may have slashes.
+@router.get("/{name:path}", operation_id="get_schedule", summary="Show a schedule", responses=refusals(404))
+async def get_schedule(name: ScheduleName, principal: Viewer, given: Given) -> ScheduleAnswer:
+    """All about one schedule."""
+    return schedule_answer(await client_of(principal, given).get_schedule(name), given.redaction)
+
+
+@router.patch("/{name:path}", operation_id="change_schedule", summary="Change a schedule", responses=refusals(404))
+async def change_schedule(
+    name: ScheduleName, body: ChangeScheduleBody, principal: Operator, given: Given
+) -> ScheduleAnswer:
+    """Change the fields that are given. It goes on from now, and never runs at once."""
+    client = client_of(principal, given)
+    if body.replace:
+        changed = await client.change_schedule(name, Schedule.from_json(body.schedule))
+    else:
+        changed = await client.change_schedule(name, **body.schedule)
+    return schedule_answer(changed, given.redaction)
+
+
+@router.delete(
+    "/{name:path}",
+    operation_id="delete_schedule",
+    summary="Delete a schedule",
+    status_code=204,
+    responses=refusals(404),
+)
+async def delete_schedule(name: ScheduleName, principal: Operator, given: Given) -> Response:
+    """Its tasks stay. One in code comes back at the next deploy."""
+    await client_of(principal, given).delete_schedule(name)
+    return Response(status_code=204)

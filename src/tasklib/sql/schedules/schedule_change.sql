@@ -22,7 +22,7 @@ WITH changed AS (
     WHERE schedule.name = %(name)s AND schedule.revision = %(revision)s AND old.name = schedule.name
       -- Two deploys may have read the same revision: the newer one's stamp stays.
       AND (schedule.deployed_at < %(deployed_at)s::timestamptz) IS NOT FALSE
-    RETURNING schedule.name, schedule.task, old.last_slot AS previous_slot
+    RETURNING schedule.name, schedule.task, old.last_slot AS previous_slot, {include wake_leader}
 ),
 skipped AS (
     SELECT changed.name, changed.task, changed.previous_slot, skip.*
