@@ -197,6 +197,8 @@ def create(
     given = _fields(
         cron, every, timezone, exclude, starts_at, ends_at, catch_up, overlap, jitter, pause_after, queue, priority
     )
+    if not given.keys() & {"cron", "every"}:
+        raise typer.BadParameter('say when it runs: --cron "0 3 * * *" or --every 15m.', param_hint="--cron")
     if module:
         load(module)
     with Client(configured(database_url, schema)) as client:
@@ -234,6 +236,8 @@ def change(
     )
     if arguments:
         given["args"] = pairs("KEY=VALUE", arguments)
+    if not given:
+        raise typer.BadParameter("say what to change: --cron, --timezone, KEY=VALUE, ...", param_hint="NAME")
     with Client(configured(database_url, schema)) as client:
         _report(client.change_schedule(name, **given), json_, "changed")
 

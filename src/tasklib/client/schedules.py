@@ -94,8 +94,7 @@ class ScheduleCalls(OnBehalf):
         made: bool = yield schedules.create(declared, first, by=self.identity.actor)
         if not made:
             raise InvalidOption(
-                f"there is a schedule named {declared.name!r} already. Give this one another name=, "
-                "or change that one with change_schedule()."
+                f"there is a schedule named {declared.name!r} already. Give this one another name, or change that one."
             )
         return (yield from self.get_schedule(declared.name))
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 from uuid import UUID
 
+from tasklib.client.call_arguments import target_of
 from tasklib.client.effects import Call
 from tasklib.client.schedules import BACKFILL_LIMIT, Backfill, Preview, declare, is_expression
-from tasklib.client.submissions import target_of
 from tasklib.http import responses
 from tasklib.http.operations import HttpOperatorCalls
 from tasklib.http.requests import API, Request, body_of, get, query_of

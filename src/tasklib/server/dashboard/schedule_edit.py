@@ -49,7 +49,7 @@ async def create(request: Request, principal: Operator, services: Serving) -> Re
         if given.get("step") == "preview":
             return await _form(request, services, None, given, preview=await client.preview_schedule(wanted))
         made = await client.create_schedule(
-            task, wanted, name=name or None, registered_elsewhere=registry.get(task) is None
+            task, wanted, name=name or None, registered_elsewhere=task not in registry.functions
         )
     except _REFUSED as e:
         return await _form(request, services, None, given, error=str(e))
@@ -179,7 +179,7 @@ async def _form(
         given={**EMPTY, "name": "", "task": "", "revision": "", **given},
         error=error,
         preview=preview,
-        functions=sorted({*served, *(f.name for f in registry.all_functions())})[:_MOST_NAMES],
+        functions=sorted({*served, *registry.functions})[:_MOST_NAMES],
         zones=sorted(zones.names()),
         one=address,
     )
