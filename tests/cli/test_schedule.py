@@ -81,7 +81,7 @@ def test_sync_stores_what_modules_declare(run: Run, project: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (("create", "n", "t"), "needs cron or every"),
+        (("create", "n", "t"), "say when it runs"),
         (("create", "n", "t", "--cron", "61 * * * *"), "the minute '61'"),
         (("create", "n", "t", "--cron", "@daily", "--timezone", "Europe/Berln"), "Did you mean 'Europe/Berlin'"),
         (("create", "n", "t", "--every", "often"), "is not a length of time"),
