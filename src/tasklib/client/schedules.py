@@ -315,9 +315,7 @@ class ScheduleCalls(OnBehalf):
         return Declared(known.name, known.task, wanted, template)
 
 
-def _has_left(
-    info: ScheduleInfo, names: Sequence[str], modules: Sequence[str] | None, deployed_at: datetime
-) -> bool:
+def _has_left(info: ScheduleInfo, names: Sequence[str], modules: Sequence[str] | None, deployed_at: datetime) -> bool:
     """Whether a schedule of an older deploy is no longer in these modules (None: in any)."""
     if info.retired_at is not None or info.name in names or (modules is not None and info.module not in modules):
         return False
