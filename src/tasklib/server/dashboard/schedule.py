@@ -11,7 +11,7 @@ from fastapi import Form, Query, Request
 from starlette.responses import Response
 
 from tasklib.client.schedule_reasons import WHY
-from tasklib.client.search_language import quoted
+from tasklib.client.search_terms import quoted
 from tasklib.errors import InvalidOption, ScheduleNotFound
 from tasklib.schedules import Skipped, preview, zones
 from tasklib.server.access import client_of
