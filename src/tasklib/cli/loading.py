@@ -14,6 +14,9 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
+from typer import BadParameter
+
+from tasklib.cli.host import host
 from tasklib.cli.report import CommandError
 from tasklib.tasks import registry
 from tasklib.tasks.function import TaskFunction
@@ -25,6 +28,17 @@ class Loaded:
 
     modules: tuple[str, ...]
     names: tuple[str, ...] | None
+
+
+def load_or_discover(targets: Sequence[str]) -> Loaded:
+    """Import all targets; without any, what the program around the command has."""
+    if targets:
+        return load(targets)
+    around = host()
+    if around is None:
+        raise BadParameter("Missing argument 'MODULE[:OBJECT]...': where the tasks are, such as app.tasks or tasks.py.")
+    around.load()
+    return Loaded(tuple(around.modules), None)
 
 
 def load(targets: Sequence[str]) -> Loaded:

@@ -60,6 +60,15 @@ Modules = Annotated[
         "(app.tasks:send_email).",
     ),
 ]
+ModulesOfHost = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="MODULE[:OBJECT]...",
+        show_default=False,
+        help="Where the tasks are: a module (app.tasks), a file (tasks.py), or one task or list of tasks in it "
+        "(app.tasks:send_email). In `manage.py tasklib worker` the default is the tasks.py of every app.",
+    ),
+]
 Concurrency = Annotated[
     int, typer.Option("--concurrency", "-c", min=1, metavar="N", help="How many tasks run at the same time.")
 ]
@@ -102,7 +111,14 @@ LogFormats = Annotated[
 
 
 def configured(database_url: str | None, schema: str | None) -> Config:
-    """The configuration: options, then TASKLIB_... variables (or DATABASE_URL), then defaults."""
+    """The configuration: options, then TASKLIB_... variables (or DATABASE_URL), then defaults.
+
+    Inside of another program, such as manage.py, that program's configuration.
+    """
+    from tasklib.cli.host import host
     from tasklib.config import Config
 
+    if (around := host()) is not None and not database_url:
+        config = around.config()
+        return config.with_changes(schema=schema) if schema else config
     return Config.from_env(database_url=database_url or None, schema=schema or None)

@@ -17,7 +17,7 @@ from tasklib.cli.options import (
     Debug,
     LogFormat,
     LogFormats,
-    Modules,
+    ModulesOfHost,
     PollInterval,
     Queues,
     Quiet,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def worker(
-    modules: Modules,
+    modules: ModulesOfHost = None,
     concurrency: Concurrency = 10,
     queue: Queues = None,
     capability: Capabilities = None,
@@ -75,7 +75,7 @@ def worker(
 
     if startup_timeout is not None:
         os.environ["TASKLIB_STARTUP_TIMEOUT_SECONDS"] = str(startup_timeout)
-    loaded, config = _loaded(modules, database_url, schema, server)
+    loaded, config = _loaded(modules or [], database_url, schema, server)
     if config is not None and startup_timeout is not None:
         config = config.with_changes(startup_timeout_seconds=startup_timeout)
     if migrate:
@@ -127,9 +127,9 @@ def _loaded(
 ) -> tuple[Loaded, Config | None]:
     if server is None:
         return load_with_database(modules, database_url, schema)
-    from tasklib.cli.loading import load
+    from tasklib.cli.loading import load_or_discover
 
-    return load(modules), None
+    return load_or_discover(modules), None
 
 
 def _token_in(file: Path) -> str:
@@ -144,7 +144,7 @@ def load_with_database(modules: list[str], database_url: str | None, schema: str
 
     Without --database-url and TASKLIB_DATABASE_URL, the database is the one that the modules give to tasklib.init().
     """
-    from tasklib.cli.loading import load
+    from tasklib.cli.loading import load_or_discover as load
     from tasklib.client.default import configured as configured_by_modules
     from tasklib.client.default import init
 

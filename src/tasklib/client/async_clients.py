@@ -82,9 +82,9 @@ class AsyncClient:
     """
 
     def __init__(self, config: Config | str | None = None) -> None:
-        self.config = config if isinstance(config, Config) else Config.from_env(database_url=config)
-        self.calls = Calls(self.config)
-        self.database = AsyncDatabase(self.config)
+        self._config = config if isinstance(config, Config) else Config.from_env(database_url=config)
+        self.calls = Calls(self._config)
+        self.database = AsyncDatabase(self._config)
 
     submit_task: SubmitTask = _submitting_async(Calls.submit_task)
     submit: Submit = _submitting_async(Calls.submit)
@@ -133,6 +133,11 @@ class AsyncClient:
     tokens = _awaitable(Calls.tokens)
     revoke_token = _awaitable(Calls.revoke_token)
     audit = _awaitable(Calls.audit)
+
+    @property
+    def config(self) -> Config:
+        """The settings it was made with."""
+        return self._config
 
     def on_behalf_of(self, actor: str, *, submitted_by: str | None = None, only_own: bool = False) -> Self:
         """This client for another identity, on the same connections: for servers that act for many users.

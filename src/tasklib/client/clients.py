@@ -68,9 +68,9 @@ class Client:
     """
 
     def __init__(self, config: Config | str | None = None) -> None:
-        self.config = config if isinstance(config, Config) else Config.from_env(database_url=config)
-        self.calls = Calls(self.config, id_type=SyncTaskId)
-        self.database = Database(self.config)
+        self._config = config if isinstance(config, Config) else Config.from_env(database_url=config)
+        self.calls = Calls(self._config, id_type=SyncTaskId)
+        self.database = Database(self._config)
 
     submit_task: SyncSubmitTask = _submitting(Calls.submit_task)
     submit: SyncSubmit = _submitting(Calls.submit)
@@ -119,6 +119,11 @@ class Client:
     tokens = _blocking(Calls.tokens)
     revoke_token = _blocking(Calls.revoke_token)
     audit = _blocking(Calls.audit)
+
+    @property
+    def config(self) -> Config:
+        """The settings it was made with."""
+        return self._config
 
     def on_behalf_of(self, actor: str, *, submitted_by: str | None = None, only_own: bool = False) -> Self:
         """This client for another identity, on the same connections: for servers that act for many users.

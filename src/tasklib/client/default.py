@@ -19,7 +19,7 @@ from tasklib.client.signatures import RunSchedule, SubmitMany, SubmitTask, WaitF
 from tasklib.config import Config, url_in
 from tasklib.db.callers import is_async
 from tasklib.errors import NotInitialized
-from tasklib.tasks.default_client import connect_default_client
+from tasklib.tasks.default_client import connect_default_client, provided_client
 from tasklib.tasks.submitter import Awaited, mark_for_asyncio, returns_awaited
 
 P = ParamSpec("P")
@@ -71,11 +71,11 @@ def close() -> None:
 
 
 def configured() -> Config | None:
-    """The configuration of the module-level calls; None without `init` and without a URL in the environment.
+    """The configuration of the module-level calls; None without `init`, a framework and a URL in the environment.
 
     None also if they go another way than to a database.
     """
-    if _client is None and url_in(os.environ):
+    if given_to_init() is None and _client is None and url_in(os.environ):
         with _changing:
             if _client is None:  # another thread may have been quicker
                 init()
@@ -83,7 +83,11 @@ def configured() -> Config | None:
 
 
 def given_to_init() -> Config | None:
-    """The configuration that `init` was called with; None before, and if it names no database."""
+    """The configuration that `init` was called with, or a framework has; None without, and if it names no database."""
+    if _client is None:
+        with _changing:
+            if _client is None and (provided := provided_client()) is not None:
+                use(cast("Client", provided))
     client = _client
     return client.config if client is not None and client.has_database else None
 

@@ -100,6 +100,7 @@ def _run(kind: ConnectionKind, connection: Any, query: Query[T], schema: str | N
         return query.read([tuple(row) for row in result] if result.returns_rows else ())
     _require_postgresql(connection.vendor)
     with connection.cursor() as cursor:
+        _load_like_psycopg(cursor.cursor)
         cursor.execute(text, dict(query.parameters))
         return query.read(cursor.fetchall() if cursor.description else ())
 
@@ -116,6 +117,17 @@ async def _run_async(kind: ConnectionKind, connection: Any, query: Query[T], sch
     _require_postgresql(core.dialect.name)
     result = await core.execute(_sqlalchemy_text(text), dict(query.parameters))
     return query.read([tuple(row) for row in result] if result.returns_rows else ())
+
+
+def _load_like_psycopg(cursor: Any) -> None:
+    """Read values as psycopg does: Django leaves JSON as text, and times without a zone if its settings say so."""
+    if (adapters := getattr(cursor, "adapters", None)) is not None:  # psycopg2 has none
+        for oid in _DJANGO_LOADS:
+            if (loader := psycopg.adapters.get_loader(oid, psycopg.pq.Format.TEXT)) is not None:
+                adapters.register_loader(oid, loader)
+
+
+_DJANGO_LOADS = tuple(psycopg.adapters.types[name].oid for name in ("jsonb", "timestamptz"))
 
 
 def _is_core(connection: Any) -> bool:

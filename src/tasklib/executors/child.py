@@ -242,6 +242,8 @@ def import_for(setup: Setup) -> Unloadable | None:
 
 def load(name: str, module: str, setup: Setup) -> TaskFunction[Any, Any] | None:
     """Import what the worker has imported, then find the function by its name."""
+    for preparing, argument in setup.preparations:
+        importlib.import_module(preparing).prepare(argument)
     for imported in setup.modules:
         import_module(imported, setup)
     if registry.functions.get(name) is None:

@@ -12,7 +12,7 @@ import struct
 import sys
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any, TypeAlias, get_args
 from uuid import UUID
@@ -62,6 +62,8 @@ class Setup:
     """The task that the child is started for; any other may be the first one it runs."""
     module: str
     """Where that task's function is defined."""
+    preparations: list[list[str]] = field(default_factory=list)
+    """Modules whose `prepare` is called before any other is imported, each with its argument."""
 
 
 @dataclass(frozen=True, slots=True)

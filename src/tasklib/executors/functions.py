@@ -19,6 +19,7 @@ from tasklib.tasks.context import TaskContext, running_task
 from tasklib.tasks.function import TaskFunction
 from tasklib.tasks.payload import dump, limited
 from tasklib.tasks.retry import Reject, Retry
+from tasklib.tasks.surroundings import surrounded, surroundings
 from tasklib.tasks.unstorable import UnstorableValue, storable_text
 
 
@@ -35,6 +36,11 @@ async def call_async(
         arguments = arguments_of(function, kwargs, config)
         if isinstance(arguments, Failed):
             return arguments
+        if surroundings:
+            with surrounded(function):
+                returned = function.function(**arguments, **injected)
+                value = await returned if hasattr(returned, "__await__") else returned
+            return done(value, function, config)
         returned = function.function(**arguments, **injected)
         # A decorator may have made a plain function of an async one, and give its result without it.
         return done(await returned if hasattr(returned, "__await__") else returned, function, config)
@@ -57,6 +63,10 @@ def call(
         arguments = arguments_of(function, kwargs, config)
         if isinstance(arguments, Failed):
             return arguments
+        if surroundings:
+            with surrounded(function):
+                value = function.function(**arguments, **injected)
+            return done(value, function, config)
         return done(function.function(**arguments, **injected), function, config)
     except BaseException as e:
         return failed(e, function, config)

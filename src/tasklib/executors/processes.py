@@ -24,6 +24,7 @@ from tasklib.executors.launching import Template, why_not_from_a_template
 from tasklib.executors.outcomes import Done, Failed, FailureKind, Lost, Released
 from tasklib.tasks.context import TaskContext
 from tasklib.tasks.function import TaskFunction
+from tasklib.tasks.surroundings import preparations
 
 _MOST_STARTING = min(os.cpu_count() or 1, 4)
 """How many children may be starting at a time: more would only take the processor from each other."""
@@ -323,6 +324,7 @@ def _setup(config: Config, modules: list[str], order: RunAttempt) -> Setup:
         max_error_bytes=config.max_error_bytes,
         name=order.name,
         module=order.module,
+        preparations=preparations(),
     )
 
 

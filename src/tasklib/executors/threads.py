@@ -10,6 +10,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar
 
+from tasklib.tasks.surroundings import thread_ends
+
 T = TypeVar("T")
 _Job: TypeAlias = "tuple[Callable[[], Any], Callable[[Any], None]] | None"
 _LOOK_AGAIN_SECONDS = 0.001
@@ -74,6 +76,13 @@ class ThreadExecutor:
             self._threads += 1
 
     def _work(self) -> None:
+        try:
+            self._run_jobs()
+        finally:
+            for end in thread_ends:
+                end()
+
+    def _run_jobs(self) -> None:
         while (job := self._jobs.get()) is not None:
             run, done = job
             self._done.append((done, self._context.copy().run(run)))

@@ -43,7 +43,7 @@ class HttpClient(Client):
     ) -> None:
         self.address = Address.of(url, token, timeout=timeout, retries=retries, verify=verify)
         self.calls = HttpCalls(self.address.url, retries, id_type=SyncTaskId)
-        self.config = self.calls.config
+        self._config = self.calls.config
         self._connection = HttpConnection(self.address)
 
     def asynchronous(self) -> AsyncHttpClient:
@@ -84,7 +84,7 @@ class AsyncHttpClient(AsyncClient):
     ) -> None:
         self.address = Address.of(url, token, timeout=timeout, retries=retries, verify=verify)
         self.calls = HttpCalls(self.address.url, retries)
-        self.config = self.calls.config
+        self._config = self.calls.config
         self._connection = AsyncHttpConnection(self.address)
 
     def close(self) -> Awaitable[None]:

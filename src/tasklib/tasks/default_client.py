@@ -20,6 +20,7 @@ class Performs(Protocol):
 
 
 _load: Callable[[], object]
+_provided: Callable[[], Performs] | None = None
 
 
 def load_default_client_with(load: Callable[[], object]) -> None:
@@ -34,6 +35,17 @@ def connect_default_client(
     """Say which clients `fn.submit()` and ids use, and which connections of a caller are asynchronous."""
     global sync_client, async_client, is_async_connection
     sync_client, async_client, is_async_connection = for_sync, for_async, is_async
+
+
+def provide_default_client(make: Callable[[], Performs] | None) -> None:
+    """Say which client to use where `tasklib.init` is not called: how a framework brings in its own settings."""
+    global _provided
+    _provided = make
+
+
+def provided_client() -> Performs | None:
+    """A new client from the framework that this program runs in; None without one."""
+    return None if _provided is None else _provided()
 
 
 def _loaded(name: str, *arguments: Any) -> Any:

@@ -83,7 +83,7 @@ async def drain(
         while True:
             served = Served(registry.names(), asked.queues, asked.capabilities)
             if capabilities is None:
-                served = replace(served, capabilities=await database.run(_wanted_capabilities()))
+                served = replace(served, capabilities=await database.run(wanted_capabilities()))
             if not await _is_due(database, served, hurried):
                 return watch.summary()
             watch.check_limit()
@@ -165,7 +165,8 @@ def _hurried(until_done: bool, with_delayed: bool) -> list[str]:
     return [TaskState.FAILED.value] if until_done else []
 
 
-def _wanted_capabilities() -> Query[Sequence[str]]:
+def wanted_capabilities() -> Query[Sequence[str]]:
+    """What the waiting tasks require."""
     return Query("wanted_capabilities", {}, lambda rows: [capability for (capability,) in rows])
 
 

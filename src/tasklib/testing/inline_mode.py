@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+from collections.abc import Callable, Coroutine
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from tasklib.client.async_clients import AsyncClient
@@ -24,6 +25,8 @@ from tasklib.tasks.submitter import Submission
 from tasklib.testing.inline_clients import InlineAsyncClient, InlineClient
 from tasklib.testing.inline_task import InlineTask
 from tasklib.testing.loops import run_blocking
+
+T = TypeVar("T")
 
 _NO_DATABASE = Config("postgresql://nobody@inline-mode.invalid/none")
 
@@ -98,7 +101,7 @@ class Inline:
         injected = self.injected(function)
         try:
             if function.is_async:
-                ended = run_blocking(lambda: task.call_async(config, injected))
+                ended = self.until_done(lambda: task.call_async(config, injected))
             else:
                 # A context of its own: what the task sets there, current_task() included, ends with it.
                 ended = contextvars.copy_context().run(task.call, config, injected)
@@ -117,10 +120,18 @@ class Inline:
             if function.is_async:
                 ended = await asyncio.create_task(task.call_async(config, injected))
             else:
-                ended = await asyncio.to_thread(task.call, config, injected)
+                ended = await self.in_thread(lambda: task.call(config, injected))
         except BaseException as e:  # cancelled or interrupted
             ended = e
         self._end(task, ended, config)
+
+    def until_done(self, start: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Run an async function for synchronous code."""
+        return run_blocking(start)
+
+    async def in_thread(self, call: Callable[[], T]) -> T:
+        """Run a sync function for asynchronous code."""
+        return await asyncio.to_thread(call)
 
     def injected(self, function: TaskFunction[Any, Any]) -> dict[str, Any]:
         """What a task function receives besides its arguments."""
