@@ -9,9 +9,11 @@ import pytest
 
 from tests.django.manage import manage
 
+IN_TRANSACTIONS = ("test_in_testcase", "test_settings", "test_admin")
+
 
 def test_the_tests_of_a_project_pass_in_the_transactions_of_django(empty_database_url: str) -> None:
-    manage(empty_database_url, "test", "shop.tests.test_in_testcase", "shop.tests.test_settings", "--noinput")
+    manage(empty_database_url, "test", *(f"shop.tests.{name}" for name in IN_TRANSACTIONS), "--noinput")
 
 
 @pytest.mark.long

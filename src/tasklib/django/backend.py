@@ -64,7 +64,7 @@ class DjangoTaskBackend(BaseTaskBackend):
     def validate_task(self, task: DjangoTask) -> None:
         """Refuse what Django says a task may not be, and register the others."""
         super().validate_task(task)
-        known = registry.get(task.module_path)
+        known = registry.functions.get(task.module_path)
         if known is None or getattr(known.function, "django_function", None) is not task.func:
             registry.register(TaskFunction(_called_by_worker(task.func, task.takes_context), name=task.module_path))
 

@@ -30,9 +30,9 @@ from tasklib.store import claim, settle
 from tasklib.store.claim import Claimed, Served
 from tasklib.store.settle import Completion, Failure
 from tasklib.tasks import registry
-from tasklib.tasks.arguments import CONNECTION
 from tasklib.tasks.context import running_task
 from tasklib.tasks.function import TaskFunction
+from tasklib.tasks.signature import CONNECTION
 from tasklib.testing.draining import wanted_capabilities
 from tasklib.testing.inline_mode import Inline
 from tasklib.worker.attempt import Attempt

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -19,10 +20,14 @@ class Recording(DjangoTaskBackend):
     @property
     def results(self) -> list[Any]:
         """Also for asynchronous tests, which take it for a list in memory."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return self._found()
         with ThreadPoolExecutor(1) as thread:
-            return thread.submit(self._read).result()
+            return thread.submit(self._found_in_thread).result()
 
-    def _read(self) -> list[Any]:
+    def _found_in_thread(self) -> list[Any]:
         try:
             return self._found()
         finally:

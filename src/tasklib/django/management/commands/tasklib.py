@@ -53,7 +53,7 @@ def _run(arguments: Sequence[str], name: str) -> None:
 
 def _load() -> None:
     importlib.import_module(DISCOVERY)
-    if not registry.count():
+    if not registry.functions:
         raise report.CommandError(
             "no app in INSTALLED_APPS has tasks. Put functions with @task (from tasklib import task) into the "
             "tasks.py of an app, or name the module that has them: manage.py tasklib worker MODULE"

@@ -79,7 +79,7 @@ class SubmittedTasks(TestCase):
         self.assertEqual(client.count_states()["pending"].count, 1)
         client.pause(name="send_receipt")
         self.assertEqual(len(client.pauses()), 1)
-        self.assertEqual([entry.action for entry in client.audit()][-1], "cancel")
+        self.assertEqual([entry.action for entry in client.audit()][-1], "task.cancel")
         self.assertEqual(client.dead_letters(), [])
         self.assertEqual(client.workers(), [])
         self.assertEqual(assert_submitted(tasks.send_receipt, count=1)[0].id, task_id)
