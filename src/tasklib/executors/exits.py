@@ -12,11 +12,12 @@ import signal
 import threading
 from collections.abc import Callable, Coroutine, Generator, Iterator
 from contextlib import contextmanager
+from contextvars import Context
 from types import CodeType
 from typing import Any
 
 from tasklib.executors.tracebacks import code_of_frames, headline
-from tasklib.tasks.context import is_in_task
+from tasklib.tasks.context import running_task
 
 
 class ExitInSubtask(BaseException):
@@ -65,9 +66,14 @@ class _Factory:
         self._make = before or _new_task
 
     def __call__(self, loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> Any:
-        if self.is_used and is_in_task(options.get("context")) and type(coroutine) is not _Contained:
+        if self.is_used and _is_in_task(options.get("context")) and type(coroutine) is not _Contained:
             coroutine = _Contained(coroutine)
         return self._make(loop, coroutine, **options)
+
+
+def _is_in_task(variables: Context | None) -> bool:
+    """Whether these context variables, or those in use here, are of a running task."""
+    return (running_task.get(None) if variables is None else variables.get(running_task)) is not None
 
 
 def _new_task(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> asyncio.Task[Any]:

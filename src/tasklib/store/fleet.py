@@ -116,7 +116,7 @@ def worker(id_: str) -> Query[Registered | None]:
 
 def may_take(id_: str) -> Query[bool]:
     """Whether a worker that came over HTTP may be given tasks: it lives, and its token still opens."""
-    return Query("worker_may_take", {"id": id_}, lambda rows: bool(rows[0][0]), repeatable=True)
+    return Query("worker_may_take", {"id": id_}, lambda rows: bool(rows[0][0]), repeatable=True, all_text=True)
 
 
 def heartbeat(

@@ -107,7 +107,7 @@ def reported(ended: Sequence[tuple[str, str, str]]) -> Query[None]:
         "reasons": array([reason for _, _, reason in ended]),
         "bounds": plain_array(BOUNDS),
     }
-    return Query("stats_reported", parameters, nothing)
+    return Query("stats_reported", parameters, nothing, all_text=True)
 
 
 def totals() -> Query[list[Stat]]:

@@ -106,7 +106,7 @@ class NewToken:
 
 def find(prefix: str) -> Query[StoredToken | None]:
     """The token with this prefix, for comparing."""
-    return Query("token_find", {"prefix": prefix}, _stored, repeatable=True)
+    return Query("token_find", {"prefix": prefix}, _stored, repeatable=True, all_text=True)
 
 
 def any_ever() -> Query[bool]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from contextvars import Context, ContextVar
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -80,8 +80,3 @@ def current_task() -> TaskContext:
     except LookupError:
         raise RuntimeError("current_task() was called outside of a running task.") from None
     return context()
-
-
-def is_in_task(variables: Context | None = None) -> bool:
-    """Whether these context variables, or those in use here, are of a running task."""
-    return (running_task.get(None) if variables is None else variables.get(running_task)) is not None
