@@ -63,7 +63,7 @@ def address(database_url: str) -> dict[str, str]:
 
 
 class Either:
-    """A client of either colour; every call is awaited, whatever it is underneath."""
+    """A sync or an async client; every call is awaited either way."""
 
     def __init__(self, client: Client | AsyncClient) -> None:
         self.client = client

@@ -1,4 +1,4 @@
-"""A run as a whole: in both colours, with few rights, without a database, on the command line."""
+"""A run as a whole: by a sync and an async client, with few rights, without a database, on the command line."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Submitting and looking up tasks: the calls, their two colours, and the module-level functions."""
+"""Submitting and looking up tasks: the calls, the sync and the async client, and the module-level functions."""

@@ -1,4 +1,4 @@
-"""Every call of the clients, once and without a colour; what a call is, `effects.py` says."""
+"""Every call of the clients, one implementation for sync and async callers; `effects.py` defines a call."""
 
 from __future__ import annotations
 

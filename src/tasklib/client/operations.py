@@ -1,4 +1,4 @@
-"""What operators ask of the fleet, without a colour like every call."""
+"""The calls of operators about the fleet, for sync and async callers."""
 
 from __future__ import annotations
 

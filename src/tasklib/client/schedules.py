@@ -1,4 +1,4 @@
-"""Schedules at run time: made, shown, changed, paused, run by hand. Calls without a colour."""
+"""Schedules at run time: made, shown, changed, paused, run by hand. Calls for sync and async callers."""
 
 from __future__ import annotations
 

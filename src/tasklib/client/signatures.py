@@ -1,4 +1,4 @@
-"""The signatures of the calls whose types depend on what they are given, as callers see them in either colour.
+"""The signatures of the calls whose types depend on what they are given, as sync and async callers see them.
 
 The other calls take theirs from `Calls`; these need overloads, which a decorator can't pass on.
 """

@@ -1,4 +1,4 @@
-"""Tokens for the HTTP API, and the audit. Calls without a colour."""
+"""Tokens for the HTTP API, and the audit: calls for sync and async callers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What both clients do around a look-up: no input or output here, so nothing has a colour."""
+"""Checks and conversions around a look-up, without input or output: for sync and async callers."""
 
 from __future__ import annotations
 

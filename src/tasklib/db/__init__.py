@@ -1,1 +1,1 @@
-"""Running queries: what a query is, how connections are opened, and one runner for each colour."""
+"""Running queries: what a query is, how connections are opened, and the synchronous and the asynchronous runner."""

@@ -79,7 +79,7 @@ def run_on(connection: Any, query: Query[T], schema: str | None) -> T:
 
 
 async def run_on_async(connection: Any, query: Query[T], schema: str | None) -> T:
-    """Run a query on the caller's connection of either colour. Neither commits nor rolls back."""
+    """Run a query on the caller's synchronous or asynchronous connection. Neither commits nor rolls back."""
     kind = kind_of(connection)
     try:
         if kind in _ASYNC:

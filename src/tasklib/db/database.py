@@ -1,4 +1,4 @@
-"""The two runners: `Database` runs any `Query` synchronously, `AsyncDatabase` asynchronously. Colour lives here."""
+"""The two runners: `Database` runs any `Query` synchronously, `AsyncDatabase` asynchronously."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ C = TypeVar("C", psycopg.Connection, psycopg.AsyncConnection)
 
 
 class _Pool(Generic[C]):
-    """The idle connections of either colour."""
+    """The idle connections of either runner."""
 
     def __init__(self, config: Config, role: str = "client") -> None:
         self.config = config

@@ -12,7 +12,7 @@ Rows = Sequence[tuple[Any, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Query(Generic[T]):
-    """One statement from `tasklib.sql`, ready to run in either colour, on any connection."""
+    """One statement from `tasklib.sql`, ready to run on any connection, synchronous or asynchronous."""
 
     name: str
     parameters: Mapping[str, Any]

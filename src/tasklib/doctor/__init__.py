@@ -4,6 +4,6 @@
         for finding in examine(client):
             print(finding.severity, finding.seen, finding.action)
 
-Each check is a file with a `look`: a call without a colour like those of the clients. `checks.py` lists
+Each check is a file with a `look`: a call like those of the clients, for sync and async callers. `checks.py` lists
 them, `run.py` makes them.
 """

@@ -1,4 +1,4 @@
-"""Every call about tasks over HTTP, once and without a colour. What is not here goes by the calls it is made of."""
+"""The calls about tasks over HTTP, one implementation for sync and async callers. The others are made of these."""
 
 from __future__ import annotations
 

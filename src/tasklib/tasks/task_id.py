@@ -30,7 +30,7 @@ _set = object.__setattr__  # a UUID refuses to be changed
 
 
 class KnownId(UUID, Generic[R_co]):
-    """What ids of either colour have in common. Equal to the plain UUID, with the same hash.
+    """What the ids for async and for sync code have in common. Equal to the plain UUID, with the same hash.
 
     It goes to its task through the client that submitted it, or through the module-level calls.
     """

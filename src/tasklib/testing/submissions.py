@@ -1,4 +1,4 @@
-"""`assert_submitted()`: which tasks were submitted, and how. Blocking calls, for tests of either colour."""
+"""`assert_submitted()`: which tasks were submitted, and how. Blocking calls, for sync and async tests."""
 
 from __future__ import annotations
 

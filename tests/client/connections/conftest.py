@@ -36,7 +36,7 @@ def enter(connection_kind: str, address: Address) -> Callable[[], AbstractAsyncC
 
 @dataclass
 class Caller:
-    """Submits through a connection, in the colour that fits it."""
+    """Submits through a connection, synchronously or asynchronously as it needs."""
 
     client: Client
     async_client: AsyncClient
