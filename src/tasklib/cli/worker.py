@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -36,14 +36,24 @@ if TYPE_CHECKING:
 
 
 def worker(
+    context: typer.Context,
     modules: ModulesOfHost = None,
     concurrency: Concurrency = 10,
+    processes: Annotated[
+        int,
+        typer.Option(
+            "--processes", "-p", min=1, metavar="N", help="Run so many worker processes, each with its own slots."
+        ),
+    ] = 1,
     queue: Queues = None,
     capability: Capabilities = None,
     poll_interval: PollInterval = None,
     burst: Annotated[bool, typer.Option("--burst", help="Stop when no task is due and none is running.")] = False,
     metrics_port: Annotated[
-        int | None, typer.Option("--metrics-port", help="Serve Prometheus metrics of this worker on this port.")
+        int | None,
+        typer.Option(
+            "--metrics-port", help="Serve Prometheus metrics of this worker on this port; of others on the next ones."
+        ),
     ] = None,
     metrics_host: Annotated[str, typer.Option("--metrics-host", help="The address for --metrics-port.")] = "127.0.0.1",
     migrate: Annotated[bool, typer.Option("--migrate", help="Run `tasklib migrate` first.")] = False,
@@ -70,12 +80,19 @@ def worker(
     from tasklib.cli.init_process import leave_process_1
 
     leave_process_1()
+    if processes > 1:
+        if database_url:
+            os.environ["TASKLIB_DATABASE_URL"] = database_url  # the command line of a process is public
+        raise typer.Exit(_run_processes(context, processes))
+    from tasklib.cli.processes import end_with_supervisor, said_to_supervisor
     from tasklib.cli.running import run
     from tasklib.worker.worker import Worker
 
     if startup_timeout is not None:
         os.environ["TASKLIB_STARTUP_TIMEOUT_SECONDS"] = str(startup_timeout)
-    loaded, config = _loaded(modules or [], database_url, schema, server)
+    with said_to_supervisor():
+        loaded, config = _loaded(modules or [], database_url, schema, server)
+    end_with_supervisor()
     if config is not None and startup_timeout is not None:
         config = config.with_changes(startup_timeout_seconds=startup_timeout)
     if migrate:
@@ -101,6 +118,50 @@ def worker(
     made.events.subscribe(observer(log_format, verbose=verbose, quiet=quiet), routine=not quiet)
     with _metrics_of(made, metrics_port, metrics_host):
         run(made)
+
+
+def _run_processes(context: typer.Context, count: int) -> int:
+    """The same command in several processes, each with its share of what can't be shared."""
+    import asyncio
+
+    from tasklib.cli.processes import Processes
+
+    options = _as_words(context, without=("processes", "modules", "metrics_port", "database_url"))
+    port = context.params["metrics_port"]
+    commands = [
+        [
+            *(*_this_program(), "worker", *options),
+            *(() if port is None else ("--metrics-port", str(port + number))),
+            *("--", *(context.params["modules"] or ())),
+        ]
+        for number in range(count)
+    ]
+    return asyncio.run(Processes(commands, os.environ).run())
+
+
+def _this_program() -> list[str]:
+    """What comes before `worker` in the command line: `python -m tasklib`, or `python manage.py tasklib`."""
+    import sys
+
+    from tasklib.cli.host import host
+
+    if host() is None:
+        return [sys.executable, "-m", "tasklib"]
+    if "worker" not in sys.argv:
+        raise typer.BadParameter("--processes needs a command line of its own: manage.py tasklib worker ...")
+    return [sys.executable, *sys.argv[: sys.argv.index("worker")]]
+
+
+def _as_words(context: typer.Context, without: Sequence[str]) -> list[str]:
+    """The options of a command that were given, as they are written."""
+    words: list[str] = []
+    for option in context.command.params:
+        value = context.params.get(option.name or "")
+        if option.name in without or value is None or value is False:
+            continue
+        for one in value if isinstance(value, list | tuple) else [value]:
+            words += [option.opts[0]] if one is True else [option.opts[0], str(getattr(one, "value", one))]
+    return words
 
 
 def _wait_for_database(config: Config) -> None:
