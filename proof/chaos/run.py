@@ -145,9 +145,11 @@ def _stage(plan: Plan) -> Iterator[tuple[Stage, Scene, ActorLog]]:
                 schedules.make(client, plan.schedules)
             log = ActorLog(logs, "conductor")
             fleet = Fleet(here, _members())
-            yield Stage(server, url, proxy, fleet, random.Random(plan.seed), disk, _reporter(log)), here, log
-            fleet.end(timeout=5)
-            proxy.close()
+            try:
+                yield Stage(server, url, proxy, fleet, random.Random(plan.seed), disk, _reporter(log)), here, log
+            finally:
+                fleet.end(timeout=5)
+                proxy.close()
     finally:
         if disk is not None:
             import subprocess

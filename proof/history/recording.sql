@@ -100,7 +100,7 @@ BEGIN
     VALUES (COALESCE(NEW.name, OLD.name), OLD.spec,
             CASE WHEN NEW.spec IS DISTINCT FROM OLD.spec THEN NEW.spec END, OLD.next_slot, NEW.next_slot,
             NEW.waiting_slot, OLD.paused_at IS NOT NULL OR OLD.retired_at IS NOT NULL,
-            NEW.paused_at IS NOT NULL OR NEW.retired_at IS NOT NULL);
+            CASE WHEN TG_OP <> 'DELETE' THEN NEW.paused_at IS NOT NULL OR NEW.retired_at IS NOT NULL END);
     RETURN NULL;
 END
 $$;

@@ -28,7 +28,7 @@ _TICK = timedelta(microseconds=1)
 
 
 class ScheduleMove(NamedTuple):
-    """A write to one schedule: a new one has no `rule`, a deleted one is stopped."""
+    """A write to one schedule. A new one has no `rule`."""
 
     seq: int
     xid: int
@@ -44,6 +44,7 @@ class ScheduleMove(NamedTuple):
     was_stopped: bool | None
     """Paused or retired."""
     is_stopped: bool | None
+    """None if it was deleted: what was due goes with it."""
 
 
 class SlotTask(NamedTuple):
@@ -152,7 +153,7 @@ class _Schedule:
 
     def _between(self, move: ScheduleMove) -> Iterator[datetime]:
         """The slots that this move decided."""
-        if move.old_next is None or move.rule is None or move.old_next == move.new_next:
+        if move.old_next is None or move.rule is None or move.old_next == move.new_next or move.is_stopped is None:
             return
         until = move.new_next
         if until is None or move.new_rule is not None:

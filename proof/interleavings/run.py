@@ -17,7 +17,9 @@ import psycopg
 from proof.history import recording
 from proof.history.checker import Checker, End, Violation
 from proof.history.recording import Transition
+from proof.interleavings import schedules
 from proof.interleavings.operations import CRASH_LIMIT, LEADER, NAME, OPERATIONS, STATES, TOKEN
+from proof.interleavings.schedules import ScheduleTable
 from proof.interleavings.stepping import Session, orders, play
 from tasklib.states import TERMINAL
 from tasklib.testing import databases
@@ -47,6 +49,8 @@ class Table:
             (LEADER.holder, LEADER.number),
         )
         self._sessions = [self._stack.enter_context(closing(Session(url, self.db))) for _ in range(3)]
+        named = (Session(url, self.db, "tasklib worker schedules") for _ in range(3))
+        self.schedules = ScheduleTable(self.db, [self._stack.enter_context(closing(session)) for session in named])
 
     def close(self) -> None:
         self._stack.close()
@@ -142,10 +146,13 @@ def main() -> None:
         made.play_all(PAIRS, STATES, two)
         print(f"two sessions: {two.orders:,} orders, {len(two.wrong)} wrong", flush=True)
         made.play_all(TRIPLES, STATES, three)
-    wrong = two.wrong + three.wrong
+        groups = [*schedules.PAIRS, *schedules.TRIPLES]
+        about_schedules = [wrong for group in groups for wrong in made.schedules.play_all(group)]
+    wrong = two.wrong + three.wrong + about_schedules
     for order in wrong[:50]:
         print(order)
     print(f"three sessions: {three.orders:,} orders, {len(three.wrong)} wrong")
+    print(f"schedules: {len(groups)} groups of sessions in every order, {len(about_schedules)} wrong")
     RESULTS.write_text(
         json.dumps({"two sessions": two.orders, "three sessions": three.orders, "wrong": len(wrong)}, indent=2) + "\n"
     )

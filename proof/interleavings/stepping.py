@@ -29,8 +29,8 @@ class Stuck(Exception):
 class Session:
     """One connection that does one operation: a step executes it, the next commits."""
 
-    def __init__(self, url: str, watcher: psycopg.Connection) -> None:
-        self._connection = psycopg.connect(url)
+    def __init__(self, url: str, watcher: psycopg.Connection, name: str = "") -> None:
+        self._connection = psycopg.connect(url, application_name=name)
         self._watcher = watcher
         self._pid = self._connection.info.backend_pid
         self._thread = ThreadPoolExecutor(1)

@@ -7,6 +7,7 @@ from contextlib import closing
 
 import pytest
 
+from proof.interleavings import schedules
 from proof.interleavings.run import PAIRS, Stat, Table
 from proof.interleavings.stepping import orders
 
@@ -51,3 +52,10 @@ def test_three_sessions_in_every_order_break_no_invariant(table: Table, operatio
     table.play_all([operations], ["running", "expired"], stat)
     assert stat.wrong == []
     assert stat.orders == 180
+
+
+@pytest.mark.parametrize("operations", [*schedules.PAIRS, *schedules.TRIPLES], ids=" | ".join)
+def test_leaders_operators_and_deploys_of_one_schedule_in_every_order_break_no_invariant(
+    table: Table, operations: tuple[str, ...]
+) -> None:
+    assert list(table.schedules.play_all(operations)) == []

@@ -396,6 +396,17 @@ def test_an_older_deploy_that_read_first_does_not_overwrite_what_a_newer_one_kee
     assert older.get_schedule("report").schedule.cron == ("0 3 * * *",)
 
 
+def test_a_slot_that_is_fired_while_the_schedule_is_changed_is_not_on_record_as_skipped(
+    client: Client, db: psycopg.Connection, report: Any, meanwhile: Meanwhile
+) -> None:
+    client.create_schedule(report, Schedule(every=timedelta(hours=1), args={"day": 1}), name="hourly")
+    db.execute("UPDATE schedules SET next_slot = date_trunc('hour', now())")
+    meanwhile("change", "next_slot = next_slot + interval '1 h', last_slot = next_slot, fired = 1")
+    changed = client.change_schedule("hourly", jitter=5)
+    assert (changed.fired, changed.skipped) == (1, 0)
+    assert db.execute("SELECT count(*) FROM schedule_skips").fetchone() == (0,)
+
+
 def test_a_pause_survives_a_deploy(config: Config, declare: Declare) -> None:
     declare("0 3 * * *")
     client = _deploy(config, 1)

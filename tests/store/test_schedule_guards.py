@@ -223,6 +223,18 @@ def test_a_change_concerns_one_schedule_and_the_revision_that_was_read(
     assert _row(db, "a", "next_slot, revision") == (SLOT + HOUR, 2)
 
 
+@pytest.mark.parametrize("slot", ["next_slot", "waiting_slot"])
+def test_a_change_does_not_take_a_slot_for_lost_that_was_decided_after_it_was_read(
+    database: Database, make: Make, db: psycopg.Connection, slot: str
+) -> None:
+    make("a", waiting_slot=SLOT - HOUR)
+    gone = [Skipped("changed", 1, SLOT, SLOT)]
+    change = schedules.change(_known(database), _declared(Schedule("@daily")), SLOT + 5 * HOUR, gone, by="me")
+    db.execute(f"UPDATE schedules SET {slot} = {slot} + interval '1 h'".encode())  # which firing does
+    assert not database.run(change)
+    assert _skips(db) == []
+
+
 def test_what_a_change_skips_follows_on_the_schedules_own_last_slot(
     database: Database, make: Make, db: psycopg.Connection
 ) -> None:

@@ -337,6 +337,8 @@ def _moved(known: ScheduleInfo, next_slot: datetime | None, lost: Sequence[Skipp
     return {
         "name": known.name,
         "revision": known.revision,
+        "read_slot": known.next_slot,
+        "read_waiting": known.waiting_slot,
         "next_slot": next_slot,
         "last_slot": max((skip.last for skip in lost), default=None),
         "lost": sum(skip.count for skip in lost),

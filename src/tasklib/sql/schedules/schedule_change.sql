@@ -1,5 +1,5 @@
--- Change a schedule, or let it go on: its next slot was computed from the revision that it must still have. What passed
--- meanwhile without being decided goes on record. A null leaves a column as it is.
+-- Change a schedule, or let it go on. Its next slot, and what passed without being decided and goes on record, were
+-- computed from the revision and the slots that it must still have. A null leaves a column as it is.
 WITH changed AS (
     UPDATE {schema.}schedules AS schedule
     SET task = COALESCE(%(task)s, schedule.task),
@@ -20,6 +20,8 @@ WITH changed AS (
         changed_at = now()
     FROM {schema.}schedules AS old
     WHERE schedule.name = %(name)s AND schedule.revision = %(revision)s AND old.name = schedule.name
+      AND schedule.next_slot IS NOT DISTINCT FROM %(read_slot)s::timestamptz
+      AND schedule.waiting_slot IS NOT DISTINCT FROM %(read_waiting)s::timestamptz
       -- Two deploys may have read the same revision: the newer one's stamp stays.
       AND (schedule.deployed_at < %(deployed_at)s::timestamptz) IS NOT FALSE
     RETURNING schedule.name, schedule.task, old.last_slot AS previous_slot, {include wake_leader}
