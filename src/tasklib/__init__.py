@@ -81,6 +81,7 @@ if typing.TYPE_CHECKING:
         replay_task,
         resume_schedule,
         run_schedule,
+        signal,
         submit_many,
         submit_task,
         wait_for,
@@ -88,6 +89,7 @@ if typing.TYPE_CHECKING:
     from tasklib.models import Task
     from tasklib.schedules import Schedule
     from tasklib.store.filters import DeadLetterFilter, TaskFilter
+    from tasklib.tasks.durable import continue_as_new, patched, sleep, step, wait_for_signal
     from tasklib.worker.worker import Worker
 
 __version__ = "0.1.0"
@@ -138,6 +140,7 @@ __all__ = [
     "cancel_task",
     "change_schedule",
     "close",
+    "continue_as_new",
     "create_schedule",
     "current_task",
     "delete_schedule",
@@ -155,16 +158,21 @@ __all__ = [
     "is_terminal",
     "list_schedules",
     "list_tasks",
+    "patched",
     "pause_schedule",
     "preview_schedule",
     "replay_task",
     "resume_schedule",
     "run_schedule",
+    "signal",
+    "sleep",
+    "step",
     "submit_many",
     "submit_task",
     "sync",
     "task",
     "wait_for",
+    "wait_for_signal",
 ]
 
 
@@ -181,6 +189,7 @@ _LATER = {
     "cancel_task": "tasklib.client.default",
     "change_schedule": "tasklib.client.default",
     "close": "tasklib.client.default",
+    "continue_as_new": "tasklib.tasks.durable",
     "create_schedule": "tasklib.client.default",
     "delete_schedule": "tasklib.client.default",
     "explain_schedule": "tasklib.client.default",
@@ -189,14 +198,19 @@ _LATER = {
     "init": "tasklib.client.default",
     "list_schedules": "tasklib.client.default",
     "list_tasks": "tasklib.client.default",
+    "patched": "tasklib.tasks.durable",
     "pause_schedule": "tasklib.client.default",
     "preview_schedule": "tasklib.client.default",
     "replay_task": "tasklib.client.default",
     "resume_schedule": "tasklib.client.default",
     "run_schedule": "tasklib.client.default",
+    "signal": "tasklib.client.default",
+    "sleep": "tasklib.tasks.durable",
+    "step": "tasklib.tasks.durable",
     "submit_many": "tasklib.client.default",
     "submit_task": "tasklib.client.default",
     "wait_for": "tasklib.client.default",
+    "wait_for_signal": "tasklib.tasks.durable",
 }
 
 load_default_client_with(lambda: importlib.import_module("tasklib.client.default"))

@@ -32,6 +32,8 @@ TASK_COLUMNS: tuple[str, ...] = (
     "error",
     "progress",
     "history",
+    "awaited_signals",
+    "signals_sent",
     "begun_token",
     "at_most_once",
     "idempotency_key",

@@ -94,6 +94,8 @@ class Task(_Base, table=True):  # type: ignore[no-redef]  # the plugin takes the
     error: str | None = Field(default=None, sa_column=Column(Text))
     progress: Any | None = Field(default=None, sa_column=_json_or_null())
     history: list[dict[str, Any]] | None = Field(default=None, sa_column=_json_or_null())
+    awaited_signals: list[str] | None = Field(default=None, sa_column=Column(ARRAY(Text(collation="C"))))
+    signals_sent: int | None = Field(default=None, sa_column=Column(BigInteger))
     begun_token: int | None = Field(default=None, sa_column=Column(BigInteger))
     at_most_once: bool | None = Field(default=None, sa_column=Column(Boolean))
     idempotency_key: str | None = Field(default=None, sa_column=Column(Text))

@@ -9,11 +9,15 @@ task_id.result(timeout=10)
 
 from __future__ import annotations
 
-from typing import Any, cast
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any, ParamSpec, TypeVar, cast, overload
 
 from tasklib.client.calls import Calls
 from tasklib.client.default import blocking
 from tasklib.client.signatures import SyncRunSchedule, SyncSubmitMany, SyncSubmitTask, SyncWaitFor
+from tasklib.tasks import durable
+from tasklib.tasks.durable_run import CallFunction
 
 __all__ = [
     "backfill_schedule",
@@ -26,15 +30,23 @@ __all__ = [
     "get_task",
     "list_schedules",
     "list_tasks",
+    "patched",
     "pause_schedule",
     "preview_schedule",
     "replay_task",
     "resume_schedule",
     "run_schedule",
+    "signal",
+    "sleep",
+    "step",
     "submit_many",
     "submit_task",
     "wait_for",
+    "wait_for_signal",
 ]
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 submit_task: SyncSubmitTask = cast("Any", blocking(Calls.submit_task))
 submit_many: SyncSubmitMany = cast("Any", blocking(Calls.submit_many))
@@ -54,3 +66,51 @@ delete_schedule = blocking(Calls.delete_schedule)
 backfill_schedule = blocking(Calls.backfill_schedule)
 preview_schedule = blocking(Calls.preview_schedule)
 explain_schedule = blocking(Calls.explain_schedule)
+signal = blocking(Calls.signal)
+
+
+# ---- in durable functions ----
+
+
+@overload
+def step(name: str, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+@overload
+def step(  # type: ignore[overload-cannot-match]  # it can: the options are no parameters of the function
+    name: str,
+    function: Callable[..., R],
+    /,
+    *args: Any,
+    key: str | int | None = None,
+    retries: int = 0,
+    transactional: bool = False,
+    **kwargs: Any,
+) -> R: ...
+def step(  # type: ignore[misc]  # a function with parameters of these names is given as a partial
+    name: str,
+    function: Callable[..., Any],
+    /,
+    *args: Any,
+    key: str | int | None = None,
+    retries: int = 0,
+    transactional: bool = False,
+    **kwargs: Any,
+) -> Any:
+    """`tasklib.step` for sync functions."""
+    call = CallFunction(function, args, kwargs)
+    steps = durable.checked_step(durable.run(), name, call, key=key, retries=retries, transactional=transactional)
+    return durable.drive_blocking(steps)
+
+
+def sleep(duration: float | timedelta | datetime, *, name: str = "sleep", key: str | int | None = None) -> None:
+    """`tasklib.sleep` for sync functions."""
+    durable.drive_blocking(durable.run().sleep(duration, name=name, key=key))
+
+
+def wait_for_signal(name: str, *, timeout: float | timedelta | None = None, key: str | int | None = None) -> Any:
+    """`tasklib.wait_for_signal` for sync functions."""
+    return durable.drive_blocking(durable.run().wait_for_signal(name, timeout=timeout, key=key))
+
+
+def patched(name: str) -> bool:
+    """`tasklib.patched` for sync functions."""
+    return durable.drive_blocking(durable.run().patched(name))

@@ -34,6 +34,8 @@ BY_NO_OPERATOR = {
         "progress",
     ),
     *("worker_register", "worker_heartbeat", "worker_sleeps", "worker_may_begin", "worker_deregister"),
+    # What durable tasks record, while they run.
+    *("record_steps", "consume_signal", "suspend"),
     # The leader and its duties.
     *("lead", "resign", "bury_workers", "rescue", "fail_overdue"),
     *("expire_keys", "expire_dead_letters", "retain", "take_snapshot", "schedule_fire", "forget_skips"),

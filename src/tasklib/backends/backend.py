@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, Protocol
 
 from tasklib.config import Config
 from tasklib.store.claim import Claimed, Served
+from tasklib.store.durable import Consumed, NewStep, Recorded, Suspension, Written
 from tasklib.store.settle import Completion, Failure, Lease, Leased
 from tasklib.tasks.function import TaskFunction
 
@@ -195,6 +196,7 @@ class Settlements(Protocol):
     async def fail(self, worker_id: str, failures: Sequence[Failure], /, *, again: bool) -> Settled: ...
     async def release(self, worker_id: str, leases: Sequence[Leased], /, *, again: bool) -> Settled: ...
     async def stop(self, worker_id: str, stopped: Sequence[tuple[Leased, str]], /, *, again: bool) -> Settled: ...
+    async def suspend(self, worker_id: str, suspensions: Sequence[Suspension], /, *, again: bool) -> Settled: ...
     async def begin(self, worker_id: str, begins: Sequence[tuple[Leased, bool]]) -> set[str]:
         """Put on record that attempts begin, and which of them run at most once; the ids of those still ours. May be
         asked for again after an answer that was lost."""
@@ -205,8 +207,28 @@ class Settlements(Protocol):
         ...
 
 
+class StepStore(Protocol):
+    """Keeps what durable tasks have on record. Every write may be asked for again after an answer that was lost."""
+
+    async def steps_of(self, lease: Leased) -> Recorded: ...
+    async def record(self, worker_id: str, steps: Sequence[NewStep]) -> tuple[dict[int, Written], Kept]:
+        """Record steps: by place what is on record now, and of which tasks they are still ours."""
+        ...
+
+    async def consume(
+        self, worker_id: str, lease: Leased, signal: str, *, step: str, expired: bool
+    ) -> tuple[Consumed | None, Kept]:
+        """Consume the next signal of a name with the step that records it."""
+        ...
+
+
 class Backend(Settlements, Protocol):
     """One way to the tasks."""
+
+    @property
+    def steps(self) -> StepStore | None:
+        """None: durable functions can't run with this backend."""
+        ...
 
     @property
     def knows_order(self) -> bool:

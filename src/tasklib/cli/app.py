@@ -22,6 +22,7 @@ from tasklib.cli.pausing import pause, pauses, resume
 from tasklib.cli.report import show_error
 from tasklib.cli.server import server
 from tasklib.cli.show import show
+from tasklib.cli.signal import signal
 from tasklib.cli.submit import submit, wait
 from tasklib.cli.top import top
 from tasklib.cli.worker import worker
@@ -83,6 +84,7 @@ app.command()(explain)
 app.command()(wait)
 app.command()(cancel)
 app.command()(replay)
+app.command()(signal)
 app.add_typer(dlq.app, name="dlq")
 app.add_typer(workers.app, name="workers")
 app.add_typer(schedule.app, name="schedule")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from tasklib.models import Task
+    from tasklib.store.durable import RecordedStep
+
+_LONGEST_RESULT = 300
 
 
 def show(
@@ -41,6 +46,7 @@ def show(
         found = full_id(client, task_id)
         task = client.get_task(found)
         fleet = FleetState.of(client)
+        steps = client.steps_of(found) if task is not None and not json_ else []
     if task is None:
         raise TaskNotFound.with_id(found)
     if json_:
@@ -50,10 +56,10 @@ def show(
 
     # A file has no width; what is shortened for a terminal is whole there.
     width = None if sys.stdout.isatty() else 400
-    print_task(Console(highlight=False, soft_wrap=True, width=width), task, fleet)
+    print_task(Console(highlight=False, soft_wrap=True, width=width), task, fleet, steps)
 
 
-def print_task(console: Console, task: Task, fleet: FleetState) -> None:
+def print_task(console: Console, task: Task, fleet: FleetState, steps: Sequence[RecordedStep] = ()) -> None:
     """The task for a person."""
     from rich.text import Text
 
@@ -67,12 +73,24 @@ def print_task(console: Console, task: Task, fleet: FleetState) -> None:
             _print_json(console, heading, value)
     if task.state == TaskState.COMPLETED:
         _print_json(console, "result", task.result)
+    if steps:
+        console.print(Text("\nsteps on record", "bold"))
+        console.print(_steps(steps, whole_width=console.is_terminal))
     if task.history:
         console.print(Text("\nfailed attempts", "bold"))
         console.print(_attempts(task.history, whole_width=console.is_terminal))
     if task.error:
         console.print(Text("\nerror", "bold"))
         console.print(Text(printable(task.error, lines=True), "red"))
+
+
+def _awaited(task: Task) -> str:
+    """What a durable task waits for."""
+    if task.state != TaskState.PENDING or task.awaited_signals is None:
+        return ""
+    return (
+        f"the signal {' or '.join(map(repr, task.awaited_signals))}" if task.awaited_signals else "the end of its sleep"
+    )
 
 
 def _facts(task: Task, fleet: FleetState) -> Table:
@@ -106,6 +124,7 @@ def _lines(task: Task, fleet: FleetState) -> list[tuple[str, str]]:
         ("policy", policy),
         ("created", at(task.created_at)),
         ("scheduled", at(task.scheduled_at) if task.scheduled_at != task.created_at or waiting else ""),
+        ("waits for", _awaited(task)),
         ("next retry", at(task.next_retry_at) if task.state == TaskState.FAILED else ""),
         ("started", at(task.started_at)),
         ("ended", at(task.completed_at) + (f", took {duration(took)}" if isinstance(took, float) else "")),
@@ -119,6 +138,22 @@ def _lines(task: Task, fleet: FleetState) -> list[tuple[str, str]]:
         ("trace", task.trace_id),
     ]
     return [(name, value) for name, value in lines if value]
+
+
+def _steps(steps: Sequence[RecordedStep], *, whole_width: bool) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim", expand=whole_width)
+    for title in ("kind", "name", "recorded"):
+        table.add_column(title, no_wrap=True)
+    table.add_column("result", overflow="ellipsis", no_wrap=True, ratio=1)
+    for step in steps:
+        stored = json.loads(step.result)
+        result = "none in time" if "timed_out" in stored else json_text(stored.get("value"))
+        moment = f"{step.recorded_at.astimezone():%Y-%m-%d %H:%M:%S}"
+        table.add_row(step.id.kind.value, _text(step.id.name), moment, _text(result[:_LONGEST_RESULT]))
+    return table
 
 
 def _attempts(history: list[dict[str, Any]], *, whole_width: bool) -> Table:

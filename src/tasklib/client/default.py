@@ -197,6 +197,7 @@ delete_schedule = awaitable(Calls.delete_schedule)
 backfill_schedule = awaitable(Calls.backfill_schedule)
 preview_schedule = awaitable(Calls.preview_schedule)
 explain_schedule = awaitable(Calls.explain_schedule)
+signal = awaitable(Calls.signal)
 
 mark_for_asyncio()
 connect_default_client(default_client, default_async_client, is_async)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -69,8 +70,27 @@ def _time(task: Situation) -> Iterator[Reason]:
             "No action needed, unless the error has to be fixed first.",
             {**details, "error": last_line(task.error), "retry": task.retry_count, "max_retries": task.max_retries},
         )
+    elif task.awaited_signals is not None:
+        yield _suspended(task, details)
     else:
         yield Reason("not_due", f"It is not due before {_at(task.due, task.now)}.", "", details)
+
+
+def _suspended(task: Situation, details: Mapping[str, Any]) -> Reason:
+    """What a durable task waits for."""
+    so_far = f" It has {count(task.steps, 'step')} on record."
+    until = "" if task.due.year == 9999 else f" until {_at(task.due, task.now)}"
+    details = {**details, "signals": task.awaited_signals, "steps": task.steps}
+    if not task.awaited_signals:
+        return Reason("sleeping", f"It sleeps{until}.{so_far}", "", details)
+    names = " or ".join(repr(name) for name in task.awaited_signals[:_NAMED])
+    what = "the signal" if len(task.awaited_signals) == 1 else "one of the signals"
+    return Reason(
+        "waits_for_signal",
+        f"It waits for {what} {names}{until}.{so_far}",
+        f"Send it: tasklib signal {task.id} {shlex.quote(task.awaited_signals[0])}",
+        details,
+    )
 
 
 def _pauses(task: Situation) -> Iterator[Reason]:

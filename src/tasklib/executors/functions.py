@@ -15,7 +15,7 @@ from tasklib.errors import ResultNotStorable, TaskExecutionError, TaskTimeout, W
 from tasklib.executors.exits import is_from_a_signal_handler
 from tasklib.executors.outcomes import Done, Failed, FailureKind
 from tasklib.executors.tracebacks import class_name, error_text
-from tasklib.tasks.context import TaskContext, running_task
+from tasklib.tasks.context import TaskContext, leaving, running_task
 from tasklib.tasks.function import TaskFunction
 from tasklib.tasks.payload import dump, limited
 from tasklib.tasks.retry import Reject, Retry
@@ -29,7 +29,7 @@ async def call_async(
     """Call an async function with its stored arguments.
 
     CancelledError and GeneratorExit come out as exceptions: only the caller knows whether the function raised them, or
-    it was stopped. So does what a signal handler of the program raised in its midst.
+    it was stopped. So does what a signal handler of the program raised in its midst, and `LeaveRun`.
     """
     running_task.set(context)
     try:
@@ -51,13 +51,15 @@ async def call_async(
             raise
         return failed(e, function, config)
     except BaseException as e:
+        if leave := leaving(e):
+            raise leave from None
         return failed(_explained(e, function), function, config)
 
 
 def call(
     function: TaskFunction[Any, Any], kwargs: str, context: Callable[[], TaskContext], config: Config, **injected: Any
 ) -> Done | Failed:
-    """Call a sync function with its stored arguments. No exception comes out."""
+    """Call a sync function with its stored arguments. No exception comes out but `LeaveRun`."""
     running_task.set(context)
     try:
         arguments = arguments_of(function, kwargs, config)
@@ -69,6 +71,8 @@ def call(
             return done(value, function, config)
         return done(function.function(**arguments, **injected), function, config)
     except BaseException as e:
+        if leave := leaving(e):
+            raise leave from None
         return failed(e, function, config)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from typing import TypeAlias
 
@@ -62,4 +63,16 @@ class Lost:
     """Another attempt holds the lease by now: nothing may be written."""
 
 
-Outcome: TypeAlias = Done | Failed | Released | Cancelled | Committed | Lost
+@dataclass(frozen=True, slots=True)
+class Suspended:
+    """A durable function waits: until a moment (None: for ever), or for one of some signals before that."""
+
+    until: datetime | None
+    signals: tuple[str, ...] = ()
+    seen: int | None = None
+    """How many signals had been sent to the task when it found none of these."""
+    kwargs: str | None = None
+    """JSON text: the function begins anew with these arguments."""
+
+
+Outcome: TypeAlias = Done | Failed | Released | Cancelled | Committed | Lost | Suspended

@@ -13,6 +13,7 @@ from tasklib import tracing
 from tasklib.client import validation as checks
 from tasklib.client.call_arguments import Alike
 from tasklib.client.cursors import cursor
+from tasklib.client.durable import checked_signal
 from tasklib.client.effects import Call, Pause
 from tasklib.client.explaining import Explanation, Position
 from tasklib.client.submissions import Submitted
@@ -80,6 +81,17 @@ class HttpCalls(HttpScheduleCalls):
         task_id = checks.as_id(task_id)
         yield from self._ask(Request("POST", f"{API}/tasks/{task_id}/replay", about={"task_id": task_id}))
         client_events.emit_routine(TaskReplayed(str(task_id), self.identity.actor))
+
+    def signal(
+        self, task_id: UUID | str, name: str, payload: Any = None, *, key: str | None = None, connection: Any = None
+    ) -> Call[bool]:
+        if connection is not None:
+            raise InvalidOption("a signal over HTTP can't be part of a transaction: leave connection= out.")
+        task_id, text = checks.as_id(task_id), checked_signal(name, payload, key)
+        body = f'{{"name":{json.dumps(name)},"key":{json.dumps(key)},"payload":{text}}}'
+        path, about = f"{API}/tasks/{task_id}/signals", {"task_id": task_id}
+        request = Request("POST", path, body=body, repeatable=key is not None, about=about)
+        return bool((yield from self._ask(request))["sent"])
 
     def explain_task(self, task_id: UUID | str) -> Call[Explanation]:
         task_id = checks.as_id(task_id)

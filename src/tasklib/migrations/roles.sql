@@ -21,9 +21,9 @@ BEGIN
         SELECT format('ALTER TABLE %I.%I OWNER TO %I', nspname, relname, {owner_name}) AS change
         FROM pg_class JOIN pg_namespace AS n ON n.oid = relnamespace
         WHERE nspname = {schema_name} AND relkind IN ('r', 'v')
-          AND relname IN ('tasks', 'workers', 'worker_registrations', 'leadership', 'flows', 'gates', 'arrivals',
-                          'schedules', 'schedule_skips', 'pauses', 'settings', 'snapshots', 'depths', 'stats',
-                          'stats_deltas', 'api_tokens', 'audit', 'tasklib_version')
+          AND relname IN ('tasks', 'steps', 'signals', 'workers', 'worker_registrations', 'leadership',
+                          'flows', 'gates', 'arrivals', 'schedules', 'schedule_skips', 'pauses', 'settings',
+                          'snapshots', 'depths', 'stats', 'stats_deltas', 'api_tokens', 'audit', 'tasklib_version')
         UNION ALL
         SELECT format('ALTER FUNCTION %s OWNER TO %I', p.oid::regprocedure, {owner_name})
         FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = pronamespace
@@ -39,9 +39,9 @@ GRANT CREATE ON SCHEMA {schema} TO {owner};
 
 -- The reader.
 GRANT SELECT ON {schema}.tasks, {schema}.workers, {schema}.worker_registrations, {schema}.leadership,
-    {schema}.flows, {schema}.gates, {schema}.arrivals, {schema}.schedules, {schema}.schedule_skips, {schema}.pauses,
-    {schema}.settings, {schema}.snapshots, {schema}.depths, {schema}.stats, {schema}.stats_deltas,
-    {schema}.tasklib_version TO {reader};
+    {schema}.steps, {schema}.signals, {schema}.flows, {schema}.gates, {schema}.arrivals, {schema}.schedules,
+    {schema}.schedule_skips, {schema}.pauses, {schema}.settings, {schema}.snapshots, {schema}.depths,
+    {schema}.stats, {schema}.stats_deltas, {schema}.tasklib_version TO {reader};
 
 -- The producer. It can insert a task that waits, and free or find an idempotency key; what a worker writes it can't.
 GRANT INSERT (id, name, queue, args, kwargs, scheduled_at, max_retries, timeout_seconds, priority, tags,
@@ -61,8 +61,8 @@ GRANT SELECT (id) ON {schema}.gates TO {producer};
 GRANT {reader}, {producer} TO {worker};
 GRANT INSERT (schedule, slot), UPDATE, DELETE ON {schema}.tasks TO {worker};
 GRANT INSERT, UPDATE, DELETE ON {schema}.workers, {schema}.worker_registrations, {schema}.leadership,
-    {schema}.flows, {schema}.gates, {schema}.arrivals, {schema}.schedule_skips, {schema}.snapshots, {schema}.depths,
-    {schema}.stats, {schema}.stats_deltas TO {worker};
+    {schema}.steps, {schema}.signals, {schema}.flows, {schema}.gates, {schema}.arrivals,
+    {schema}.schedule_skips, {schema}.snapshots, {schema}.depths, {schema}.stats, {schema}.stats_deltas TO {worker};
 -- Its leader fires schedules. Only the server makes and deletes them: that is recorded in the audit.
 GRANT UPDATE ON {schema}.schedules TO {worker};
 

@@ -43,6 +43,19 @@ class Body(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
+class SignalBody(Body):
+    """A signal to a durable task."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"examples": [{"name": "approved", "payload": {"by": "ann"}, "key": "approval-17"}]},
+    )
+
+    name: Annotated[Name, Field(description="What the task waits for, such as `approved`.")]
+    payload: Any = Field(None, description="Any JSON value; the task gets it.")
+    key: Annotated[Name | None, Field(description="A second signal with this key to the same task is ignored.")] = None
+
+
 class SubmitBody(Body):
     """One task to submit."""
 

@@ -14,6 +14,7 @@ from tasklib.formatting import last_line
 from tasklib.models import Task
 from tasklib.priorities import HIGH, MEDIUM
 from tasklib.states import TaskState
+from tasklib.steps import StepKind
 from tasklib.store.lookup import Outcome
 
 _ID = "0196f2a0-7a3c-7d41-9a5e-3f2b8c1d4e5f"
@@ -208,6 +209,33 @@ class TaskPage(BaseModel):
 
     tasks: list[TaskAnswer]
     next: str | None = Field(description="Pass it as `cursor` for the next page; null on the last one.")
+
+
+class SignalAnswer(BaseModel):
+    """Whether a signal was sent, now or before under the same key. It isn't to a task that is finished."""
+
+    model_config = _example({"task_id": _ID, "sent": True})
+
+    task_id: UUID
+    sent: bool
+
+
+class StepAnswer(BaseModel):
+    """A record of a durable task."""
+
+    kind: StepKind
+    name: str
+    recorded_at: datetime
+
+
+class StepsAnswer(BaseModel):
+    """All records of a durable task, the oldest first."""
+
+    model_config = _example(
+        {"items": [{"kind": "step", "name": "charge", "recorded_at": "2026-05-21T09:30:04.123456Z"}]}
+    )
+
+    items: list[StepAnswer]
 
 
 class StatusAnswer(BaseModel):

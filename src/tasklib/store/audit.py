@@ -19,6 +19,7 @@ class Action(StrEnum):
 
     CANCEL_TASK = "task.cancel"
     REPLAY_TASK = "task.replay"
+    SIGNAL_TASK = "task.signal"
     CANCEL_TASKS = "tasks.cancel"
     REPLAY_TASKS = "tasks.replay"
     REPLAY_DEAD_LETTERS = "dead_letters.replay"

@@ -44,6 +44,10 @@ class Situation:
     timeout_seconds: int | None
     cancel_requested_at: datetime | None
     progress: Any
+    awaited_signals: list[str] | None
+    """Of a durable task: the signals it was suspended for."""
+    steps: int
+    """How many steps it has on record."""
     queue_paused_at: datetime | None
     name_paused_at: datetime | None
 

@@ -80,3 +80,15 @@ def current_task() -> TaskContext:
     except LookupError:
         raise RuntimeError("current_task() was called outside of a running task.") from None
     return context()
+
+
+class LeaveRun(BaseException):
+    """Raised in a durable function to leave this run of it; more in `durable_run.py`."""
+
+
+def leaving(error: BaseException) -> LeaveRun | None:
+    """Whether an error means that, alone or from several branches together."""
+    if isinstance(error, BaseExceptionGroup):
+        leaves, rest = error.split(LeaveRun)
+        return leaving(leaves.exceptions[0]) if leaves is not None and rest is None else None
+    return error if isinstance(error, LeaveRun) else None

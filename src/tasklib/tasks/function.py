@@ -14,6 +14,7 @@ from typing_extensions import ParamSpec, TypeVar, Unpack
 from tasklib.errors import InvalidTaskFunction
 from tasklib.tasks import registry
 from tasklib.tasks.options import (
+    MAX_DELAY_SECONDS,
     MAX_NAME_BYTES,
     NOTHING_SAID,
     Options,
@@ -70,6 +71,8 @@ class TaskFunction(Submitter[P, R], Generic[P, R, C, Q]):
         executor: str | None = None,
         transactional: bool | None = None,
         at_most_once: bool = False,
+        durable: bool = False,
+        deadline_seconds: float | None = None,
         retry_policy: RetryPolicy | None = None,
         non_retriable: tuple[type[BaseException], ...] | type[BaseException] = (),
         defaults: Options = NOTHING_SAID,
@@ -94,6 +97,12 @@ class TaskFunction(Submitter[P, R], Generic[P, R, C, Q]):
         self.retry_policy = _checked_policy(retry_policy, self.name)
         self.non_retriable = _checked_exceptions(non_retriable, self.name)
         self.at_most_once = at_most_once
+        self.durable = durable
+        """It has steps on record, and can be suspended."""
+        self.deadline_seconds = _checked_deadline(deadline_seconds, self.name, durable=durable)
+        """Of a durable function: how long the task may take as a whole, suspended or not."""
+        if durable:
+            _refuse_with_durable(self)
         if at_most_once:
             _refuse_retries(self, defaults)
             defaults = Options(max_retries=0).over(defaults)
@@ -107,7 +116,7 @@ class TaskFunction(Submitter[P, R], Generic[P, R, C, Q]):
     @property
     def can_run_in_a_process(self) -> bool:
         """True if a child process can import it, and it needs nothing that lives in the worker."""
-        return not self.takes_connection and "<locals>" not in self.function.__qualname__
+        return not self.takes_connection and not self.durable and "<locals>" not in self.function.__qualname__
 
     def __call__(self, *args: Q.args, **kwargs: Q.kwargs) -> C:
         return self.function(*args, **kwargs)
@@ -138,6 +147,8 @@ class TaskSettings(TypedDict, total=False):
     max_wait: float | None
     executor: Executor | Literal["loop", "thread", "process"] | None
     at_most_once: bool
+    durable: bool
+    deadline_seconds: float | None
     retry_policy: RetryPolicy | None
     non_retriable: tuple[type[BaseException], ...] | type[BaseException]
     schedule: ScheduleOrSeveral | None
@@ -209,6 +220,8 @@ def task(
             executor=settings.get("executor"),
             transactional=transactional,
             at_most_once=settings.get("at_most_once", False),
+            durable=settings.get("durable", False),
+            deadline_seconds=settings.get("deadline_seconds"),
             retry_policy=settings.get("retry_policy"),
             non_retriable=settings.get("non_retriable", ()),
             defaults=defaults,
@@ -306,6 +319,39 @@ def _refuse_retries(function: TaskFunction[Any, Any], defaults: Options) -> None
         raise InvalidTaskFunction(
             f"{name}: at_most_once=True excludes {' and '.join(said)}: once begun, the task is never retried."
         )
+
+
+def _refuse_with_durable(function: TaskFunction[Any, Any]) -> None:
+    name = function.name
+    if function.at_most_once:
+        raise InvalidTaskFunction(
+            f"{name}: durable=True and at_most_once=True exclude each other: a durable function is called again after "
+            "each suspension."
+        )
+    if function.takes_connection:
+        raise InvalidTaskFunction(
+            f"{name}: a durable function takes no connection: no transaction can stay open while it is suspended. "
+            "Write to the database in a step: step('book', book, order, transactional=True)."
+        )
+    if function.executor is Executor.PROCESS:
+        raise InvalidTaskFunction(
+            f"{name}: a durable function can't run in a process: its steps are recorded by the worker. Put the part "
+            "that needs a process into a task of its own."
+        )
+
+
+def _checked_deadline(seconds: object, name: str, *, durable: bool) -> float | None:
+    if seconds is None:
+        return None
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= MAX_DELAY_SECONDS:
+        raise InvalidTaskFunction(
+            f"{name}: deadline_seconds must be a number of seconds from 0 to {MAX_DELAY_SECONDS:,}, not {seconds!r}."
+        )
+    if not durable:
+        raise InvalidTaskFunction(
+            f"{name}: deadline_seconds is for durable functions (durable=True); timeout_seconds limits an attempt."
+        )
+    return float(seconds)
 
 
 def _checked_schedules(given: ScheduleOrSeveral, function: TaskFunction[..., Any]) -> tuple[Schedule, ...]:

@@ -109,6 +109,11 @@ class TaskId(KnownId[R_co]):
         """Cancel the task and return its state: `running` means that its worker was asked to stop it."""
         return self._ask("cancel", "cancel_task")
 
+    @returns_awaited
+    def signal(self, name: str, payload: Any = None, *, key: str | None = None) -> Coroutine[Any, Any, bool]:
+        """Send a signal to a durable task; False if it is finished. With a `key` it is sent once."""
+        return Awaited(self._signal(name, payload, key), "task_id.signal", "task_id.sync.signal")
+
     @property
     def sync(self) -> SyncTaskId[R_co]:
         """The same id with methods that block, for synchronous code: `task_id.sync.result(timeout=10)`."""
@@ -124,6 +129,11 @@ class TaskId(KnownId[R_co]):
     async def _perform(self, call: str, *arguments: Any) -> Any:
         client = getattr(self, "_client", None) or default_client.async_client()
         return await client.perform(getattr(client.calls, call)(self, *arguments))
+
+    async def _signal(self, name: str, payload: Any, key: str | None) -> bool:
+        client = getattr(self, "_client", None) or default_client.async_client()
+        sent: bool = await client.perform(client.calls.signal(self, name, payload, key=key))
+        return sent
 
     async def _row(self) -> Task:
         return _found(self, await self._perform("get_task"))
@@ -166,6 +176,12 @@ class SyncTaskId(KnownId[R_co]):
         """Cancel the task and return its state: `running` means that its worker was asked to stop it."""
         state: TaskState = self._perform("cancel_task")
         return state
+
+    def signal(self, name: str, payload: Any = None, *, key: str | None = None) -> bool:
+        """Send a signal to a durable task; False if it is finished. With a `key` it is sent once."""
+        client = getattr(self, "_client", None) or default_client.sync_client()
+        sent: bool = client.perform(client.calls.signal(self, name, payload, key=key))
+        return sent
 
     def _perform(self, call: str, *arguments: Any) -> Any:
         client = getattr(self, "_client", None) or default_client.sync_client()

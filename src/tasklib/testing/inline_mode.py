@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, TypeVar
 from uuid import UUID
@@ -23,6 +23,7 @@ from tasklib.tasks.function import TaskFunction
 from tasklib.tasks.signature import CONNECTION
 from tasklib.tasks.submitter import Submission
 from tasklib.testing.inline_clients import InlineAsyncClient, InlineClient
+from tasklib.testing.inline_durable import InlineJournal
 from tasklib.testing.inline_task import InlineTask
 from tasklib.testing.loops import run_blocking
 
@@ -31,7 +32,9 @@ T = TypeVar("T")
 _NO_DATABASE = Config("postgresql://nobody@inline-mode.invalid/none")
 
 
-def inline(*, raise_errors: bool = True, connection: Any = None) -> Inline:
+def inline(
+    *, raise_errors: bool = True, connection: Any = None, signals: Mapping[str, Sequence[Any]] | None = None
+) -> Inline:
     """Run tasks where they are submitted, until the block ends.
 
     with inline() as ran:                   # or: async with inline() as ran:
@@ -40,19 +43,29 @@ def inline(*, raise_errors: bool = True, connection: Any = None) -> Inline:
 
     It holds for the module-level calls (`submit_task`, `.submit()`, ...) in every thread of this process. What a task
     raises comes out of the call that submitted it; with `raise_errors=False` it is recorded instead, as the error of
-    a task that has no retries left. Transactional tasks receive `connection`.
+    a task that has no retries left. Transactional tasks and steps receive `connection`.
+
+    Durable functions run to the end at once: they skip the time of their sleeps, and each gets the `signals` given
+    here, such as `{"approved": [{"by": "ann"}]}`. Waiting for another one ends at its timeout.
     """
-    return Inline(raise_errors=raise_errors, connection=connection)
+    return Inline(raise_errors=raise_errors, connection=connection, signals=signals)
 
 
 class Inline:
     """Inline mode while it is active, and afterwards a list of what was submitted in it."""
 
-    def __init__(self, *, raise_errors: bool = True, connection: Any = None) -> None:
+    def __init__(
+        self,
+        *,
+        raise_errors: bool = True,
+        connection: Any = None,
+        signals: Mapping[str, Sequence[Any]] | None = None,
+    ) -> None:
         self.tasks: list[InlineTask] = []
         """What was submitted, in order; a task that another one submits comes after it."""
         self._raise_errors = raise_errors
         self._connection = connection
+        self._signals = signals or {}
         self._by_id: dict[UUID, InlineTask] = {}
         self._by_key: dict[tuple[str, str], InlineTask] = {}
         self._exit = ExitStack()
@@ -98,13 +111,13 @@ class Inline:
         function = task.function
         if function is None:  # registered elsewhere, and that is not here
             return
-        injected = self.injected(function)
+        injected, journal = self.injected(function), self._journal(function)
         try:
             if function.is_async:
-                ended = self.until_done(lambda: task.call_async(config, injected))
+                ended = self.until_done(lambda: task.call_async(config, injected, journal))
             else:
                 # A context of its own: what the task sets there, current_task() included, ends with it.
-                ended = contextvars.copy_context().run(task.call, config, injected)
+                ended = contextvars.copy_context().run(task.call, config, injected, journal)
         except BaseException as e:  # interrupted
             ended = e
         self._end(task, ended, config)
@@ -115,12 +128,12 @@ class Inline:
         function = task.function
         if function is None:
             return
-        injected = self.injected(function)
+        injected, journal = self.injected(function), self._journal(function)
         try:
             if function.is_async:
-                ended = await asyncio.create_task(task.call_async(config, injected))
+                ended = await asyncio.create_task(task.call_async(config, injected, journal))
             else:
-                ended = await self.in_thread(lambda: task.call(config, injected))
+                ended = await self.in_thread(lambda: task.call(config, injected, journal))
         except BaseException as e:  # cancelled or interrupted
             ended = e
         self._end(task, ended, config)
@@ -132,6 +145,9 @@ class Inline:
     async def in_thread(self, call: Callable[[], T]) -> T:
         """Run a sync function for asynchronous code."""
         return await asyncio.to_thread(call)
+
+    def _journal(self, function: TaskFunction[Any, Any]) -> InlineJournal | None:
+        return InlineJournal(function.name, self._signals, self._connection) if function.durable else None
 
     def injected(self, function: TaskFunction[Any, Any]) -> dict[str, Any]:
         """What a task function receives besides its arguments."""

@@ -16,8 +16,11 @@ from tasklib.models import Task
 from tasklib.states import TaskState
 from tasklib.store.submit import NewTask
 from tasklib.tasks.context import TaskContext, running_task
+from tasklib.tasks.durable import drive, drive_blocking
+from tasklib.tasks.durable_run import ContinueAsNew
 from tasklib.tasks.function import TaskFunction
 from tasklib.tasks.submitter import Submission
+from tasklib.testing.inline_durable import InlineJournal, inline_run
 from tasklib.tracing import trace_id_for
 
 
@@ -51,29 +54,46 @@ class InlineTask:
         options = item.options.over(function.defaults) if function else item.options
         return cls(new.id, new.terms.name, json.loads(new.kwargs), options.given(), new=new, function=function)
 
-    def call(self, config: Config, injected: Mapping[str, Any]) -> str | BaseException:
+    def call(
+        self, config: Config, injected: Mapping[str, Any], journal: InlineJournal | None = None
+    ) -> str | BaseException:
         """Make the attempt, of a sync function, as a worker does. Returns the result as JSON text, or the error."""
         assert self.function is not None
         context = self._begin()
         running_task.set(lambda: context)
-        try:
-            arguments = self.function.arguments.from_json(self.new.kwargs)
-            return result_text(self.function.function(**arguments, **injected), config, self.function.results.to_json)
-        except BaseException as e:
-            return e
+        kwargs = self.new.kwargs
+        while True:
+            try:
+                if journal is not None:
+                    drive_blocking(inline_run(self.function, journal).begin())
+                arguments = self.function.arguments.from_json(kwargs)
+                value = self.function.function(**arguments, **injected)
+                return result_text(value, config, self.function.results.to_json)
+            except ContinueAsNew as e:
+                kwargs = e.kwargs
+            except BaseException as e:
+                return e
 
-    async def call_async(self, config: Config, injected: Mapping[str, Any]) -> str | BaseException:
+    async def call_async(
+        self, config: Config, injected: Mapping[str, Any], journal: InlineJournal | None = None
+    ) -> str | BaseException:
         """The same of an async function. Cancellation and interrupts are raised."""
         assert self.function is not None
         context = self._begin()
         running_task.set(lambda: context)
-        try:
-            arguments = self.function.arguments.from_json(self.new.kwargs)
-            returned = self.function.function(**arguments, **injected)
-            value = await returned if hasattr(returned, "__await__") else returned
-            return result_text(value, config, self.function.results.to_json)
-        except (Exception, SystemExit) as e:
-            return e
+        kwargs = self.new.kwargs
+        while True:
+            try:
+                if journal is not None:
+                    await drive(inline_run(self.function, journal).begin())
+                arguments = self.function.arguments.from_json(kwargs)
+                returned = self.function.function(**arguments, **injected)
+                value = await returned if hasattr(returned, "__await__") else returned
+                return result_text(value, config, self.function.results.to_json)
+            except ContinueAsNew as e:
+                kwargs = e.kwargs
+            except (Exception, SystemExit) as e:
+                return e
 
     def end(self, ended: str | BaseException, config: Config) -> None:
         """Record how the attempt ended. There is no second one, so an error is final."""

@@ -13,12 +13,13 @@ from functools import partial
 from typing import assert_never
 
 from tasklib import tracing
-from tasklib.backends.backend import Found
+from tasklib.backends.backend import Found, StepStore
 from tasklib.config import Config
 from tasklib.db.connect import TASK
 from tasklib.db.database import AsyncDatabase, Database
 from tasklib.errors import TaskTimeout
 from tasklib.events import Events, LeaseLost, SlotStuck, TaskNotBegun, TaskStarted
+from tasklib.executors.durable import call_durable, call_durable_async
 from tasklib.executors.exits import is_from_a_signal_handler
 from tasklib.executors.functions import call, call_async, eager_task, failed
 from tasklib.executors.outcomes import Cancelled, Failed, FailureKind, Lost, Outcome, Released
@@ -32,6 +33,7 @@ from tasklib.tasks.function import Executor
 from tasklib.worker.attempt import Attempt, Interruption
 from tasklib.worker.begin_limit import BeginLimit
 from tasklib.worker.begins import Begins
+from tasklib.worker.journal import AttemptJournal, Journals
 from tasklib.worker.settler import Settler
 from tasklib.worker.slots import PATIENCE_SECONDS, Slots
 from tasklib.worker.spans import begin_span
@@ -63,6 +65,7 @@ class Runner:
         begins: Begins,
         begin_limit: BeginLimit,
         stop_asked: asyncio.Event,
+        steps: StepStore | None = None,
     ) -> None:
         self._config = config
         self._slots = slots
@@ -78,6 +81,7 @@ class Runner:
         self._processes = ProcessExecutor(config, modules, events)
         shared = transaction_config(config, slots.size)
         self._async_database, self._database = AsyncDatabase(shared, TASK), Database(shared, TASK)
+        self._journals = None if steps is None else Journals(steps, self._async_database, self._database)
         self.running: dict[Attempt, None] = {}
         """What this worker holds: attempts that run, and those that wait for a slot."""
         self._waiting: deque[Attempt] = deque()
@@ -151,6 +155,8 @@ class Runner:
     async def close(self) -> None:
         """End threads and children; the attempts are over by now."""
         self._begins.close()
+        if self._journals is not None:
+            self._journals.close()
         self._late.stop()
         self._deadlines.stop()
         self._threads.close()
@@ -285,6 +291,8 @@ class Runner:
             return await call_in_transaction_async(
                 function, kwargs, attempt.context, attempt.claimed, self._async_database, self._progress_of(attempt)
             )
+        if function.durable:
+            return await call_durable_async(function, kwargs, attempt.context, self._journal_of(attempt), self._config)
         return await call_async(function, kwargs, attempt.context, self._config)
 
     async def _may_call_in_child(self, attempt: Attempt) -> bool:
@@ -310,9 +318,15 @@ class Runner:
                 return call_in_transaction(
                     function, kwargs, attempt.context, attempt.claimed, self._database, self._progress_of(attempt)
                 )
+            if function.durable:
+                return call_durable(function, kwargs, attempt.context, self._journal_of(attempt), self._config)
             return call(function, kwargs, attempt.context, self._config)
         except BaseException as e:
             return failed(e, function, self._config)  # whatever it is, the attempt has ended
+
+    def _journal_of(self, attempt: Attempt) -> AttemptJournal:
+        assert self._journals is not None, "a backend without steps serves no durable function"
+        return self._journals.of(attempt)
 
     def _progress_of(self, attempt: Attempt) -> Callable[[], str | None]:
         return partial(self._settler.progress.newest, attempt)

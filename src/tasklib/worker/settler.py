@@ -17,9 +17,20 @@ from tasklib.db.failures import conflict_pause
 from tasklib.db.reconnecting import backoff
 from tasklib.errors import DatabaseUnavailable, ResultNotStorable
 from tasklib.events import Events, ResultRefused, TaskEnded
-from tasklib.executors.outcomes import Cancelled, Committed, Done, Failed, FailureKind, Lost, Outcome, Released
+from tasklib.executors.outcomes import (
+    Cancelled,
+    Committed,
+    Done,
+    Failed,
+    FailureKind,
+    Lost,
+    Outcome,
+    Released,
+    Suspended,
+)
 from tasklib.executors.tracebacks import class_name
 from tasklib.stats import StatsCollector
+from tasklib.store.durable import Suspension
 from tasklib.store.settle import Completion, Failure
 from tasklib.tasks.options import MAX_DELAY_SECONDS
 from tasklib.tasks.retry import RetryPolicy
@@ -148,6 +159,7 @@ class Settler:
         failures: list[tuple[Attempt, Failure]] = []
         releases: list[Attempt] = []
         stopped: list[tuple[Attempt, str]] = []
+        suspensions: list[tuple[Attempt, Suspension]] = []
         for attempt, outcome in batch:
             match outcome:
                 case Done(result):
@@ -158,6 +170,8 @@ class Settler:
                     releases.append(attempt)
                 case Cancelled(error):
                     stopped.append((attempt, error))
+                case Suspended(until, signals, seen, kwargs):
+                    suspensions.append((attempt, Suspension(attempt.claimed, until, signals, seen, kwargs)))
                 case Committed():
                     self._collector.completed([attempt], time.monotonic())
                     self._ended(attempt, "completed")
@@ -173,6 +187,7 @@ class Settler:
         await self._fail(worker_id, failures)
         await self._release(worker_id, releases)
         await self._stop(worker_id, stopped)
+        await self._suspend(worker_id, suspensions)
 
     async def _complete(
         self,
@@ -235,6 +250,24 @@ class Settler:
             else:
                 self._stale(attempt)
 
+    async def _suspend(self, worker_id: str, items: list[tuple[Attempt, Suspension]]) -> None:
+        if not items:
+            return
+        items.sort(key=lambda item: item[0].claimed.id)
+        settled = await self._until_answered(self._backend.suspend, worker_id, [s for _, s in items])
+        for attempt, _ in items:
+            if self._is_locked(attempt, settled.locked) or attempt.claimed.id in settled.refused:
+                continue
+            if state := settled.state(attempt.claimed.id):
+                is_over = state == "cancelled"
+                self._count(attempt, "cancelled" if is_over else "released", "" if is_over else "suspended")
+                self._events.emit_routine(self._event(attempt, state))
+            else:
+                self._stale(attempt)
+        if settled.refused:
+            refused = [a for a, _ in items if a.claimed.id in settled.refused]
+            await self._fail(worker_id, [(a, self._not_stored(a, settled)) for a in refused])
+
     async def _stop(self, worker_id: str, items: list[tuple[Attempt, str]]) -> None:
         if not items:
             return
@@ -294,14 +327,17 @@ class Settler:
         return self._default_policy.delay(before)
 
     def _ended(self, attempt: Attempt, state: str, error: str | None = None, retry_in: float | None = None) -> None:
-        seconds = time.monotonic() - attempt.started_at
-        c = attempt.claimed
-        trace_id = attempt.trace_id
-        event = TaskEnded(c.id, c.name, c.attempt, state, seconds, error, retry_in, c.max_retries, trace_id)
+        event = self._event(attempt, state, error, retry_in)
         if state == "completed":
             self._events.emit_routine(event)
         else:
             self._events.emit(event)
+
+    @staticmethod
+    def _event(attempt: Attempt, state: str, error: str | None = None, retry_in: float | None = None) -> TaskEnded:
+        seconds = time.monotonic() - attempt.started_at
+        c = attempt.claimed
+        return TaskEnded(c.id, c.name, c.attempt, state, seconds, error, retry_in, c.max_retries, attempt.trace_id)
 
     def _count(self, attempt: Attempt, outcome: str, reason: str = "") -> None:
         # What never got a slot didn't run.

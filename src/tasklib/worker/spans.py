@@ -5,7 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, assert_never
 
 from tasklib import tracing
-from tasklib.executors.outcomes import Cancelled, Committed, Done, Failed, FailureKind, Lost, Outcome, Released
+from tasklib.executors.outcomes import (
+    Cancelled,
+    Committed,
+    Done,
+    Failed,
+    FailureKind,
+    Lost,
+    Outcome,
+    Released,
+    Suspended,
+)
 from tasklib.worker.attempt import Attempt
 
 if TYPE_CHECKING:
@@ -31,6 +41,8 @@ def end_span(span: Consumer, outcome: Outcome) -> None:
             span.end("cancelled")
         case Released():
             span.end("released")
+        case Suspended():
+            span.end("suspended")
         case Lost():
             span.end("lost")
         case _:

@@ -200,7 +200,15 @@ class Worker:
         self._begin_limit = BeginLimit(self._slots, self._backend, lambda: self.id)
         begins = Begins(self._backend)
         self._runner = Runner(
-            config, self._slots, self._settler, self.events, self.modules, begins, self._begin_limit, self._stop_asked
+            config,
+            self._slots,
+            self._settler,
+            self.events,
+            self.modules,
+            begins,
+            self._begin_limit,
+            self._stop_asked,
+            self._backend.steps,
         )
         self._membership = Membership(
             config,

@@ -18,6 +18,7 @@ from tasklib.db.startup import wait_for
 from tasklib.errors import ConfigError, DatabaseUnavailable
 from tasklib.events import DatabaseAwaited, DatabaseBack, DatabaseLost, Events
 from tasklib.stats import StatsCollector
+from tasklib.store.durable import Suspension
 from tasklib.store.settle import Completion, Failure, Lease, Leased
 from tasklib.tasks.function import TaskFunction
 
@@ -31,6 +32,7 @@ class HttpBackend:
     """Asks a server to claim, settle and beat; its worker never leads."""
 
     knows_order = False
+    steps = None
 
     def __init__(self, config: Config, events: Events, collector: StatsCollector, url: str, token: str | None) -> None:
         self._config = config
@@ -73,6 +75,11 @@ class HttpBackend:
 
     def serves(self, function: TaskFunction[Any, Any]) -> bool:
         """Not if it wants a connection to the database."""
+        if function.durable:
+            raise ConfigError(
+                f"{function.name} is durable, and its steps can't be recorded over HTTP. Run it on a worker with a "
+                "database (TASKLIB_DATABASE_URL), from a module that this worker doesn't import."
+            )
         return not function.takes_connection
 
     def claims(self, host: ClaimHost, *, burst: bool) -> HttpClaims:
@@ -138,6 +145,9 @@ class HttpBackend:
     async def stop(self, worker_id: str, stopped: Sequence[tuple[Leased, str]], /, *, again: bool) -> Settled:
         items = [_result(lease, "cancelled", f',"error":{json.dumps(error)}') for lease, error in stopped]
         return await self._report(worker_id, items, again)
+
+    async def suspend(self, worker_id: str, suspensions: Sequence[Suspension], /, *, again: bool) -> Settled:
+        raise NotImplementedError("no durable function runs with this backend: see `serves`")
 
     async def begin(self, worker_id: str, begins: Sequence[tuple[Leased, bool]]) -> set[str]:
         ours: set[str] = set()

@@ -13,6 +13,7 @@ from tasklib.backends.postgres.notifier import Notifier
 from tasklib.backends.postgres.registration import leave, registered
 from tasklib.backends.postgres.settlements import PostgresSettlements
 from tasklib.backends.postgres.sleep import Wakeup
+from tasklib.backends.postgres.steps import PostgresSteps
 from tasklib.config import Config
 from tasklib.db.reconnecting import ReconnectingPool
 from tasklib.db.startup import wait_for_database
@@ -21,6 +22,7 @@ from tasklib.events import DatabaseAwaited, DatabaseBack, DatabaseLost, Events
 from tasklib.maintenance.service import Maintenance
 from tasklib.stats import StatsCollector
 from tasklib.store import fleet, schema
+from tasklib.store.durable import Suspension
 from tasklib.store.settle import Failure
 from tasklib.tasks.function import TaskFunction
 
@@ -45,6 +47,7 @@ class PostgresBackend(PostgresSettlements):
         }
         self._pool = ReconnectingPool(config, "tasks", _MOST_CONNECTIONS, **report)
         super().__init__(config, self._pool)
+        self.steps = PostgresSteps(self._pool)
         self._events = events
         self._worker_id = ""
         self._maintenance = Maintenance(config, self._pool, events, collector, lambda: self._worker_id)
@@ -104,6 +107,11 @@ class PostgresBackend(PostgresSettlements):
         settled = await super().fail(worker_id, failures, again=again)
         if "failed" in settled.states.values():
             self.wakeup.ring()  # an idle worker must learn when this retry is due
+        return settled
+
+    async def suspend(self, worker_id: str, suspensions: Sequence[Suspension], /, *, again: bool) -> Settled:
+        settled = await super().suspend(worker_id, suspensions, again=again)
+        self.wakeup.ring()  # an idle worker must learn when they go on
         return settled
 
     async def deregister(self, worker_id: str) -> None:

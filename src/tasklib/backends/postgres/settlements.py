@@ -12,7 +12,8 @@ from tasklib.backends.backend import Kept, Settled
 from tasklib.config import Config
 from tasklib.db.failures import is_bad_data
 from tasklib.db.query import Query, Runs
-from tasklib.store import settle
+from tasklib.store import durable, settle
+from tasklib.store.durable import Suspension
 from tasklib.store.settle import Completion, Failure, Leased
 
 T = TypeVar("T")
@@ -70,6 +71,15 @@ class PostgresSettlements:
             return await self.stop(worker_id, [(lease, escaped)], again=again)
         leases = [lease for lease, _ in stopped]
         return await self._judged(worker_id, leases, dict.fromkeys(ours, "cancelled"), again)
+
+    async def suspend(self, worker_id: str, suspensions: Sequence[Suspension], /, *, again: bool) -> Settled:
+        try:
+            states = await self._db.run(durable.suspend(suspensions, worker_id))
+        except psycopg.Error as e:
+            if len(suspensions) == 1:
+                return _refused(suspensions[0].lease, "the suspension", e)
+            return await _one_by_one(e, suspensions, lambda one: self.suspend(worker_id, one, again=again))
+        return await self._judged(worker_id, [s.lease for s in suspensions], states, again)
 
     async def begin(self, worker_id: str, begins: Sequence[tuple[Leased, bool]]) -> set[str]:
         return await self._db.run(settle.begin(begins, worker_id))

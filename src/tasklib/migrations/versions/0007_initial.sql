@@ -1,4 +1,5 @@
--- The schema of TaskLib. In this order: ids, tasks, workers, leadership, flows, schedules, pauses and settings, stats, tokens and audit.
+-- The schema of TaskLib. In this order: ids, tasks, workers, durable tasks, leadership, flows, schedules, pauses and
+-- settings, stats, tokens and audit.
 -- In each table the columns that always have a value come first, then those that may be null.
 
 -- ---- ids ----
@@ -45,6 +46,10 @@ CREATE TABLE {schema.}tasks (
     error                  text,
     progress               jsonb,
     history                jsonb,
+    -- Of a durable task: the signals it was suspended for, an empty list if it sleeps; and how many were ever sent to it,
+    -- by which a suspension notices one that it has not seen. Null for plain tasks.
+    awaited_signals        text[]      COLLATE "C",
+    signals_sent           bigint,
     -- The lease token of the last attempt whose beginning was put on record, and whether that one must not be repeated.
     begun_token            bigint,
     at_most_once           boolean,
@@ -244,6 +249,94 @@ $migration$;
 
 CREATE TRIGGER tasks_wake AFTER INSERT ON {schema.}tasks
     FOR EACH STATEMENT EXECUTE FUNCTION {schema.}tasklib_wake();
+
+-- ---- durable tasks ----
+
+-- What durable tasks have on record: the results of their steps, the moments until which they sleep. Written once and
+-- never changed; a later run of the function reads them instead of doing the same again.
+CREATE TABLE {schema.}steps (
+    task        uuid        NOT NULL,
+    kind        text        COLLATE "C" NOT NULL DEFAULT 'step',
+    name        text        COLLATE "C" NOT NULL,
+    result      jsonb       NOT NULL, -- {"value": ...}
+    token       bigint      NOT NULL, -- the lease token of the attempt that recorded it
+    recorded_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    CONSTRAINT steps_pkey PRIMARY KEY (task, kind, name),
+    CONSTRAINT steps_kind_known CHECK (kind IN ('step', 'sleep', 'signal', 'timer', 'patch', 'deadline')),
+    CONSTRAINT steps_result_is_object CHECK (jsonb_typeof(result) = 'object')
+);
+
+-- Signals sent to tasks, in the order of `seq`. They wait here until the task consumes them, and stay until it is
+-- deleted, so that one that is sent again under the same key is known.
+CREATE TABLE {schema.}signals (
+    task        uuid        NOT NULL,
+    seq         bigint      NOT NULL GENERATED ALWAYS AS IDENTITY,
+    name        text        COLLATE "C" NOT NULL,
+    payload     jsonb       NOT NULL DEFAULT 'null',
+    sent_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
+
+    key         text        COLLATE "C",
+    sent_by     text,
+    consumed_at timestamptz,
+
+    CONSTRAINT signals_pkey PRIMARY KEY (task, seq),
+    CONSTRAINT signals_key_once UNIQUE (task, key),
+    CONSTRAINT signals_name_not_empty CHECK (name <> '')
+);
+CREATE INDEX signals_unconsumed ON {schema.}signals (task, name, seq) WHERE consumed_at IS NULL;
+
+-- Send a signal to a task: SELECT tasklib_signal('018f...', 'approved', '{"by": "ann"}');
+-- Returns 'sent', 'known' (one with this key was sent before), 'finished' (the task has ended), or null: no such task.
+-- The task's row is locked before anything is decided. A suspension locks it too, so one of the two comes first: the
+-- suspension finds `signals_sent` changed, or the signal finds the task suspended and makes it due.
+DO $migration$
+BEGIN
+    EXECUTE format($function$
+        CREATE FUNCTION %1$s.tasklib_signal(task_id uuid, signal text, payload jsonb DEFAULT 'null',
+                                            key text DEFAULT NULL, sent_by text DEFAULT current_user)
+        RETURNS text LANGUAGE sql VOLATILE AS $$
+            WITH target AS (
+                SELECT task.id, task.state IN ('pending', 'running', 'failed') AS is_open,
+                       task.state = 'pending' AND $2 = ANY (task.awaited_signals)
+                           AND COALESCE(task.next_retry_at, task.scheduled_at) > now() AS waits
+                FROM %1$s.tasks AS task
+                WHERE task.id = $1
+                FOR NO KEY UPDATE
+            ),
+            sent AS (
+                INSERT INTO %1$s.signals (task, name, payload, key, sent_by)
+                SELECT id, $2, COALESCE($3, 'null'), $4, $5 FROM target WHERE is_open
+                ON CONFLICT (task, key) DO NOTHING
+                RETURNING task
+            ),
+            told AS (
+                UPDATE %1$s.tasks AS task
+                SET signals_sent = COALESCE(task.signals_sent, 0) + 1,
+                    scheduled_at = CASE WHEN waits THEN now() ELSE task.scheduled_at END
+                FROM target
+                WHERE task.id = target.id AND EXISTS (SELECT FROM sent)
+                RETURNING CASE WHEN waits THEN pg_notify('tasklib_' || (
+                    SELECT nspname FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+                    WHERE pg_class.oid = task.tableoid), '') END
+            )
+            SELECT CASE WHEN NOT is_open THEN 'finished' WHEN EXISTS (SELECT FROM told) THEN 'sent' ELSE 'known' END
+            FROM target
+        $$
+    $function$, (SELECT typnamespace::regnamespace FROM pg_type WHERE oid = pg_typeof(NULL::{schema.}tasks)));
+END
+$migration$;
+
+-- Steps and signals are deleted with their tasks, by whatever statement deletes those.
+CREATE FUNCTION {schema.}tasklib_forget_steps() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE format('DELETE FROM %1$I.steps WHERE task IN (SELECT id FROM gone)', TG_TABLE_SCHEMA);
+    EXECUTE format('DELETE FROM %1$I.signals WHERE task IN (SELECT id FROM gone)', TG_TABLE_SCHEMA);
+    RETURN NULL;
+END
+$$;
+
+CREATE TRIGGER tasks_forget_steps AFTER DELETE ON {schema.}tasks
+    REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION {schema.}tasklib_forget_steps();
 
 -- ---- leadership ----
 

@@ -16,13 +16,16 @@ from tasklib.server import filters
 from tasklib.server.access import client_of
 from tasklib.server.openapi import refusals
 from tasklib.server.problems import Problem, problem_of
-from tasklib.server.request_models import BatchBody, CancelBody, SubmitBody
+from tasklib.server.request_models import BatchBody, CancelBody, SignalBody, SubmitBody
 from tasklib.server.response_models import (
     BatchAnswer,
     BatchItem,
     CancelledAnswer,
     ExplanationAnswer,
+    SignalAnswer,
     StatusAnswer,
+    StepAnswer,
+    StepsAnswer,
     SubmittedAnswer,
     TaskAnswer,
     TaskPage,
@@ -184,6 +187,25 @@ async def replay_task(task_id: UUID, principal: Submitter, given: Given) -> Stat
     except InvalidOption as e:
         raise Problem(409, "task_not_finished", "The task is not finished", str(e)) from e
     return StatusAnswer(task_id=task_id, status=TaskState.PENDING)
+
+
+@router.post(
+    "/{task_id}/signals", operation_id="signal_task", summary="Send a signal to a durable task", responses=refusals(404)
+)
+async def signal_task(task_id: UUID, body: SignalBody, principal: Submitter, given: Given) -> SignalAnswer:
+    """The task goes on if it waits for this signal, else the signal is kept. A submitter: only to its own tasks."""
+    client = client_of(principal, given, to_change=True)
+    sent = await client.signal_on_record(task_id, body.name, body.payload, key=body.key)
+    return SignalAnswer(task_id=task_id, sent=sent)
+
+
+@router.get(
+    "/{task_id}/steps", operation_id="task_steps", summary="What a durable task has on record", responses=refusals(404)
+)
+async def task_steps(task_id: UUID, principal: Reader, given: Given) -> StepsAnswer:
+    """Every step, sleep and signal of a durable task that is on record, the oldest first; without their values."""
+    steps = await client_of(principal, given).steps_of(task_id)
+    return StepsAnswer(items=[StepAnswer(kind=s.id.kind, name=s.id.name, recorded_at=s.recorded_at) for s in steps])
 
 
 @router.get(

@@ -3,9 +3,10 @@ WITH changed AS (
     UPDATE {schema.}tasks AS task
     SET {include replayed}
     WHERE id = %(id)s::text::uuid AND state IN ('completed', 'cancelled', 'dead_letter') AND {include owned}
-    RETURNING state, {include wake},
+    RETURNING task.id, history -> -1 ->> 'was' AS was, state, {include wake},
               name, queue, priority, 'replayed' AS outcome, history -> -1 ->> 'was' AS reason
 ),
+{include steps_replayed},
 {include counted},
 {include audited}
 SELECT state FROM changed

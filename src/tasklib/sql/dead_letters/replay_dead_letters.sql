@@ -6,8 +6,9 @@ changed AS (
     FROM batch
     WHERE task.id = batch.id
     RETURNING task.id::text, batch.completed_at, {include wake},
-              name, queue, priority, 'replayed' AS outcome, 'dead_letter' AS reason
+              name, queue, priority, 'replayed' AS outcome, 'dead_letter' AS reason, 'dead_letter' AS was
 ),
+{include steps_replayed},
 {include counted},
 {include audited_batch}
 SELECT id, completed_at FROM changed

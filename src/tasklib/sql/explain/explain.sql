@@ -4,7 +4,8 @@ SELECT id, name, queue, state, required_capabilities, priority,
             THEN {schema.}tasklib_effective_priority(priority, {due}, medium_after, high_after, now())
             ELSE priority END,
        {due}, now(), retry_count, crash_count, max_retries, history -> -1 ->> 'attempt', right(error, 2000), left((result -> 'value')::text, 500),
-       started_at, completed_at, worker_id, locked_until, timeout_seconds, cancel_requested_at, progress,
+       started_at, completed_at, worker_id, locked_until, timeout_seconds, cancel_requested_at, progress, awaited_signals,
+       (SELECT count(*) FROM {schema.}steps WHERE task = tasks.id),
        (SELECT paused_at FROM {schema.}pauses WHERE kind = 'queue' AND value = queue),
        (SELECT paused_at FROM {schema.}pauses WHERE kind = 'name' AND value = name)
 FROM {schema.}tasks

@@ -11,5 +11,6 @@ state = 'pending',
     progress = NULL,
     merge_key = NULL,
     merge_while = NULL,
+    awaited_signals = NULL,
     history = jsonb_path_query_array(COALESCE(history, '[]'), '$[last - 48 to last] ? (@ != null)') || jsonb_build_object(
         'outcome', 'replayed', 'was', state, 'token', lease_token, 'ended_at', now(), 'error', right(error, 500))

@@ -10,7 +10,8 @@ changed AS (
     SET {include replayed}
     FROM batch
     WHERE task.id = batch.id
-    RETURNING task.id::text, {include wake}
+    RETURNING task.id::text, history -> -1 ->> 'was' AS was, {include wake}
 ),
+{include steps_replayed},
 {include audited_batch}
-SELECT * FROM changed
+SELECT id FROM changed

@@ -1,0 +1,40 @@
+"""`tasklib signal`."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from tasklib.cli.options import DatabaseUrl, Debug, Schema, configured
+
+
+def signal(
+    task_id: Annotated[
+        str, typer.Argument(metavar="ID", help="The id of the task, or the end of it.", show_default=False)
+    ],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The signal it waits for.", show_default=False)],
+    payload: Annotated[str, typer.Argument(metavar="JSON", help="What the task gets with it, as JSON.")] = "null",
+    key: Annotated[str | None, typer.Option(help="Send it once, however often this is run.")] = None,
+    database_url: DatabaseUrl = None,
+    schema: Schema = None,
+    debug: Debug = False,
+) -> None:
+    """Send a signal to a durable task. It goes on if it waits for that; else the signal is kept.
+
+    Example: tasklib signal 3f9a11c2 approved '{"by": "ann"}'
+    """
+    from tasklib.cli.lookup import full_id
+    from tasklib.cli.report import CommandError
+    from tasklib.client.clients import Client
+
+    try:
+        value = json.loads(payload)
+    except ValueError as e:
+        raise CommandError(f"{payload!r} is not JSON: {e}. A text needs quotes: '\"yes\"'.") from None
+    with Client(configured(database_url, schema)) as client:
+        found = full_id(client, task_id)
+        if not client.signal_on_record(found, name, value, key=key):
+            raise CommandError(f"task {found} is finished, so the signal was not sent.")
+        typer.echo(f"{found}\tsent")

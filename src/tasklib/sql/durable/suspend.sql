@@ -1,0 +1,34 @@
+-- Durable tasks give their slots back and wait for a moment, for signals, or for both. That uses no retry. Having got so
+-- far, a task is no poison, so its crashes are forgotten: one that lives for a year survives any number of them.
+WITH given AS (
+    SELECT task.id, given.until, given.signals, given.kwargs,
+           -- A signal came after the function had looked: it runs again at once.
+           cardinality(given.signals) > 0 AND task.signals_sent IS DISTINCT FROM given.seen AS is_signalled
+    FROM (SELECT id, token, until, signals::text[] AS signals, seen, kwargs
+          FROM unnest(%(ids)s::uuid[], %(tokens)s::bigint[], %(untils)s::timestamptz[], %(signals)s::text[],
+                      %(seen)s::bigint[], %(kwargs)s::text[]) AS given (id, token, until, signals, seen, kwargs)) AS given
+    JOIN {schema.}tasks AS task ON task.id = given.id
+    WHERE {include lock_held}
+),
+-- What continues as new begins with nothing on record.
+forgotten AS (
+    DELETE FROM {schema.}steps AS step
+    USING given
+    WHERE step.task = given.id AND given.kwargs IS NOT NULL
+)
+UPDATE {schema.}tasks AS task
+SET state = CASE WHEN cancel_requested_at IS NOT NULL THEN 'cancelled' ELSE 'pending' END,
+    completed_at = CASE WHEN cancel_requested_at IS NOT NULL THEN now() END,
+    -- Due is computed from `next_retry_at` first.
+    next_retry_at = NULL,
+    -- The latest moment that can be stored stands for ever.
+    scheduled_at = CASE WHEN is_signalled THEN now() ELSE COALESCE(given.until, '9999-12-29 00:00:00+00') END,
+    awaited_signals = given.signals,
+    kwargs = COALESCE(given.kwargs::jsonb, task.kwargs),
+    crash_count = 0,
+    started_at = NULL,
+    worker_id = NULL,
+    locked_until = NULL
+FROM given
+WHERE task.id = given.id
+RETURNING task.id::text, task.state

@@ -1,0 +1,213 @@
+"""What durable functions call: steps, sleeps, signals. `tasklib.sync` has the same for sync functions.
+
+@task(durable=True)
+async def order(number: int) -> None:
+    await step("charge", charge, number)
+    await sleep(timedelta(days=3))
+    if await wait_for_signal("approved", timeout=86400):
+        await step("ship", ship, number)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from datetime import datetime, timedelta
+from typing import Any, NoReturn, ParamSpec, TypeVar, overload
+
+from tasklib.errors import InvalidOption
+from tasklib.tasks.context import running_task
+from tasklib.tasks.durable_run import (
+    CallFunction,
+    DurableRun,
+    Effect,
+    OthersIdle,
+    PauseBeforeRetry,
+    Steps,
+    current_run,
+)
+from tasklib.tasks.function import TaskFunction
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+_TURNS = 3
+"""How many turns of the loop a branch gets to go from one step to the next before the run is suspended."""
+_LOOK_AGAIN_SECONDS = 0.01
+
+
+@overload
+def step(
+    name: str, function: Callable[P, Coroutine[Any, Any, R]], /, *args: P.args, **kwargs: P.kwargs
+) -> Coroutine[Any, Any, R]: ...
+@overload
+def step(name: str, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]: ...
+@overload
+def step(  # type: ignore[overload-cannot-match]  # it can: the options are no parameters of the function
+    name: str,
+    function: Callable[..., Awaitable[R]],
+    /,
+    *args: Any,
+    key: str | int | None = None,
+    retries: int = 0,
+    transactional: bool = False,
+    **kwargs: Any,
+) -> Coroutine[Any, Any, R]: ...
+@overload
+def step(  # type: ignore[overload-cannot-match]  # the same
+    name: str,
+    function: Callable[..., R],
+    /,
+    *args: Any,
+    key: str | int | None = None,
+    retries: int = 0,
+    transactional: bool = False,
+    **kwargs: Any,
+) -> Coroutine[Any, Any, R]: ...
+async def step(  # type: ignore[misc]  # a function with parameters of these names is given as a partial
+    name: str,
+    function: Callable[..., Any],
+    /,
+    *args: Any,
+    key: str | int | None = None,
+    retries: int = 0,
+    transactional: bool = False,
+    **kwargs: Any,
+) -> Any:
+    """Call a function once in the life of a durable task: later runs get what it returned from the record.
+
+    `key` tells apart steps of one name. `retries`: so many more tries if it raises, before the error comes out.
+    `transactional=True`: its first argument is a connection, and what it writes there is committed with the record.
+    """
+    call = CallFunction(function, args, kwargs)
+    return await drive(checked_step(run(), name, call, key=key, retries=retries, transactional=transactional))
+
+
+async def sleep(duration: float | timedelta | datetime, *, name: str = "sleep", key: str | int | None = None) -> None:
+    """Wait for so many seconds, a timedelta, or until a moment. The task gives its slot back meanwhile."""
+    await drive(run().sleep(duration, name=name, key=key))
+
+
+async def wait_for_signal(name: str, *, timeout: float | timedelta | None = None, key: str | int | None = None) -> Any:
+    """Wait for a signal and return its payload; TimeoutError if none comes in time. The slot is given back."""
+    return await drive(run().wait_for_signal(name, timeout=timeout, key=key))
+
+
+async def patched(name: str) -> bool:
+    """For changed code: False in a run that had got further than this before the change, else True; on record."""
+    return await drive(run().patched(name))
+
+
+def continue_as_new(**arguments: Any) -> NoReturn:
+    """End this run and begin the task anew with other arguments, and nothing on record. Signals that wait are kept."""
+    run().continue_as_new(arguments)
+
+
+# ---- drivers ----
+
+
+def run() -> DurableRun:
+    """The durable run of the task that is running here."""
+    try:
+        return current_run.get()
+    except LookupError:
+        where = "in a task that is not durable" if running_task.get(None) is not None else "outside of a task"
+        raise RuntimeError(
+            f"steps, sleeps and signals of durable tasks were called {where}. Write @task(durable=True) above the "
+            "function, and submit it; in tests, see tasklib.testing."
+        ) from None
+
+
+def checked_step(
+    run: DurableRun, name: str, call: CallFunction, *, key: str | int | None, retries: int, transactional: bool
+) -> Steps[Any]:
+    if not callable(call.function):
+        raise InvalidOption(
+            f"step({name!r}, ...) takes the function and then its arguments, such as step({name!r}, charge, order), "
+            f"not {call.function!r}."
+        )
+    if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
+        raise InvalidOption(f"retries of step {name!r} must be a whole number from 0 on, not {retries!r}.")
+    return run.step(name, call, key=key, retries=retries, transactional=transactional)
+
+
+async def drive(steps: Steps[T]) -> T:
+    """Carry out the effects of an operation, on the loop."""
+    durable = run()
+    answer, error = None, None
+    while True:
+        try:
+            effect = steps.throw(error) if error is not None else steps.send(answer)
+        except StopIteration as end:
+            value: T = end.value
+            return value
+        try:
+            answer, error = await _performed(durable, effect), None
+        except BaseException as e:
+            answer, error = None, e
+
+
+async def _performed(durable: DurableRun, effect: Effect) -> Any:
+    match effect:
+        case CallFunction():
+            return await called(effect)
+        case PauseBeforeRetry(seconds):
+            await asyncio.sleep(seconds)
+        case OthersIdle():
+            await _others_idle(durable)
+        case _:
+            return await durable.journal.perform(effect)
+    return None
+
+
+async def called(call: CallFunction) -> Any:
+    """Call an async function here, a sync one in a thread: it would block the loop."""
+    if _is_async(call.function):
+        return await call.function(*call.args, **call.kwargs)
+    returned = await asyncio.to_thread(call.function, *call.args, **call.kwargs)
+    return await returned if inspect.isawaitable(returned) else returned
+
+
+def _is_async(function: Callable[..., Any]) -> bool:
+    return function.is_async if isinstance(function, TaskFunction) else inspect.iscoroutinefunction(function)
+
+
+async def _others_idle(durable: DurableRun) -> None:
+    while True:
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)
+        if not durable.under_way or durable.is_suspended:
+            return
+        await asyncio.sleep(_LOOK_AGAIN_SECONDS)
+
+
+def drive_blocking(steps: Steps[T]) -> T:
+    """The same in the thread of a sync function."""
+    durable = run()
+    answer, error = None, None
+    while True:
+        try:
+            effect = steps.throw(error) if error is not None else steps.send(answer)
+        except StopIteration as end:
+            value: T = end.value
+            return value
+        try:
+            answer, error = _performed_blocking(durable, effect), None
+        except BaseException as e:
+            answer, error = None, e
+
+
+def _performed_blocking(durable: DurableRun, effect: Effect) -> Any:
+    match effect:
+        case CallFunction(function, args, kwargs):
+            return function(*args, **kwargs)
+        case PauseBeforeRetry(seconds):
+            time.sleep(seconds)
+        case OthersIdle():
+            pass
+        case _:
+            return durable.journal.perform_blocking(effect)
+    return None

@@ -1,0 +1,91 @@
+"""Durable functions in inline mode: one run from the first line to the last. Time is skipped, signals are given."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from tasklib.errors import TaskLibError
+from tasklib.steps import StepId
+from tasklib.tasks.durable import called
+from tasklib.tasks.durable_run import (
+    CallFunction,
+    CallInTransaction,
+    Consume,
+    DurableRun,
+    Effect,
+    FoundSignal,
+    Load,
+    Loading,
+    Record,
+    Wait,
+    current_run,
+)
+from tasklib.tasks.function import TaskFunction
+from tasklib.tasks.payload import dump
+from tasklib.tasks.retry import RetryPolicy
+
+
+class InlineJournal:
+    """Keeps the records of one run in memory."""
+
+    def __init__(self, name: str, signals: Mapping[str, Sequence[Any]], connection: Any) -> None:
+        self._name = name
+        self._signals = {signal: list(payloads) for signal, payloads in signals.items()}
+        self._connection = connection
+        self._records: dict[StepId, str] = {}
+        self.now = datetime.now(UTC)
+
+    async def perform(self, effect: Effect) -> Any:
+        if isinstance(effect, CallInTransaction):
+            return self._recorded(effect.id, effect.written(await called(self._with_connection(effect))))
+        return self.perform_blocking(effect)
+
+    def perform_blocking(self, effect: Effect) -> Any:
+        match effect:
+            case Load():
+                return Loading({}, self.now)
+            case Record(id_, result, seconds):
+                moment = None if seconds is None else self.now + timedelta(seconds=seconds)
+                return self._recorded(id_, result or json.dumps({"value": moment and moment.isoformat()}))
+            case Consume(signal, _, expired):
+                if self._signals.get(signal):
+                    return FoundSignal(f'{{"value":{dump(self._signals[signal].pop(0))}}}', None)
+                return FoundSignal('{"timed_out":true}' if expired else None, None)
+            case CallInTransaction(id_, _, written):
+                call = self._with_connection(effect)
+                return self._recorded(id_, written(call.function(*call.args, **call.kwargs)))
+            case _:
+                raise AssertionError(f"{effect} is no effect of a journal")
+
+    def skip_time(self, wait: Wait) -> datetime:
+        """Go on at the moment that is waited for."""
+        if wait.until is None:
+            raise TaskLibError(
+                f"{self._name} waits for the signal {wait.signal!r}, which inline mode was not given. Give it: "
+                f"inline(signals={{{wait.signal!r}: [...]}}), with a payload for each time that it is waited for."
+            )
+        self.now = max(self.now, wait.until)
+        return self.now
+
+    def _recorded(self, id_: StepId, text: str) -> str:
+        return self._records.setdefault(id_, text)
+
+    def _with_connection(self, effect: CallInTransaction) -> CallFunction:
+        if self._connection is None:
+            raise TaskLibError(
+                f"step {effect.id.name!r} of {self._name} is transactional, and inline mode has no database to give it "
+                "a connection from. Give one: inline(connection=...), or test it with drain()."
+            )
+        call = effect.call
+        return CallFunction(call.function, (self._connection, *call.args), call.kwargs)
+
+
+def inline_run(function: TaskFunction[Any, Any], journal: InlineJournal) -> DurableRun:
+    """Make this the run of the durable function that is called next."""
+    run = DurableRun(function, journal, RetryPolicy(base_seconds=0))
+    run.skip_time = journal.skip_time
+    current_run.set(run)
+    return run

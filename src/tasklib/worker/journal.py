@@ -1,0 +1,245 @@
+"""Recording the steps of durable functions: many in one statement, each under the lease of its attempt."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, NamedTuple, TypeVar
+
+import psycopg
+
+from tasklib.backends.backend import StepStore
+from tasklib.db.database import AsyncDatabase, Database, execute, execute_async
+from tasklib.db.failures import conflict_pause
+from tasklib.db.query import Query
+from tasklib.db.reconnecting import backoff
+from tasklib.errors import DatabaseUnavailable, WorkerLost
+from tasklib.store import settle
+from tasklib.store.durable import NewStep, Written, record_steps
+from tasklib.tasks.durable import called
+from tasklib.tasks.durable_run import (
+    CallFunction,
+    CallInTransaction,
+    Consume,
+    Effect,
+    FoundSignal,
+    Load,
+    Loading,
+    LoseTask,
+    Record,
+)
+from tasklib.worker.attempt import Attempt
+
+T = TypeVar("T")
+_MOST_PER_BATCH = 1000
+
+
+class _Unrecorded(NamedTuple):
+    attempt: Attempt
+    step: NewStep
+    recorded: asyncio.Future[str]
+
+
+class Journals:
+    """Collects the steps of all attempts of a worker and records them."""
+
+    def __init__(self, store: StepStore, async_database: AsyncDatabase, database: Database) -> None:
+        self.store = store
+        self.async_database = async_database
+        self.database = database
+        self.loop = asyncio.get_running_loop()
+        self._waiting: list[_Unrecorded] = []
+        self._writing: asyncio.Task[None] | None = None
+
+    def of(self, attempt: Attempt) -> AttemptJournal:
+        return AttemptJournal(self, attempt)
+
+    async def record(self, attempt: Attempt, step: NewStep) -> str:
+        """What is on record now. Raises LoseTask if the task is another attempt's by now."""
+        recorded: asyncio.Future[str] = self.loop.create_future()
+        self._waiting.append(_Unrecorded(attempt, step, recorded))
+        if self._writing is None or self._writing.done():
+            self._writing = self.loop.create_task(self._write())
+        return await recorded
+
+    def close(self) -> None:
+        if self._writing is not None:
+            self._writing.cancel()
+
+    async def _write(self) -> None:
+        tries = 0
+        while self._waiting:
+            batch, self._waiting = self._waiting[:_MOST_PER_BATCH], self._waiting[_MOST_PER_BATCH:]
+            again: list[_Unrecorded] = []
+            for worker_id in {item.attempt.worker_id for item in batch}:
+                again += await self._write_of(worker_id, [i for i in batch if i.attempt.worker_id == worker_id])
+            self._waiting[:0] = again
+            tries = tries + 1 if again else 0
+            if again:
+                await asyncio.sleep(conflict_pause(tries))
+
+    async def _write_of(self, worker_id: str, batch: list[_Unrecorded]) -> list[_Unrecorded]:
+        """Record these; those whose tasks another transaction has locked, to be tried again."""
+        steps = [item.step for item in batch]
+        try:
+            written, kept = await self.store.record(worker_id, steps)
+        except DatabaseUnavailable:
+            return [item for item in batch if not _is_over(item)]
+        except Exception as e:
+            if len(batch) > 1:  # one that can't be stored must not cost the others theirs
+                return [left for item in batch for left in await self._write_of(worker_id, [item])]
+            _fail(batch[0], e)
+            return []
+        again = []
+        for place, item in enumerate(batch):
+            answer = written.get(place)
+            if answer is not None and answer.result is not None:
+                if not item.recorded.done():
+                    item.recorded.set_result(answer.result)
+            elif (answer is not None or item.attempt.claimed.id in kept.locked) and not _is_over(item):
+                again.append(item)
+            else:
+                _fail(item, LoseTask())
+        return again
+
+
+def _is_over(item: _Unrecorded) -> bool:
+    """Whether the attempt was interrupted meanwhile; then it is told so."""
+    if item.attempt.settled:
+        _fail(item, LoseTask())
+    return item.recorded.done()
+
+
+def _fail(item: _Unrecorded, error: BaseException) -> None:
+    if not item.recorded.done():
+        item.recorded.set_exception(error)
+
+
+class AttemptJournal:
+    """What one attempt records, and reads."""
+
+    def __init__(self, journals: Journals, attempt: Attempt) -> None:
+        self._journals = journals
+        self._attempt = attempt
+
+    async def perform(self, effect: Effect) -> Any:
+        match effect:
+            case Load():
+                return await self._load()
+            case Record(id_, result, seconds):
+                return await self._journals.record(self._attempt, NewStep(self._attempt.claimed, id_, result, seconds))
+            case Consume():
+                return await self._consume(effect)
+            case CallInTransaction():
+                return await self._in_transaction(effect)
+            case _:
+                raise AssertionError(f"{effect} is no effect of a journal")
+
+    def perform_blocking(self, effect: Effect) -> Any:
+        if isinstance(effect, CallInTransaction):
+            return self._in_transaction_blocking(effect)
+        return self._on_loop(self.perform(effect))
+
+    async def _load(self) -> Loading:
+        recorded = await self._until_answered(lambda: self._journals.store.steps_of(self._attempt.claimed))
+        return Loading({step.id: step.result for step in recorded.steps}, recorded.now)
+
+    async def _consume(self, effect: Consume) -> FoundSignal:
+        attempt, tries = self._attempt, 0
+        while True:
+            consumed, kept = await self._until_answered(
+                lambda: self._journals.store.consume(
+                    attempt.worker_id, attempt.claimed, effect.signal, step=effect.step, expired=effect.expired
+                )
+            )
+            if consumed is not None and not (consumed.result is None and effect.expired):
+                return FoundSignal(consumed.result, consumed.seen)
+            if consumed is None and attempt.claimed.id not in kept.locked:
+                raise LoseTask
+            tries += 1
+            await asyncio.sleep(conflict_pause(tries))
+
+    async def _until_answered(self, ask: Callable[[], Awaitable[T]]) -> T:
+        failures = 0
+        while not self._attempt.settled:
+            try:
+                return await ask()
+            except DatabaseUnavailable:
+                await asyncio.sleep(backoff(failures))
+                failures += 1
+        raise LoseTask
+
+    # ---- transactional steps ----
+
+    async def _in_transaction(self, effect: CallInTransaction) -> str:
+        """The step's writes and its record are committed together. If the record is there already, neither is."""
+        database, connection = self._journals.async_database, None
+        failures = 0
+        while True:
+            try:
+                async with database.connection() as connection, connection.transaction() as transaction:
+                    value = await called(_with_connection(effect, connection))
+                    step = NewStep(self._attempt.claimed, effect.id, effect.written(value))
+                    while not (written := await execute_async(connection, self._query(step), database.config.schema)):
+                        if not await execute_async(connection, self._still_held(), database.config.schema):
+                            raise LoseTask
+                        failures += 1
+                        await asyncio.sleep(conflict_pause(failures))
+                    if not written[0].is_new:
+                        raise psycopg.Rollback(transaction)
+                return await self._on_record(effect, written[0])
+            except (psycopg.Error, OSError) as e:
+                if connection is not None:
+                    return await self._after(effect, e, is_lost=connection.closed)
+            await asyncio.sleep(backoff(failures))  # there was no connection, and nothing was called
+            failures += 1
+
+    def _in_transaction_blocking(self, effect: CallInTransaction) -> str:
+        """The same in the thread of a sync function."""
+        database, connection = self._journals.database, None
+        failures = 0
+        while True:
+            try:
+                with database.connection() as connection, connection.transaction() as transaction:
+                    call = _with_connection(effect, connection)
+                    value = call.function(*call.args, **call.kwargs)
+                    step = NewStep(self._attempt.claimed, effect.id, effect.written(value))
+                    while not (written := execute(connection, self._query(step), database.config.schema)):
+                        if not execute(connection, self._still_held(), database.config.schema):
+                            raise LoseTask
+                        failures += 1
+                        time.sleep(conflict_pause(failures))
+                    if not written[0].is_new:
+                        raise psycopg.Rollback(transaction)
+                return self._on_loop(self._on_record(effect, written[0]))
+            except (psycopg.Error, OSError) as e:
+                if connection is not None:
+                    return self._on_loop(self._after(effect, e, is_lost=connection.closed))
+            time.sleep(backoff(failures))
+            failures += 1
+
+    def _query(self, step: NewStep) -> Query[dict[int, Written]]:
+        return record_steps([step], self._attempt.worker_id)
+
+    def _still_held(self) -> Query[set[str]]:
+        return settle.still_held([self._attempt.claimed], self._attempt.worker_id)
+
+    async def _on_record(self, effect: CallInTransaction, written: Written) -> str:
+        return written.result if written.result is not None else (await self._load()).records[effect.id]
+
+    async def _after(self, effect: CallInTransaction, error: Exception, *, is_lost: bool) -> str:
+        """After an error: what is on record, if the connection was lost in a commit that took effect."""
+        if not is_lost:
+            raise error
+        if (text := (await self._load()).records.get(effect.id)) is not None:
+            return text
+        raise WorkerLost(f"the connection was lost in step {effect.id.name!r}: {error}") from error
+
+    def _on_loop(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._journals.loop).result()
+
+
+def _with_connection(effect: CallInTransaction, connection: object) -> CallFunction:
+    call = effect.call
+    return CallFunction(call.function, (connection, *call.args), call.kwargs)
