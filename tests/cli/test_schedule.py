@@ -52,6 +52,22 @@ def test_a_schedule_is_changed_paused_resumed_and_run(run: Run, db: psycopg.Conn
     assert db.execute("SELECT id::text, schedule, slot FROM tasks").fetchall() == [(task_id, "often", None)]
 
 
+def test_tasks_are_listed_and_shown_with_their_schedule_and_slot(run: Run) -> None:
+    ok(run("schedule", "create", "nightly", "report", "--cron", "0 3 * * *"))
+    stretch = ("--from", "2026-03-01T00:00Z", "--to", "2026-03-01T12:00Z", "--yes")
+    of_slot = ok(run("schedule", "backfill", "nightly", *stretch)).strip()
+    by_hand = ok(run("schedule", "run", "nightly")).strip()
+    rows = {row[0]: row[10:] for row in (line.split("\t") for line in ok(run("list")).splitlines())}
+    assert rows == {of_slot: ["nightly", "2026-03-01T03:00:00+00:00"], by_hand: ["nightly", ""]}
+    assert "nightly, slot 2026-03-01" in " ".join(ok(run("show", of_slot)).split())
+
+
+def test_what_to_change_and_when_to_run_must_be_said(run: Run) -> None:
+    ok(run("schedule", "create", "nightly", "report", "--cron", "0 3 * * *"))
+    assert "say what to change" in run("schedule", "change", "nightly").output
+    assert "another name, or change that one" in run("schedule", "create", "nightly", "x", "--every", "1h").output
+
+
 def test_a_preview_has_a_line_of_english_and_times_in_zone_and_utc(run: Run) -> None:
     text = ok(run("schedule", "preview", "30 2 * * *", "--timezone", "Asia/Tokyo", "--count", "3"))
     first, *rows = text.splitlines()

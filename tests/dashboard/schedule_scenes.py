@@ -1,4 +1,4 @@
-"""Schedules as a shop would have them, and schedules as nobody should."""
+"""Schedules as a shop would have them, and schedules with hostile strings."""
 
 from __future__ import annotations
 
