@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 from uuid import UUID
 
 from starlette.requests import HTTPConnection
@@ -56,6 +56,9 @@ class Principal:
         """What the tasks it submits have in their column of this name."""
         return str(self.token_id) if self.token_id else None
 
+
+HostLogin: TypeAlias = Callable[[HTTPConnection], Awaitable[Principal | None]]
+"""Who is logged in to the program that the server is mounted in; None: nobody."""
 
 NOBODY = Principal("nobody", frozenset())
 ANONYMOUS = Principal("anonymous", frozenset(Role), is_anonymous=True)

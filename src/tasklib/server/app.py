@@ -13,6 +13,7 @@ from fastapi import APIRouter, FastAPI
 
 from tasklib.config import Config
 from tasklib.server import problems
+from tasklib.server.access import HostLogin
 from tasklib.server.auth import Auth
 from tasklib.server.limits import Limits
 from tasklib.server.logins import Logins
@@ -55,15 +56,24 @@ ROUTERS: list[APIRouter] = [
 ]
 
 
-def create_app(config: Config, settings: ServerSettings | None = None) -> FastAPI:
-    """The ASGI application. It connects when it starts, and refuses to start where that would not be safe."""
+def create_app(
+    config: Config,
+    settings: ServerSettings | None = None,
+    *,
+    login: HostLogin | None = None,
+    login_url: str | None = None,
+) -> FastAPI:
+    """The ASGI application. It connects when it starts, and refuses to start where that would not be safe.
+
+    Mounted in another application, `login` says who is logged in there, and `login_url` is its login page.
+    """
     settings = settings or ServerSettings()
     for module in settings.modules:
         import_module(module)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        opened = app.state.services = await Services.open(config, settings)
+        opened = app.state.services = await Services.open(config, settings, has_login=login is not None)
         if settings.lead:
             opened.lead(config)
         try:
@@ -80,6 +90,7 @@ def create_app(config: Config, settings: ServerSettings | None = None) -> FastAP
         app.router.routes.extend(router.routes)
     app.state.sessions = Sessions(per_token=settings.sessions_per_token)
     app.state.logins = Logins(settings)
+    app.state.login_url = login_url
     if settings.dashboard:
         from tasklib.server.dashboard.mounting import mount
 
@@ -87,6 +98,6 @@ def create_app(config: Config, settings: ServerSettings | None = None) -> FastAP
     problems.handle_in(app)
     # The last one added is the outermost.
     app.add_middleware(Limits, settings=settings)
-    app.add_middleware(Auth, router=app.router, settings=settings)
+    app.add_middleware(Auth, router=app.router, settings=settings, login=login)
     app.add_middleware(RequestLog, settings=settings)
     return app

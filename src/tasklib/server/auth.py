@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import structlog
 from starlette.datastructures import Headers
-from starlette.requests import cookie_parser
+from starlette.requests import HTTPConnection, cookie_parser
 from starlette.routing import BaseRoute, Match, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -18,6 +18,7 @@ from tasklib.server.access import (
     NOBODY,
     PRINCIPAL,
     SCRAPER,
+    HostLogin,
     Principal,
     checked,
     principal_of,
@@ -42,8 +43,9 @@ _PROXY_HEADERS = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-
 class Auth:
     """ASGI middleware. Refuses by default: a route that declares no role is closed."""
 
-    def __init__(self, app: ASGIApp, router: Router, settings: ServerSettings) -> None:
+    def __init__(self, app: ASGIApp, router: Router, settings: ServerSettings, login: HostLogin | None = None) -> None:
         self.app = app
+        self._login = login
         self._router = router
         self._settings = settings
         self._by_beginning: dict[str, list[BaseRoute]] | None = None
@@ -67,17 +69,17 @@ class Auth:
     async def _admit(self, scope: Scope) -> None:
         """Put the Principal into the scope, or raise a Problem."""
         headers = Headers(scope=scope)
-        if not scope["path"].startswith("/health/"):  # probes name no host
+        if not path_in(scope).startswith("/health/"):  # probes name no host
             self._check_host(headers)
         self._warn_of_a_proxy(scope, headers)
         services: Services = scope["app"].state.services
-        route = _route(self._candidates(scope["path"]), scope)
+        route = _route(self._candidates(path_in(scope)), scope)
         if route is None:
             return  # 404, with or without a token
         roles = roles_of(route)
         if roles is None:
             raise Problem(403, "route_closed", "This route is not accessible", "This route has no access rule.")
-        if not roles and is_for_programs(scope["path"]):
+        if not roles and is_for_programs(path_in(scope)):
             return  # whether the server lives doesn't hang on the database
         principal = await self._principal(services, scope, headers)
         scope[PRINCIPAL] = principal
@@ -99,13 +101,16 @@ class Auth:
             if token is None:
                 raise token_ended()
             return principal_of(token)
+        if self._login is not None:
+            _check_origin(scope, headers)
+            return await self._login(HTTPConnection(scope)) or NOBODY
         # A session that has ended counts as no session, so that the login page can be opened.
         if (session := _session(scope, headers)) and (token := await services.tokens.find(session)):
             return principal_of(token)
         if await services.tokens.is_open():
             _check_local(scope, headers, self._settings)
             return ANONYMOUS
-        if self._settings.metrics_without_token and scope["path"] == "/metrics":
+        if self._settings.metrics_without_token and path_in(scope) == "/metrics":
             return SCRAPER
         return NOBODY
 
@@ -142,6 +147,14 @@ class Auth:
                 f"A token may make {most:g} requests a second; try again in {seconds:.1f} s.",
                 headers={"Retry-After": str(math.ceil(seconds))},
             )
+
+
+def path_in(scope: Scope) -> str:
+    """The path from our root on: another application may have mounted us."""
+    path: str = scope["path"]
+    if (root := scope.get("root_path")) and path.startswith(f"{root}/"):
+        return path[len(root) :]
+    return path
 
 
 def is_for_programs(path: str) -> bool:
@@ -189,7 +202,7 @@ def _token(headers: Headers) -> str | None:
 
 def _session(scope: Scope, headers: Headers) -> str | None:
     """The token of a session: only for the dashboard's pages."""
-    if is_for_programs(scope["path"]) or not (cookies := headers.get("cookie")):
+    if is_for_programs(path_in(scope)) or not (cookies := headers.get("cookie")):
         return None
     sessions: Sessions = scope["app"].state.sessions
     session = sessions.find(cookie_parser(cookies).get(COOKIE))
@@ -211,6 +224,11 @@ def _check_local(scope: Scope, headers: Headers, settings: ServerSettings) -> No
     if _host_of(headers.get("host", "")) not in (*_LOCAL_HOSTS, *settings.allowed_hosts):
         detail = "With --no-auth only localhost and the names given by --allowed-host are served."
         raise Problem(421, "host_not_allowed", "This host is not served", detail)
+    _check_origin(scope, headers)
+
+
+def _check_origin(scope: Scope, headers: Headers) -> None:
+    """No page of another site makes a change with what the browser sends along."""
     origin = headers.get("origin")
     if origin and scope["method"] not in _SAFE and urlsplit(origin).netloc != headers.get("host"):
         raise Problem(403, "origin_not_allowed", "Not from another site", "A page of another site made this request.")

@@ -10,7 +10,7 @@ from itertools import accumulate
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tasklib.server.auth import is_for_programs
+from tasklib.server.auth import is_for_programs, path_in
 from tasklib.server.problems import Problem
 from tasklib.server.settings import ServerSettings
 
@@ -46,11 +46,11 @@ class Limits:
             raise self._too_large()
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         is_json = kind == "application/json" or kind.endswith("+json")
-        if is_for_programs(scope["path"]) and not is_json:
+        if is_for_programs(path_in(scope)) and not is_json:
             raise Problem(415, "not_json", "Only JSON is accepted", "Send the body as application/json.")
         body = await self._read(receive)
         scope[BODY_IS_READ] = True
-        if is_json and not is_result(scope["path"]) and is_deeper(body, self._settings.max_depth):
+        if is_json and not is_result(path_in(scope)) and is_deeper(body, self._settings.max_depth):
             most = self._settings.max_depth
             raise Problem(422, "too_deep", "The JSON is nested too deep", f"It may be {most} levels deep.")
         return _replayed(body, receive)

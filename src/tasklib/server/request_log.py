@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tasklib.server.access import NOBODY, PRINCIPAL, Principal
+from tasklib.server.auth import path_in
 from tasklib.server.limits import BODY_IS_READ, drain, has_body
 from tasklib.server.problems import CODE, REQUEST_ID, answer, problem_of
 from tasklib.server.settings import ServerSettings
@@ -80,7 +81,7 @@ class RequestLog:
         principal: Principal = scope.get(PRINCIPAL, NOBODY)
         client = scope.get("client")
         write = self._log.warning if status >= 500 else self._log.info
-        if status < 400 and scope["path"].startswith("/health/"):
+        if status < 400 and path_in(scope).startswith("/health/"):
             write = self._log.debug
         write(
             "request",

@@ -56,8 +56,8 @@ class Services:
         self.token_watch = TokenWatch(self.client.database, self.tokens.is_open, self._token_ended)
 
     @classmethod
-    async def open(cls, config: Config, settings: ServerSettings) -> Services:
-        """Refuses to serve a schema of another version, and without a token unless `no_auth` says so."""
+    async def open(cls, config: Config, settings: ServerSettings, *, has_login: bool = False) -> Services:
+        """Refuses to serve a schema of another version, and without token and login unless `no_auth` says so."""
         timeout = min(config.statement_timeout_seconds, settings.database_timeout_seconds)
         config = config.with_changes(statement_timeout_seconds=timeout)
         await wait_for_database(config, _say_what_is_awaited)
@@ -65,7 +65,7 @@ class Services:
         try:
             await require_schema(config, client)
             has_tokens = await client.database.run(tokens.any_ever())
-            require_locks(settings, has_tokens)
+            require_locks(settings, has_tokens or has_login)
             place = await client.database.run(schema.where_is_tasks(config.schema))
         except BaseException:
             client.close()

@@ -54,9 +54,11 @@ def mount(app: FastAPI) -> None:
 
 def show_problem(request: Request, problem: Problem) -> Response | None:
     """An error for a browser: a redirect to the login, or an error page."""
-    if is_for_programs(request.url.path) or "text/html" not in request.headers.get("accept", ""):
+    if is_for_programs(path_of(request)) or "text/html" not in request.headers.get("accept", ""):
         return None
     if problem.status == 401 and request.method == "GET" and "hx-request" not in request.headers:
+        if (elsewhere := request.app.state.login_url) is not None:
+            return RedirectResponse(elsewhere, 303)
         here = path_of(request) + (f"?{request.url.query}" if request.url.query else "")
         onward = "" if here == "/" else f"?next={quote(here, safe='')}"
         return RedirectResponse(f"{root_of(request)}/login{onward}", 303)
