@@ -60,6 +60,23 @@ def faults() -> str:
     return table(["fault", "times"], [[kind, times] for kind, times in found if times])
 
 
+def slots() -> str:
+    found = result("slots")
+    seen = found["slots"]
+    skipped = ", ".join(f"{reason} {number:,}" for reason, number in sorted(seen["skipped"].items()))
+    rows: list[list[object]] = [
+        ["faults injected", f"{found['faults']:,} of {len(found['faults_by_kind'])} kinds in {found['seconds']:,} s"],
+        ["slots", f"{seen['slots']:,}"],
+        ["fired", f"{seen['fired']:,}"],
+        ["on record as skipped", skipped],
+        ["waiting at the end", seen["waiting"]],
+        ["fired twice, or fired and on record as skipped", seen["doubled"]],
+        ["neither fired nor on record", seen["missing"]],
+        ["violations of any invariant", sum(found["violations"].values())],
+    ]
+    return f"`{found['command']}` (seed {found['seed']}), on {found['on']}:\n\n{table(['', ''], rows)}"
+
+
 def failover() -> str:
     found = result("failover")
     rows: list[list[object]] = []
@@ -149,6 +166,7 @@ def mutants() -> str:
 PARTS: dict[str, Callable[[], str]] = {
     "chaos": chaos,
     "faults": faults,
+    "slots": slots,
     "failover": failover,
     "losses": losses,
     "peers": peers,

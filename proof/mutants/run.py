@@ -57,8 +57,7 @@ FIRST = {
     **dict.fromkeys(("token_usable", "token_revoke"), ("tests/store/test_tokens.py tests/client/test_tokens.py",)),
     **dict.fromkeys(("worker_heartbeat", "worker_drain"), ("tests/store/test_fleet_guards.py",)),
     **dict.fromkeys(("schedule_fire", "schedule_skips_recorded", "forget_skips", "schedule_change"), _SCHEDULES),
-    **dict.fromkeys(("schedule_pause", "schedule_retire", "schedule_deployed"), _SCHEDULES),
-    "has_unfinished_run": ("tests/maintenance/test_schedules.py",),
+    **dict.fromkeys(("schedule_pause", "schedule_retire", "schedule_deployed", "has_unfinished_run"), _SCHEDULES),
     "replay": ("tests/store/test_transitions.py tests/client/test_ownership.py",),
     "claim_next": ("tests/store/test_claim_next.py",),
     **dict.fromkeys(("merging", "merged", "same_merge_key", "submit_replacing", "replayed"), _MERGES),
@@ -92,6 +91,8 @@ EQUIVALENT: dict[str, str] = {
         ("schedule_retire: source = 'code'", "schedule_deployed: schedule.source = 'code'"),
         "a schedule that was made at run time has no stamp of a deploy, and none is older than that",
     ),
+    "submit_once: inserted.name = known.name": "a task that was known under the same key and another name would not "
+    "come back; the caller asks again for what is missing, and gets it",
     "take: heads.due <= above": "the lane's first band would be looked for twice, which only takes longer",
     "take: {due} <= until": "a band would be listed that has no task, and nothing be taken from it",
     "take: due <= now()": "bands end at now(): a lane that begins later has none",

@@ -121,6 +121,17 @@ def test_a_slot_that_waited_is_run_by_one_of_two_leaders(
     assert db.execute("SELECT count(*) FROM tasks").fetchone() == (1,)
 
 
+def test_only_an_unfinished_run_of_the_schedule_itself_counts_as_running(
+    database: Database, make: Make, db: psycopg.Connection
+) -> None:
+    make("a", spec=json.dumps(Schedule(every=HOUR, overlap="skip").to_json()))
+    db.execute("INSERT INTO tasks (name, schedule) VALUES ('report', 'another')")
+    db.execute("INSERT INTO tasks (name, schedule, state, completed_at) VALUES ('report', 'a', 'completed', now())")
+    assert _read(database).is_running is False
+    db.execute("INSERT INTO tasks (name, schedule) VALUES ('report', 'a')")
+    assert _read(database).is_running is True
+
+
 def test_a_finished_run_and_one_that_was_asked_to_stop_are_not_cancelled_again(
     database: Database, term: Term, make: Make, db: psycopg.Connection
 ) -> None:
@@ -238,8 +249,8 @@ def test_a_change_does_not_take_a_slot_for_lost_that_was_decided_after_it_was_re
 def test_what_a_change_skips_follows_on_the_schedules_own_last_slot(
     database: Database, make: Make, db: psycopg.Connection
 ) -> None:
+    make("another", last_slot=SLOT - 5 * HOUR)
     make("a", last_slot=SLOT - HOUR)
-    make("b", last_slot=SLOT - 5 * HOUR)
     db.execute("INSERT INTO schedule_skips VALUES ('a', %(at)s, %(at)s, 'changed', 1)", {"at": SLOT - HOUR})
     gone = [Skipped("changed", 1, SLOT, SLOT)]
     assert database.run(schedules.change(_known(database), _declared(Schedule("@daily")), SLOT + HOUR, gone, by="me"))
