@@ -37,6 +37,11 @@ def place_and_send(email: str) -> int:
     return order.pk
 
 
+@task(durable=True)
+def remind(order: int) -> str:
+    return Order.objects.get(pk=order).email
+
+
 @task
 def fail(message: str) -> None:
     raise ValueError(message)

@@ -120,6 +120,11 @@ class RunTasks(TestCase):
             tasks.send_receipt_async.submit_sync(order=self.order.pk)
         self.assertEqual(self.receipts(), 1)
 
+    def test_a_durable_function_is_left_to_a_worker(self):
+        with captureTasks(run=True) as captured:
+            tasks.remind.submit_sync(order=self.order.pk)
+        self.assertEqual([t.state for t in captured], ["pending"])
+
     def test_what_a_captured_task_raises_comes_out_of_the_block(self):
         with self.assertRaisesMessage(ValueError, "no ink"), captureTasks(run=True):
             task_id = tasks.fail.options(max_retries=0).submit_sync(message="no ink")

@@ -37,6 +37,11 @@ class Worked(TransactionTestCase):
         self.assertEqual(self.receipts(), 2)
         self.assertEqual(in_child.result(timeout=0)["settings"], "mysite.settings")
 
+    def test_a_durable_function_uses_djangos_orm(self):
+        reminded = tasks.remind.submit_sync(order=self.order.pk)
+        self.assertEqual(drain_sync().counts, {"completed": 1})
+        self.assertEqual(reminded.result(timeout=0), "ada@example.com")
+
     def test_a_task_submits_in_its_own_transaction(self):
         placed = tasks.place_and_send.submit_sync(email="bob@example.com")
         self.assertEqual(drain_sync().counts, {"completed": 2})
