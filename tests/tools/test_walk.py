@@ -19,7 +19,7 @@ def test_the_submit_path_of_this_tree_is_counted_by_running_it(empty_database_ur
     ran = subprocess.run([sys.executable, "-m", "tools.walk", *options], cwd=ROOT, check=True, stdout=subprocess.PIPE)
     submit = json.loads(ran.stdout)["paths"]["submit"]
     assert any(name.endswith(":Submitter.submit") for name in submit["functions"])
-    assert {"client/calls.py", "store/submit.py"} <= set(submit["files"])
+    assert {"client/submissions.py", "store/submit.py"} <= set(submit["files"])
     assert not any(name.startswith(("worker/", "migrations/", "cli/")) for name in submit["files"])
 
 
@@ -38,6 +38,13 @@ def test_what_an_idle_process_enters_counts_only_on_the_way_to_something_else(tm
         (13, "b.py:timer"),
     )
     assert log.entered([Window(10, 19)], ["worker"], Window(0, 9)).functions == ["a.py:listen", "a.py:ring"]
+
+
+def test_a_duty_that_an_idle_leader_repeats_counts_only_where_duties_are_measured(tmp_path: Path) -> None:
+    log = logged(tmp_path, (1, "maintenance/schedules.py:fire"), (11, "maintenance/schedules.py:fire"))
+    assert log.entered([Window(10, 19)], ["worker"], Window(0, 9)).functions == []
+    measured = log.entered([Window(10, 19)], ["worker"], Window(0, 9), duties=True)
+    assert measured.functions == ["maintenance/schedules.py:fire"]
 
 
 def test_a_lambda_belongs_to_the_function_it_is_written_in_and_an_import_counts_for_nothing(tmp_path: Path) -> None:

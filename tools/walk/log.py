@@ -55,13 +55,18 @@ class Log:
                 size, since = now, time.monotonic()
             time.sleep(0.02)
 
-    def entered(self, windows: Sequence[Window], roles: Sequence[str], idle: Window | None = None) -> Entered:
+    def entered(
+        self, windows: Sequence[Window], roles: Sequence[str], idle: Window | None = None, *, duties: bool = False
+    ) -> Entered:
         """What these roles entered in every one of the windows: what happened beside it by chance is not in all.
 
-        A stack that the idle processes go through too, such as that of a timer, doesn't count for itself.
+        A stack that the idle processes go through too, such as that of a timer, doesn't count for itself; with
+        `duties`, those of the leader's duties do.
         """
         lines = list(self._lines(roles))
-        timers = {stack for at, stack in lines if idle and idle.begin <= at <= idle.end and not _is_duty(stack)}
+        timers = {
+            stack for at, stack in lines if idle and idle.begin <= at <= idle.end and not (duties and _is_duty(stack))
+        }
         rounds = [
             _counted([stack for at, stack in lines if window.begin <= at <= window.end], timers) for window in windows
         ]

@@ -128,7 +128,7 @@ class Walk:
             self._lose_a_worker(leader, log, 0)
             idle = _idle(log)
             windows = [self._lose_a_worker(leader, log, number) for number in range(1, 1 + self._rounds)]
-        return {"": log.entered(windows, ["leader"], idle)}
+        return {"": log.entered(windows, ["leader"], idle, duties=True)}
 
     def _lose_a_worker(self, leader: Program, log: Log, number: int) -> Window:
         """Let another worker begin a task while the leader has no free slot, and kill that worker."""
