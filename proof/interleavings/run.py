@@ -17,7 +17,8 @@ import psycopg
 from proof.history import recording
 from proof.history.checker import Checker, End, Violation
 from proof.history.recording import Transition
-from proof.interleavings import schedules
+from proof.interleavings import durable, schedules
+from proof.interleavings.durable import DurableTable
 from proof.interleavings.operations import CRASH_LIMIT, LEADER, NAME, OPERATIONS, STATES, TOKEN
 from proof.interleavings.schedules import ScheduleTable
 from proof.interleavings.stepping import Session, orders, play
@@ -50,7 +51,9 @@ class Table:
         )
         self._sessions = [self._stack.enter_context(closing(Session(url, self.db))) for _ in range(3)]
         named = (Session(url, self.db, "tasklib worker schedules") for _ in range(3))
-        self.schedules = ScheduleTable(self.db, [self._stack.enter_context(closing(session)) for session in named])
+        sessions = [self._stack.enter_context(closing(session)) for session in named]
+        self.schedules = ScheduleTable(self.db, sessions)
+        self.durable = DurableTable(self.db, sessions)
 
     def close(self) -> None:
         self._stack.close()
@@ -148,11 +151,14 @@ def main() -> None:
         made.play_all(TRIPLES, STATES, three)
         groups = [*schedules.PAIRS, *schedules.TRIPLES]
         about_schedules = [wrong for group in groups for wrong in made.schedules.play_all(group)]
-    wrong = two.wrong + three.wrong + about_schedules
+        durable_groups = [*durable.PAIRS, *durable.TRIPLES]
+        about_durable = [wrong for group in durable_groups for wrong in made.durable.play_all(group)]
+    wrong = two.wrong + three.wrong + about_schedules + about_durable
     for order in wrong[:50]:
         print(order)
     print(f"three sessions: {three.orders:,} orders, {len(three.wrong)} wrong")
     print(f"schedules: {len(groups)} groups of sessions in every order, {len(about_schedules)} wrong")
+    print(f"durable tasks: {len(durable_groups)} groups of sessions in every order, {len(about_durable)} wrong")
     RESULTS.write_text(
         json.dumps({"two sessions": two.orders, "three sessions": three.orders, "wrong": len(wrong)}, indent=2) + "\n"
     )

@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from proof.interleavings import schedules
+from proof.interleavings import durable, schedules
 from proof.interleavings.run import PAIRS, Stat, Table
 from proof.interleavings.stepping import orders
 
@@ -59,3 +59,13 @@ def test_leaders_operators_and_deploys_of_one_schedule_in_every_order_break_no_i
     table: Table, operations: tuple[str, ...]
 ) -> None:
     assert list(table.schedules.play_all(operations)) == []
+
+
+def test_signals_suspensions_and_steps_of_a_durable_task_in_every_order_break_no_invariant(table: Table) -> None:
+    groups = [*durable.PAIRS, *durable.TRIPLES]
+    assert [wrong for group in groups for wrong in table.durable.play_all(group)] == []
+
+
+def test_a_suspension_that_has_not_seen_what_it_says_is_caught(table: Table) -> None:
+    wrong = list(table.durable.play_all(("suspend with a wrong number", "send")))
+    assert any("a signal waits, and so does the task" in each for each in wrong)
