@@ -24,6 +24,7 @@ PUBLIC = [
     "InvalidOption",
     "InvalidTaskFunction",
     "NotInitialized",
+    "QueueFull",
     "Reject",
     "ResultNotReadable",
     "ResultNotStorable",

@@ -174,6 +174,9 @@ class Config:
     process_kill_grace_seconds: float = 2.0
     """A child asked to stop is killed after this long."""
 
+    backpressure: bool = False
+    """Refuse submissions to a queue that is over its bounds: one more statement for each. A server always does."""
+
     idempotency_window_seconds: float = 86400.0
     """For how long an idempotency key returns the first task."""
 

@@ -11,6 +11,7 @@ TaskLibError
 ├── TokenNotFound (LookupError)          no API token has this id or prefix
 ├── IdempotencyKeyTaken                  the key belongs to a task that this caller may not see
 ├── DuplicateTask                        a task with this merge key exists, and may not be changed
+├── QueueFull                            too much waits in the queue; `retry_after` says when to try again
 ├── TaskExecutionError                   the arguments don't fit the task function or can't be stored
 ├── ResultNotStorable                    a return value can't be stored; the attempt fails with it
 ├── ResultNotReadable (ValueError)       a stored result doesn't fit the type that the function declares here
@@ -41,6 +42,7 @@ __all__ = [
     "InvalidOption",
     "InvalidTaskFunction",
     "NotInitialized",
+    "QueueFull",
     "ResultNotReadable",
     "ResultNotStorable",
     "ScheduleNotFound",
@@ -169,6 +171,16 @@ class DuplicateTask(TaskLibError):
         self.name = name
         self.task_id = task_id
         self.state = state
+
+
+class QueueFull(TaskLibError):
+    """Too much waits in the queue. `retry_after` is a guess of the seconds until it is worth trying again."""
+
+    def __init__(self, queue: str, reason: str, retry_after: float) -> None:
+        super().__init__(f"the queue {queue} is full: {reason}. Submit again in about {retry_after:.0f} s.")
+        self.queue = queue
+        self.reason = reason
+        self.retry_after = retry_after
 
 
 class TaskExecutionError(TaskLibError):

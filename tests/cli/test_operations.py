@@ -281,3 +281,13 @@ def test_hostile_names_and_errors_cant_forge_lines_or_colours(run: Run, url: str
         [row] = lines(run(*args))
         assert "\x1b" not in "".join(row)
         assert len(row) == (5 if args[1] == "list" else 7)
+
+
+def test_the_bounds_of_a_queue_are_set_listed_and_removed(run: Run, url: str) -> None:
+    assert run("backpressure", "set", "mail", "--max-wait", "60", "--max-pending", "5000").exit_code == 0
+    assert run("backpressure", "list").stdout.split()[-4:] == ["mail", "60", "s", "5,000"]
+    assert json.loads(run("backpressure", "list", "--json").stdout)["max_pending"] == 5000
+    assert "no bounds any more" in run("backpressure", "clear", "mail").stderr
+    assert "had no bounds" in run("backpressure", "clear", "mail").stderr
+    assert run("backpressure", "set", "mail").exit_code == 2
+    assert run("backpressure", "set", "mail", "--max-wait", "0").exit_code == 2

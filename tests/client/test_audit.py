@@ -186,6 +186,16 @@ def revoke_token(scene: Scene) -> Change:
     return Change("revoke_token", (token.prefix,), target=str(token.id), details=details)
 
 
+def bound_queue(_: Scene) -> Change:
+    details = {"max_wait": 60.0}
+    return Change("bound_queue", ("mail",), details, target="queue:mail", details=details)
+
+
+def unbound_queue(scene: Scene) -> Change:
+    scene.client.bound_queue("mail", max_pending=5)
+    return Change("bound_queue", ("mail",), target="queue:mail")
+
+
 CHANGES: dict[Action, Callable[[Scene], Change]] = {
     Action.CANCEL_TASK: cancel_task,
     Action.REPLAY_TASK: replay_task,
@@ -196,6 +206,8 @@ CHANGES: dict[Action, Callable[[Scene], Change]] = {
     Action.PAUSE: pause,
     Action.RESUME: resume,
     Action.DRAIN_WORKER: drain_worker,
+    Action.BOUND_QUEUE: bound_queue,
+    Action.UNBOUND_QUEUE: unbound_queue,
     Action.CHANGE_SETTINGS: change_settings,
     Action.CREATE_SCHEDULE: create_schedule,
     Action.CHANGE_SCHEDULE: change_schedule,

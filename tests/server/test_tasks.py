@@ -38,6 +38,18 @@ def test_submissions_with_one_merge_key_become_one_task_or_are_refused(api: Api)
     refused(api.ann.post(TASKS, json={**strict, "debounce": 5}), 422, "invalid_option")
 
 
+def test_a_submission_to_a_full_queue_is_refused_with_the_time_to_try_again(api: Api) -> None:
+    api.client.bound_queue("api_full", max_wait=60)
+    try:
+        api.db.execute("INSERT INTO tasks (name, queue, scheduled_at) VALUES ('a', 'api_full', now() - interval '1 h')")
+        answer = api.ann.post(TASKS, json={"task_type": "a", "queue": "api_full"})
+        problem = refused(answer, 429, "queue_full")
+        assert (problem["queue"], problem["retry_after"], answer.headers["retry-after"]) == ("api_full", 60, "60")
+        assert api.ann.post(TASKS, json={"task_type": "a"}).status_code == 201
+    finally:
+        api.client.bound_queue("api_full")
+
+
 def test_a_task_is_stored_with_everything_that_was_said(api: Api) -> None:
     body = {
         "task_type": "api_video",

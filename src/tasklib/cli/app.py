@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from tasklib.cli import dlq, schedule, settings, token, workers
+from tasklib.cli import backpressure, dlq, schedule, settings, token, workers
 from tasklib.cli.alerts import alerts, grafana
 from tasklib.cli.audit import audit
 from tasklib.cli.bench import bench
@@ -91,6 +91,7 @@ app.add_typer(schedule.app, name="schedule")
 app.command()(pause)
 app.command()(resume)
 app.command()(pauses)
+app.add_typer(backpressure.app, name="backpressure")
 app.add_typer(settings.app, name="settings")
 app.add_typer(token.app, name="token")
 app.command()(audit)

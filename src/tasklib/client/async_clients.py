@@ -106,6 +106,8 @@ class AsyncClient:
     pause = _awaitable(Calls.pause)
     resume = _awaitable(Calls.resume)
     pauses = _awaitable(Calls.pauses)
+    bound_queue = _awaitable(Calls.bound_queue)
+    queue_bounds = _awaitable(Calls.queue_bounds)
     settings = _awaitable(Calls.settings)
     change_settings = _awaitable(Calls.change_settings)
     cancel_tasks = _awaitable(Calls.cancel_tasks)

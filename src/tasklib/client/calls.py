@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from uuid import UUID
 
 from tasklib.client import call_arguments, validation
+from tasklib.client.backpressure import BackpressureCalls
 from tasklib.client.durable import DurableCalls
 from tasklib.client.effects import Call, Pause
 from tasklib.client.explaining import ExplainingCalls
@@ -31,7 +32,16 @@ if TYPE_CHECKING:
     from tasklib.models import Task
 
 
-class Calls(SubmitCalls, OperatorCalls, DurableCalls, ExplainingCalls, SearchingCalls, ScheduleCalls, TokenCalls):
+class Calls(
+    SubmitCalls,
+    BackpressureCalls,
+    OperatorCalls,
+    DurableCalls,
+    ExplainingCalls,
+    SearchingCalls,
+    ScheduleCalls,
+    TokenCalls,
+):
     """The calls, for one configuration, on behalf of one identity."""
 
     def on_behalf_of(self, identity: Identity) -> Self:

@@ -92,6 +92,8 @@ class Client:
     pause = _blocking(Calls.pause)
     resume = _blocking(Calls.resume)
     pauses = _blocking(Calls.pauses)
+    bound_queue = _blocking(Calls.bound_queue)
+    queue_bounds = _blocking(Calls.queue_bounds)
     settings = _blocking(Calls.settings)
     change_settings = _blocking(Calls.change_settings)
     cancel_tasks = _blocking(Calls.cancel_tasks)

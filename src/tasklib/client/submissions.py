@@ -15,6 +15,7 @@ import psycopg
 
 from tasklib import tracing
 from tasklib.client import merging, validation
+from tasklib.client.backpressure import Unbounded, refuse_full
 from tasklib.client.call_arguments import Alike, Target
 from tasklib.client.effects import Call, Effect, InTransaction, OnConnection
 from tasklib.client.identity import Identity, OnBehalf
@@ -23,7 +24,8 @@ from tasklib.db.failures import MOST_CONFLICTS, Conflict
 from tasklib.db.query import Query
 from tasklib.errors import InvalidOption, TaskExecutionError, TaskLibError
 from tasklib.events import TaskSubmitted, client_events
-from tasklib.store import submit
+from tasklib.store import backpressure, submit
+from tasklib.store.backpressure import Pressure
 from tasklib.store.submit import Kept, NewTask, SubmitTerms
 from tasklib.tasks.ids import Given, Ids
 from tasklib.tasks.options import Options, priority_of
@@ -58,6 +60,7 @@ class SubmitCalls(OnBehalf):
         self.id_type = id_type
         """Of which class the ids of submitted tasks are: it gives them methods that are awaited, or block."""
         self.defaults: Defaults = Defaults(config, self.identity)
+        self._unbounded = Unbounded()
 
     def submit(self, item: Submission, *, connection: Any = None) -> Call[UUID]:
         """Submit what `task_function.bind(...)` returned."""
@@ -80,6 +83,8 @@ class SubmitCalls(OnBehalf):
         return (yield from self._submit(new_tasks(items, self.defaults, id_type=self.id_type), connection))
 
     def _submit(self, tasks: NewTasks, connection: Any) -> Call[list[UUID]]:
+        if self.config.backpressure:
+            yield from self._admit({terms.queue for terms in tasks.kinds}, connection)
         span = span_of(tasks) if tracing.API in sys.modules else None
         if span is None:
             ids = yield from self._store(tasks, connection)
@@ -90,6 +95,14 @@ class SubmitCalls(OnBehalf):
         if client_events.routine:
             tell(tasks, ids, self.identity.actor)
         return ids
+
+    def _admit(self, queues: set[str], connection: Any) -> Call[None]:
+        """QueueFull if one of these queues is over its bounds."""
+        if asked := self._unbounded.others(queues):
+            look = backpressure.look(asked)
+            found: list[Pressure] = yield look if connection is None else OnConnection(connection, look)
+            self._unbounded.remember(asked, found)
+            refuse_full(found)
 
     def _store(self, tasks: NewTasks, connection: Any) -> Call[list[UUID]]:
         if tasks.have_given_ids:

@@ -12,6 +12,7 @@ from tasklib.errors import (
     DuplicateTask,
     IdempotencyKeyTaken,
     InvalidOption,
+    QueueFull,
     ScheduleNotFound,
     SchemaError,
     ServerUnavailable,
@@ -30,7 +31,7 @@ _BUSY = (429, 502, 503, 504)
 
 def is_busy(answer: Answer) -> bool:
     """True if the same request may have a better answer in a while."""
-    return answer.status in _BUSY and _problem(answer).get("code") != "schema_not_current"
+    return answer.status in _BUSY and _problem(answer).get("code") not in ("schema_not_current", "queue_full")
 
 
 def was_not_begun(answer: Answer) -> bool:
@@ -64,6 +65,8 @@ def error_of(request: Request, answer: Answer) -> TaskLibError:
         case "duplicate_task":
             task_id, state = UUID(str(problem.get("task_id"))), str(problem.get("state", ""))
             return DuplicateTask(str(problem.get("name", "")), task_id, state)
+        case "queue_full":
+            return QueueFull(str(problem["queue"]), str(problem["reason"]), float(problem["retry_after"]))
         case "invalid_arguments":
             return TaskExecutionError(detail, task=problem.get("task"), field=problem.get("field"))
         case "schema_not_current":

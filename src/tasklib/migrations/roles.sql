@@ -22,7 +22,7 @@ BEGIN
         FROM pg_class JOIN pg_namespace AS n ON n.oid = relnamespace
         WHERE nspname = {schema_name} AND relkind IN ('r', 'v')
           AND relname IN ('tasks', 'steps', 'signals', 'workers', 'worker_registrations', 'leadership',
-                          'flows', 'gates', 'arrivals', 'schedules', 'schedule_skips', 'pauses', 'settings',
+                          'flows', 'gates', 'arrivals', 'schedules', 'schedule_skips', 'pauses', 'backpressure', 'settings',
                           'snapshots', 'depths', 'stats', 'stats_deltas', 'api_tokens', 'audit', 'tasklib_version')
         UNION ALL
         SELECT format('ALTER FUNCTION %s OWNER TO %I', p.oid::regprocedure, {owner_name})
@@ -40,7 +40,7 @@ GRANT CREATE ON SCHEMA {schema} TO {owner};
 -- The reader.
 GRANT SELECT ON {schema}.tasks, {schema}.workers, {schema}.worker_registrations, {schema}.leadership,
     {schema}.steps, {schema}.signals, {schema}.flows, {schema}.gates, {schema}.arrivals, {schema}.schedules,
-    {schema}.schedule_skips, {schema}.pauses, {schema}.settings, {schema}.snapshots, {schema}.depths,
+    {schema}.schedule_skips, {schema}.pauses, {schema}.backpressure, {schema}.settings, {schema}.snapshots, {schema}.depths,
     {schema}.stats, {schema}.stats_deltas, {schema}.tasklib_version TO {reader};
 
 -- The producer. It can insert a task that waits, and free or find an idempotency key; what a worker writes it can't.
@@ -68,7 +68,7 @@ GRANT UPDATE ON {schema}.schedules TO {worker};
 
 -- The server. Tokens are never deleted, and records of the audit never changed.
 GRANT {worker} TO {server};
-GRANT INSERT, UPDATE, DELETE ON {schema}.pauses, {schema}.schedules TO {server};
+GRANT INSERT, UPDATE, DELETE ON {schema}.pauses, {schema}.backpressure, {schema}.schedules TO {server};
 GRANT INSERT, UPDATE ON {schema}.settings TO {server};
 GRANT SELECT, INSERT ON {schema}.audit TO {server};
 GRANT SELECT, INSERT, UPDATE (last_used_at, revoked_at) ON {schema}.api_tokens TO {server};

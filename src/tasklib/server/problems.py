@@ -6,6 +6,7 @@ raise Problem(404, "task_not_found", "No such task", f"no task has the id {task_
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -80,6 +81,7 @@ KNOWN: dict[str, Known] = {
     "too_deep": Known(422, "The JSON is nested deeper than `max_depth`."),
     "rate_limited": Known(429, "More requests than `rate_limit_per_second`. Retry after `Retry-After` seconds."),
     "token_limit_reached": Known(429, "The token has reached the limit that `limit` names, of `most` at a time."),
+    "queue_full": Known(429, "Too much waits in the queue. Retry after `Retry-After` seconds."),
     "headers_too_large": Known(431, "More headers than `max_headers`, or larger than `max_header_bytes` together."),
     "too_many_logins": Known(429, "More logins to the dashboard than are allowed a minute; see `Retry-After`."),
     "internal_error": Known(500, "A bug in the server. Its log has the details, under the `request_id`."),
@@ -203,6 +205,18 @@ def _ours(error: errors.TaskLibError) -> Problem:
                 name=error.name,
                 task_id=str(error.task_id),
                 state=error.state,
+            )
+        case errors.QueueFull():
+            after = {"Retry-After": str(math.ceil(error.retry_after))}
+            return Problem(
+                429,
+                "queue_full",
+                "The queue is full",
+                str(error),
+                headers=after,
+                queue=error.queue,
+                reason=error.reason,
+                retry_after=error.retry_after,
             )
         case errors.TaskExecutionError():
             return Problem(

@@ -59,7 +59,7 @@ class Services:
     async def open(cls, config: Config, settings: ServerSettings, *, has_login: bool = False) -> Services:
         """Refuses to serve a schema of another version, and without token and login unless `no_auth` says so."""
         timeout = min(config.statement_timeout_seconds, settings.database_timeout_seconds)
-        config = config.with_changes(statement_timeout_seconds=timeout)
+        config = config.with_changes(statement_timeout_seconds=timeout, backpressure=True)
         await wait_for_database(config, _say_what_is_awaited)
         client = AsyncClient(config)
         try:

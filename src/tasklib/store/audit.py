@@ -27,6 +27,8 @@ class Action(StrEnum):
     PAUSE = "pause"
     RESUME = "resume"
     DRAIN_WORKER = "worker.drain"
+    BOUND_QUEUE = "queue.bound"
+    UNBOUND_QUEUE = "queue.unbound"
     CHANGE_SETTINGS = "settings.change"
     CREATE_SCHEDULE = "schedule.create"
     CHANGE_SCHEDULE = "schedule.change"

@@ -504,6 +504,16 @@ CREATE TABLE {schema.}pauses (
         CHECK (paused_at >= '0001-01-03 00:00:00+00' AND paused_at < '9999-12-30 00:00:00+00')
 );
 
+-- What may wait in a queue before submissions to it are refused, by programs that ask for it and by the server.
+CREATE TABLE {schema.}backpressure (
+    queue       text        COLLATE "C" NOT NULL,
+    changed_at  timestamptz NOT NULL DEFAULT now(),
+    max_wait    double precision,
+    max_pending bigint,
+    CONSTRAINT backpressure_pkey PRIMARY KEY (queue),
+    CONSTRAINT backpressure_in_range CHECK (max_wait > 0 AND max_wait <= 2147483647 AND max_pending > 0)
+);
+
 -- Settings of the whole fleet that change at run time; null leaves a setting to each program's configuration.
 CREATE TABLE {schema.}settings (
     one                             boolean NOT NULL DEFAULT true,

@@ -58,7 +58,7 @@ TraceState = Annotated[str | None, Header(max_length=512)]
     status_code=201,
     responses={
         200: {"model": SubmittedAnswer, "description": "The key belongs to this task, which was there before."},
-        **refusals(409),
+        **refusals(409, 429),
     },
 )
 async def submit_task(
@@ -96,7 +96,7 @@ async def submit_task(
     operation_id="submit_batch",
     summary="Submit many tasks, all or none",
     status_code=201,
-    responses=refusals(409),
+    responses=refusals(409, 429),
 )
 async def submit_batch(
     body: BatchBody, principal: Submitter, given: Given, traceparent: TraceParent = None, tracestate: TraceState = None
