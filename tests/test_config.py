@@ -267,6 +267,7 @@ def test_every_field_but_the_levels_is_read_from_the_environment() -> None:
         "TASKLIB_PROCESS_START": "spawn",
         "TASKLIB_DEPLOYED_AT": "2026-11-16T12:00:00Z",
         "TASKLIB_TRANSACTIONAL": "yes",
+        "TASKLIB_BACKPRESSURE": "yes",
         "TASKLIB_HEARTBEAT_INTERVAL_SECONDS": "600",
         "TASKLIB_RETENTION": "completed=30, completed:ping=0.5",
     }
