@@ -34,7 +34,7 @@ def test_a_schedule_is_made_listed_shown_and_deleted(run: Run, db: psycopg.Conne
     assert "At 03:00 every day, Europe/Berlin" in text
     assert "a slot is skipped while an earlier run is not finished" in text
     assert json.loads(ok(run("schedule", "show", "nightly", "--json")))["name"] == "nightly"
-    assert "Add --yes" in run("schedule", "delete", "nightly").output
+    assert run("schedule", "delete", "nightly").output.strip().endswith("Add --yes to do it.")
     ok(run("schedule", "delete", "nightly", "--yes"))
     assert run("schedule", "show", "nightly").exit_code == 1
     assert db.execute("SELECT count(*) FROM schedules").fetchone() == (0,)

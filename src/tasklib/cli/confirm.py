@@ -11,13 +11,14 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Change nothing; show what would be changed.")]
 
 
-def confirm(what: str, *, yes: bool) -> None:
+def confirm(what: str, *, yes: bool, has_dry_run: bool = True) -> None:
     """Go on if the user says so: by --yes, or in a terminal when asked."""
     from tasklib.cli.report import CommandError
 
     if yes:
         return
     if not sys.stdin.isatty():
-        raise CommandError(f"this would {what}. Add --yes to do it, or --dry-run to preview it.")
+        preview = ", or --dry-run to preview it" if has_dry_run else ""
+        raise CommandError(f"this would {what}. Add --yes to do it{preview}.")
     if not typer.confirm(f"This will {what}. Continue?", err=True):
         raise typer.Exit(1)

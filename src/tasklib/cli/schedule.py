@@ -301,7 +301,7 @@ def delete(
 
     with Client(configured(database_url, schema)) as client:
         info = client.get_schedule(name)
-        confirm(f"delete the schedule {info.name}", yes=yes)
+        confirm(f"delete the schedule {info.name}", yes=yes, has_dry_run=False)
         client.delete_schedule(name)
     note(f"deleted {name}")
 

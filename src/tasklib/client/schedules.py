@@ -406,7 +406,7 @@ def _to_backfill(known: ScheduleInfo, start: datetime, end: datetime, limit: int
     if len(found) > limit:
         raise InvalidOption(
             f"there are more than {limit:,} slots between start and end. Choose a shorter stretch, "
-            f"or a limit= of up to {MOST_BACKFILLED:,}."
+            f"or a limit of up to {MOST_BACKFILLED:,}."
         )
     return found
 
