@@ -14,7 +14,7 @@ import pytest
 from tests.docs.pages import ROOT, Page
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-IN_A_PROCESS_OF_ITS_OWN = {"processes.py"}
+IN_A_PROCESS_OF_ITS_OWN = {"fastapi_app.py", "processes.py"}
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=[p.name for p in EXAMPLES])
