@@ -37,7 +37,7 @@ class Member:
         """Have both statements prepared and planned."""
         for _ in range(WARM_UP):
             claimed = self.pair.claiming.run(self.pair.look(ALL, 1))
-            more = self.pair.claiming.run(self.pair.on(claimed, 1))
+            more = self.pair.claiming.run(self.pair.on(ALL, claimed, 1))
             self.pair.settling.run(completion(claimed + more))
 
     def work(self, begin: threading.Barrier) -> None:
@@ -48,7 +48,7 @@ class Member:
     def _claim(self) -> list[Claimed]:
         begun = time.perf_counter()
         if going_on := self._places.worth_going_on:
-            query = claim.claim_on(self._places.behind, BATCH, "growth", **self.pair.terms)
+            query = claim.claim(ALL, BATCH, "growth", self._places.behind, **self.pair.terms)
         else:
             query = self.pair.look(ALL, BATCH)
         claimed = self.pair.claiming.run(query)

@@ -99,9 +99,9 @@ class Pair:
         """The claim from the beginning."""
         return claim.claim(served, limit, "growth", **self.terms)
 
-    def on(self, claimed: Sequence[Claimed], limit: int) -> Query[list[Claimed]]:
+    def on(self, served: Served, claimed: Sequence[Claimed], limit: int) -> Query[list[Claimed]]:
         """The claim that goes on behind the last one."""
-        return claim.claim_on({c.lane: c.place for c in claimed}, limit, "growth", **self.terms)
+        return claim.claim(served, limit, "growth", {c.lane: c.place for c in claimed}, **self.terms)
 
 
 def completion(claimed: list[Claimed]) -> Query[set[str]]:
@@ -131,7 +131,7 @@ def _round(pair: Pair, scene: Scene, limit: int) -> Figures:
     assert len(claimed) == limit, f"{len(claimed)} of {limit} tasks at {scene.dimension} {scene.label}"
     ours, done = pair.settling.timed(completion(claimed))
     assert len(ours) == limit
-    more, on = pair.claiming.timed(pair.on(claimed, limit))
+    more, on = pair.claiming.timed(pair.on(scene.served, claimed, limit))
     if more:
         pair.settling.run(completion(more))
     look.tasks, done.tasks, on.tasks = limit, limit, len(more)

@@ -28,7 +28,7 @@ COMPLETING = "settle: its statement made"
 SETTLE_WIRE = "settle: sent and answered (libpq)"
 LINK = "connections: timers, readiness"
 STAGES = (ASKING, CLAIM_WIRE, ROWS, PLACES, ATTEMPTS, RUNNING, COLLECTING, COMPLETING, SETTLE_WIRE, LINK)
-ON_THE_WIRE = {"claim": CLAIM_WIRE, "claim_on": CLAIM_WIRE, "complete": SETTLE_WIRE}
+ON_THE_WIRE = {"claim": CLAIM_WIRE, "complete": SETTLE_WIRE}
 ENOUGH_ROWS = 2_000
 
 
@@ -46,7 +46,6 @@ class Stages:
         with ExitStack() as stack:
             for owner, name, wrapped in (
                 (claim, "claim", self._query(ASKING, ROWS, claim.claim)),
-                (claim, "claim_on", self._query(ASKING, ROWS, claim.claim_on)),
                 (settle, "complete", self._query(COMPLETING, COLLECTING, settle.complete)),
                 (reconnecting, "exchange", self._exchange(fast_path.exchange)),
                 (fast_path, "_rows", self._rows_read(fast_path._rows)),

@@ -64,6 +64,7 @@ OPERATIONS = {
     operation.name: operation
     for operation in (
         Operation("claim", lambda task: claim.claim(Served([NAME]), 1, OTHER, **_TERMS)),
+        Operation("set apart", lambda task: claim.set_apart(Served(["another"]))),
         Operation("extend", lambda task: settle.extend([_lease(task)], HOLDER, 600.0)),
         Operation("complete", lambda task: _complete(task, TOKEN, HOLDER)),
         Operation("fail", _fail),

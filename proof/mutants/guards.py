@@ -15,7 +15,7 @@ GUARDED = (
     *("begin", "begun", "held", "may_have_begun"),
     *("cancel", "cancellable", "cancel_batch", "replay", "replay_dead_letters", "purge_dead_letters"),
     *("rescue", "fail_overdue", "taken_back", "bury_workers", "leader", "lead", "resign"),
-    *("take", "claim_next", "claim_on", "lanes"),
+    *("take", "claim", "claim_next", "lanes", "our_name", "set_apart"),
     *("expire_keys", "expire_dead_letters", "retain", "owned", "submit_once"),
     *("merging", "merged", "same_merge_key", "submit_replacing", "replayed"),
     *("worker_heartbeat", "worker_drain", "token_usable", "token_revoke"),

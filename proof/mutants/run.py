@@ -45,7 +45,7 @@ _DUTIES = (
     "tests/worker/test_fleet_duties.py",
 )
 FIRST = {
-    **dict.fromkeys(("take", "lanes", "claim_on"), _CLAIMS),
+    **dict.fromkeys(("take", "lanes", "claim", "our_name"), _CLAIMS),
     **dict.fromkeys(("complete", "complete_unlocked", "fail", "release", "stop", "extend", "progress"), _ENDS),
     **dict.fromkeys(("settled", "still_held"), _ENDS),
     **dict.fromkeys(("begin", "begun", "held", "may_have_begun"), _LOST),
@@ -61,6 +61,7 @@ FIRST = {
     "replay": ("tests/store/test_transitions.py tests/client/test_ownership.py",),
     "claim_next": ("tests/store/test_claim_next.py",),
     **dict.fromkeys(("merging", "merged", "same_merge_key", "submit_replacing", "replayed"), _MERGES),
+    "set_apart": ("tests/store/test_set_apart.py",),
     "submit_once": ("tests/client/test_idempotency.py tests/client/submit/test_keys.py",),
 }
 """Where a statement's guards are most likely to be missed."""
@@ -93,9 +94,16 @@ EQUIVALENT: dict[str, str] = {
     ),
     "submit_once: inserted.name = known.name": "a task that was known under the same key and another name would not "
     "come back; the caller asks again for what is missing, and gets it",
-    "take: heads.due <= above": "the lane's first band would be looked for twice, which only takes longer",
-    "take: {due} <= until": "a band would be listed that has no task, and nothing be taken from it",
-    "take: due <= now()": "bands end at now(): a lane that begins later has none",
+    **dict.fromkeys(
+        (
+            "take: due <= until",
+            "take: {include in_lane}",
+            "take: ({due}, id) > (since, since_id)",
+            "take: {due} <= until",
+        ),
+        "a band would be listed that has no task, and nothing be taken from it",
+    ),
+    "take: groups.bands > 1": "one band would be merged with itself, which only takes longer",
 }
 """Conditions without which nothing can be seen to differ, and why they stand all the same. Only --again tries them."""
 

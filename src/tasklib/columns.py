@@ -48,6 +48,7 @@ TASK_COLUMNS: tuple[str, ...] = (
     "reports_to",
     "merge_key",
     "merge_while",
+    "by_name",
 )
 
 

@@ -110,6 +110,7 @@ class Task(_Base, table=True):  # type: ignore[no-redef]  # the plugin takes the
     reports_to: list[UUID] | None = Field(default=None, sa_column=Column(ARRAY(Uuid)))
     merge_key: str | None = Field(default=None, sa_column=Column(Text(collation="C")))
     merge_while: str | None = Field(default=None, sa_column=Column(Text))
+    by_name: bool | None = None
 
     @property
     def attempts(self) -> int:

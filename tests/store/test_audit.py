@@ -24,7 +24,7 @@ BY_NO_OPERATOR = {
     *(
         "claim",
         "claim_next",
-        "claim_on",
+        "set_apart",
         "begin",
         "complete",
         "complete_unlocked",

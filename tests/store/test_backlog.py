@@ -51,7 +51,7 @@ def test_what_is_due_is_counted_by_queue_and_level(db: psycopg.Connection) -> No
 
 
 def test_counting_ends_at_its_limits_and_says_so(db: psycopg.Connection) -> None:
-    insert(db, 30, name="'a' || n % 3")
+    insert(db, 30, name="'a'", priority="n % 3")
     assert found(db, most=20) == [("default", "medium", 20, True)]
     assert found(db, most_lanes=2) == [("default", "medium", 20, True)], "the third lane was not looked at"
     assert found(db) == [("default", "medium", 30, False)]

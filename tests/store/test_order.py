@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 import psycopg
@@ -16,12 +16,15 @@ from hypothesis import strategies as st
 
 from tasklib import Config
 from tasklib.db.connect import TASKS, conninfo
+from tasklib.db.query import Query
 from tasklib.sql import statement
 from tasklib.store import claim
-from tasklib.store.claim import Claimed, Served
+from tasklib.store.claim import Claimed, Lane, Place, Served
 from tasklib.testing import databases
 
+T = TypeVar("T")
 MEDIUM, HIGH = 600.0, 1200.0
+NEIGHBOUR = Served(["w"])
 
 
 @dataclass(frozen=True)
@@ -36,9 +39,13 @@ class Waiting:
     """How long it has been due; negative for one whose time has not come."""
     is_retry: bool = False
 
-    @property
-    def lane(self) -> tuple[object, ...]:
-        return self.queue, self.name, self.capabilities, self.priority
+
+@dataclass(frozen=True)
+class Task:
+    """A row with its id, which decides where all else is equal."""
+
+    waiting: Waiting
+    id: UUID
 
 
 @dataclass(frozen=True)
@@ -51,6 +58,12 @@ class Scene:
     paused_names: tuple[str, ...] = ()
     configured: tuple[float, float] = (MEDIUM, HIGH)
     decided: tuple[float | None, float | None] = (None, None)
+    goes_on: bool = False
+    """The worker resumes behind its last claims, as a busy one does."""
+    neighbour: Served = NEIGHBOUR
+    """Another worker, which sets apart what it doesn't serve ..."""
+    set_apart_after: int | None = None
+    """... after so many claims of this one."""
 
     @property
     def thresholds(self) -> tuple[float, float]:
@@ -75,8 +88,8 @@ class Scene:
             return 100
         return 0 if task.priority < 0 and task.age >= medium else task.priority
 
-    def rank(self, task: Waiting) -> tuple[int, timedelta]:
-        return -self.level(task), -task.age
+    def rank(self, task: Task) -> tuple[int, timedelta, UUID]:
+        return -self.level(task.waiting), -task.waiting.age, task.id
 
 
 class Queue:
@@ -85,15 +98,20 @@ class Queue:
     def __init__(self, config: Config) -> None:
         self.connection = psycopg.connect(conninfo(config, role=TASKS), autocommit=True)
 
-    def claims(self, scene: Scene, limit: int) -> list[list[Waiting]]:
+    def claims(self, scene: Scene, limit: int) -> list[list[Task]]:
         """Play a scene to its end: what each claim brought, in its order."""
         with self.connection.transaction(force_rollback=True):
             tasks = self._insert(scene)
-            batches = []
-            while batch := self._claim(scene, limit):
-                batches.append([tasks[UUID(c.id)] for c in batch])
-                assert [c.effective_priority for c in batch] == [scene.level(t) for t in batches[-1]]
-        return batches
+            batches: list[list[Task]] = []
+            behind: dict[Lane, Place] = {}
+            while batch := self._claim(scene, limit, behind):
+                batches.append([Task(tasks[UUID(c.id)], UUID(c.id)) for c in batch])
+                assert [c.effective_priority for c in batch] == [scene.level(t.waiting) for t in batches[-1]]
+                if scene.goes_on:
+                    behind |= {c.lane: c.place for c in batch}
+                if len(batches) == scene.set_apart_after:
+                    self._run(claim.set_apart(scene.neighbour))
+            return batches
 
     def _insert(self, scene: Scene) -> dict[UUID, Waiting]:
         # Ids in no order: only where everything else is equal may they decide.
@@ -118,9 +136,12 @@ class Queue:
             (medium, high),
         )
 
-    def _claim(self, scene: Scene, limit: int) -> list[Claimed]:
+    def _claim(self, scene: Scene, limit: int, behind: Mapping[Lane, Place]) -> list[Claimed]:
         medium, high = scene.configured
-        query = claim.claim(scene.served, limit, "w", lease_seconds=600, medium_after=medium, high_after=high)
+        terms = {"lease_seconds": 600.0, "medium_after": medium, "high_after": high}
+        return self._run(claim.claim(scene.served, limit, "w", behind, **terms))
+
+    def _run(self, query: Query[T]) -> T:
         cursor = self.connection.execute(statement(query.name, None).encode(), query.parameters, prepare=True)
         return query.read(cursor.fetchall())
 
@@ -147,7 +168,8 @@ def queue(server_url: str, template_database: str) -> Iterator[Queue]:
         queue.connection.close()
 
 
-QUEUES, NAMES = ("a", "a\x01", "b"), ("w", "w\x01", "wa", "x")
+QUEUES = ("a", "a\x01", "b")
+NAMES = ("w", "w\x01", "wa", "x", *(f"name_{n}" for n in range(46)))
 CAPABILITIES = ((), ("c",), ("c", "d"), ("d",))
 PRIORITIES = (-10, -9, -1, 0, 1, 50, 99, 100)
 # Right before, at, and right behind every border.
@@ -161,7 +183,7 @@ thresholds = st.sampled_from((1.0, 60.0, 600.0, 1200.0, 5000.0))
 def scenes(draw: st.DrawFn) -> Scene:
     """Few lanes with many tasks each as well as many lanes with few."""
     names, queues, capabilities, priorities = (
-        draw(st.lists(st.sampled_from(pool), min_size=1, max_size=len(pool), unique=True))
+        draw(st.lists(st.sampled_from(pool), min_size=1, max_size=min(8, len(pool)), unique=True))
         for pool in (NAMES, QUEUES, CAPABILITIES, PRIORITIES)
     )
     task = st.builds(
@@ -174,8 +196,9 @@ def scenes(draw: st.DrawFn) -> Scene:
         st.booleans(),
     )
     tasks = draw(st.lists(task, max_size=60))
+    goes_on, apart = draw(st.booleans()), draw(st.none() | st.integers(1, 5))
     if draw(st.booleans()):
-        return Scene(tasks, Served(NAMES, None, ("c", "d")))
+        return Scene(tasks, Served(NAMES, None, ("c", "d")), goes_on=goes_on, set_apart_after=apart)
     return Scene(
         tasks,
         Served(
@@ -187,6 +210,9 @@ def scenes(draw: st.DrawFn) -> Scene:
         draw(st.lists(st.sampled_from(NAMES), max_size=1).map(tuple)),
         draw(st.tuples(thresholds, thresholds)),
         draw(st.tuples(st.none() | thresholds, st.none() | thresholds)),
+        goes_on,
+        Served(draw(st.lists(st.sampled_from(names), max_size=3)), None, ("c", "d")),
+        apart,
     )
 
 
@@ -209,53 +235,35 @@ def everywhere(count: int, seed: int) -> list[Waiting]:
     ]
 
 
-def assert_complete(scene: Scene, claimed: Sequence[Waiting]) -> None:
-    """Everything this worker may take was taken, and nothing else; inside a lane nobody overtook."""
-    assert sorted(map(repr, claimed)) == sorted(repr(t) for t in scene.tasks if scene.may_take(t))
-    for lane in {t.lane for t in claimed}:
-        ages_in_lane = [t.age for t in claimed if t.lane == lane]
-        assert ages_in_lane == sorted(ages_in_lane, reverse=True)
-
-
-def assert_one_by_one(queue: Queue, scene: Scene) -> None:
-    claimed = [task for batch in queue.claims(scene, 1) for task in batch]
-    ranks = [scene.rank(t) for t in claimed]
-    assert ranks == sorted(ranks)
-    assert_complete(scene, claimed)
-
-
-def assert_in_batches(queue: Queue, scene: Scene, limit: int) -> None:
+def assert_in_order(queue: Queue, scene: Scene, limit: int) -> None:
+    """Everything this worker may take was taken, and nothing else, in the order of the model."""
     batches = queue.claims(scene, limit)
     claimed = [task for batch in batches for task in batch]
-    levels = [scene.level(t) for t in claimed]
-    assert levels == sorted(levels, reverse=True)
+    ranks = [scene.rank(t) for t in claimed]
+    assert ranks == sorted(ranks)
     assert all(len(batch) == limit for batch in batches[:-1]), "a claim brings as many as there are"
-    assert_complete(scene, claimed)
+    assert sorted(repr(t.waiting) for t in claimed) == sorted(repr(t) for t in scene.tasks if scene.may_take(t))
 
 
 @pytest.mark.long
 @playing
-@given(scenes())
-def test_claims_one_by_one_come_in_the_order_of_the_model(queue: Queue, scene: Scene) -> None:
-    assert_one_by_one(queue, scene)
+@given(scenes(), st.sampled_from((1, 2, 3, 7, 12)))
+def test_claims_come_in_the_order_of_the_model(queue: Queue, scene: Scene, limit: int) -> None:
+    assert_in_order(queue, scene, limit)
 
 
 @pytest.mark.long
-@playing
-@given(scenes(), st.integers(2, 12))
-def test_claims_in_batches_are_full_and_never_put_a_lower_level_first(queue: Queue, scene: Scene, limit: int) -> None:
-    assert_in_batches(queue, scene, limit)
+@pytest.mark.parametrize("goes_on", [False, True], ids=["from the beginning", "going on"])
+def test_a_thousand_tasks_of_fifty_names_come_one_by_one_in_the_order_of_the_model(queue: Queue, goes_on: bool) -> None:
+    served = Served([*NAMES[:20], "w"], ["a", "b"], ["c", "d"])
+    assert_in_order(queue, Scene(everywhere(1000, seed=1), served, goes_on=goes_on, set_apart_after=40), 1)
 
 
-def test_thousands_of_tasks_come_one_by_one_in_the_order_of_the_model(queue: Queue) -> None:
-    served = Served(["w", "wa"], ["a", "b"], ["c", "d"])
-    assert_one_by_one(queue, Scene(everywhere(2000, seed=1), served))
-
-
+@pytest.mark.parametrize("goes_on", [False, True], ids=["from the beginning", "going on"])
 @pytest.mark.parametrize("limit", [10, 100, 3000])
-def test_thousands_of_tasks_come_in_batches_without_a_lower_level_first(queue: Queue, limit: int) -> None:
-    scene = Scene(everywhere(3000, seed=limit), Served(NAMES, None, ["c", "d"]), paused_names=("x",))
-    assert_in_batches(queue, scene, limit)
+def test_thousands_of_tasks_come_in_batches_in_the_order_of_the_model(queue: Queue, limit: int, goes_on: bool) -> None:
+    scene = Scene(everywhere(3000, seed=limit), Served(NAMES, None, ["c", "d"]), paused_names=("x",), goes_on=goes_on)
+    assert_in_order(queue, replace(scene, set_apart_after=3), limit)
 
 
 def test_what_stands_behind_raised_tasks_of_its_lane_still_goes_before_lower_levels(queue: Queue) -> None:
@@ -264,8 +272,8 @@ def test_what_stands_behind_raised_tasks_of_its_lane_still_goes_before_lower_lev
     raised = Waiting("a", "w", (), 50, old)
     tasks = [raised, *[replace(raised, age=new)] * 5, *[Waiting("a", "w", (), 0, new)] * 5]
     [first, second] = queue.claims(Scene(tasks, Served(["w"])), 6)
-    assert [t.priority for t in first] == [50] * 6
-    assert [t.priority for t in second] == [0] * 5
+    assert [t.waiting.priority for t in first] == [50] * 6
+    assert [t.waiting.priority for t in second] == [0] * 5
 
 
 @pytest.mark.parametrize(
@@ -285,10 +293,10 @@ def test_what_stands_behind_raised_tasks_takes_its_own_place_among_other_lanes(
         tasks.append(replace(raised, age=timedelta(seconds=40), **neighbour))
     scene = Scene(tasks, Served(["w"], ["a", "b"]))
     served = [task for task in tasks if scene.may_take(task)]
-    first, last = queue.claims(scene, len(served) - 1)
+    *first, last = [t.waiting for batch in queue.claims(scene, len(served) - 1) for t in batch]
     assert raised in first
     assert older in first
-    assert last == [newest]
+    assert last == newest
 
 
 def test_thresholds_changed_at_run_time_count_from_the_next_claim(queue: Queue) -> None:
@@ -297,11 +305,11 @@ def test_thresholds_changed_at_run_time_count_from_the_next_claim(queue: Queue) 
     scene = Scene([low, replace(low, age=timedelta(seconds=29)), high, high], Served(["w"]))
     with queue.connection.transaction(force_rollback=True):
         queue._insert(scene)
-        first = queue._claim(scene, 1)
+        first = queue._claim(scene, 1, {})
         queue.decide(10, 10)
-        second = queue._claim(scene, 1)
+        second = queue._claim(scene, 1, {})
         queue.decide(None, None)
-        third = queue._claim(scene, 1)
+        third = queue._claim(scene, 1, {})
     assert [(c.priority, c.effective_priority) for c in first + second + third] == [(100, 100), (-10, 100), (100, 100)]
 
 

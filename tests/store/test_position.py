@@ -16,7 +16,7 @@ from tasklib.store import explain
 from tasklib.store.claim import Served
 from tasklib.store.explain import COUNT_UP_TO, Position
 from tests.store.test_claim import insert, rows_read, scans_of_tasks
-from tests.store.test_order import Queue, Scene, Waiting, playing, queue, scenes
+from tests.store.test_order import Queue, Scene, Task, Waiting, playing, queue, scenes
 
 __all__ = ["queue"]  # a fixture
 
@@ -47,7 +47,7 @@ def test_as_many_are_ahead_of_a_task_as_the_order_of_claims_puts_before_it(queue
     with queue.connection.transaction(force_rollback=True):
         tasks = queue._insert(scene)
         add_worker(queue.connection, scene.served)
-        line = sorted((scene.rank(t), id_) for id_, t in tasks.items() if scene.may_take(t))
+        line = sorted((scene.rank(Task(t, id_)), id_) for id_, t in tasks.items() if scene.may_take(t))
         for place, (_, id_) in enumerate(line[:10]):
             before = [i for _, i in line[:place] if tasks[i].queue == tasks[id_].queue]
             found = position_of(queue.connection, id_, medium_after=medium, high_after=high)
@@ -133,7 +133,7 @@ def plan_of(db: psycopg.Connection, task_id: UUID) -> dict[str, Any]:
 @pytest.mark.timeout(240)
 def test_position_reads_a_bounded_number_of_rows_whatever_lies_beside(waiting: psycopg.Connection) -> None:
     insert(waiting, 200_000, name="'work'", state="'completed'", started_at="now()", completed_at="now()")
-    insert(waiting, 30_000, name="'unknown'", priority="100", scheduled_at="now() - interval '1 h'")
+    insert(waiting, 30_000, name="'unknown'", priority="100", scheduled_at="now() - interval '1 h'", by_name="true")
     insert(waiting, 30_000, name="'work'", priority="100", scheduled_at="now() + interval '1 h'")
     insert(waiting, 30_000, name="'work'", queue="'another'", scheduled_at="now() - interval '1 h'")
     insert(waiting, 50, name="'work'", scheduled_at="now() - interval '10 s' + n * interval '1 ms'")

@@ -31,8 +31,8 @@ def event_loop_policy(request: pytest.FixtureRequest) -> asyncio.AbstractEventLo
 
 
 def next_task() -> Query[list[Claimed]]:
-    lane = Lane("default", "work", "{}", 0)
-    return claim.claim_next(lane, "w", lease_seconds=60.0, medium_after=300.0, high_after=900.0)
+    lane = Lane("default", "", "{}", 0)
+    return claim.claim_next(lane, ("work",), "w", lease_seconds=60.0, medium_after=300.0, high_after=900.0)
 
 
 @pytest.fixture

@@ -121,7 +121,7 @@ class Claims(Protocol):
 
     @property
     def goes_on(self) -> bool:
-        """Whether the next claim brings more of the functions that the last one has brought."""
+        """Whether the next claim resumes behind the last one: if it brings too little, that is no sign of an end."""
         ...
 
     @property

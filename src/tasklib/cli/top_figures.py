@@ -10,19 +10,17 @@ from dataclasses import dataclass, field
 from tasklib.client.effects import Call
 from tasklib.config import Config
 from tasklib.stats import Stat
-from tasklib.store import doctor, fleet, stats, top
-from tasklib.store.doctor import WaitingLane
+from tasklib.store import backlog, fleet, stats, top
+from tasklib.store.backlog import COUNT_UP_TO, Backlog
 from tasklib.store.fleet import WorkerInfo
 from tasklib.store.stats import Point
 from tasklib.store.top import Running
 
 MINUTES = 20
-COUNT_UP_TO = 2000
-_MOST_LANES = 1000
 _MOST_RUNNING_SHOWN = 50
 _RATE_SECONDS = 10.0
 """Workers report their counts every few seconds: a rate over less would jump."""
-LEVELS = {"high": range(100, 101), "medium": range(100), "low": range(-10, 0)}
+LEVELS = ("high", "medium", "low")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +70,12 @@ def look(config: Config) -> Call[Figures]:
     leader: str | None = yield fleet.leader()
     running: list[Running] = yield top.running(_MOST_RUNNING_SHOWN)
     load: dict[str, int] = yield top.load()
-    lanes: list[WaitingLane] = yield doctor.lanes(_MOST_LANES)
+    due: list[Backlog] = yield backlog.backlog()
     depths = []
-    for level, priorities in LEVELS.items():
-        due = [lane for lane in lanes if lane.priority in priorities and lane.waited_seconds >= 0]
-        number: int = (yield doctor.backlog(due, COUNT_UP_TO)) if due else 0
-        depths.append(LevelDepth(level, number, max((lane.waited_seconds for lane in due), default=None)))
+    for level in LEVELS:
+        queues = [queue for queue in due if queue.level == level]
+        oldest = max((queue.oldest_age_seconds for queue in queues), default=None)
+        depths.append(LevelDepth(level, min(COUNT_UP_TO, sum(queue.depth for queue in queues)), oldest))
     return Figures(totals, minutes, names, depths, [w for w in known if w.status != "dead"], running, load, leader)
 
 

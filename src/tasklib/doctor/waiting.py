@@ -76,7 +76,7 @@ def paused(config: Config) -> Call[list[Finding]]:
 def lanes(config: Config) -> Call[list[Finding]]:
     """How many lanes hold tasks."""
     there: list[WaitingLane] = yield doctor.lanes(_READ_LANES)
-    number = len(there)
+    number = len({(lane.queue, lane.lane, *lane.required_capabilities, lane.priority) for lane in there})
     if number <= MOST_LANES:
         return [ok("lanes", f"{count(number, 'lane')} with waiting tasks.", lanes=number)]
     return [
@@ -84,10 +84,11 @@ def lanes(config: Config) -> Call[list[Finding]]:
             "too_many_lanes",
             f"{_at_least(number, _READ_LANES)}{count(number, 'lane')} hold tasks: "
             f"{count(len({lane.queue for lane in there}), 'queue')}, "
-            f"{count(len({lane.name for lane in there}), 'name')}, "
+            f"{count(len({lane.lane for lane in there} - {''}), 'name')} in lanes of their own, "
             f"{count(len({lane.priority for lane in there}), 'priority', 'priorities')}.",
             f"A claim looks at the head of each: about {number * 0.02:,.0f} ms for each scan of all lanes.",
-            "Don't create a queue or a name per customer: put the customer into the arguments or tags.",
+            "Don't create a queue per customer: put the customer into the arguments or tags. Lanes of single names "
+            "hold tasks that some worker doesn't serve: give workers with other functions a queue of their own.",
             lanes=number,
         )
     ]

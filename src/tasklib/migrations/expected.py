@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-from tasklib.sql import DUE, quoted
+from tasklib.sql import indexed, quoted
 
 _COMMENT = re.compile(r"--[^\n]*")
 _CREATE_TABLE = re.compile(r"CREATE TABLE \{schema\.\}(\w+) \((.*?)\n\)", re.DOTALL)
@@ -70,4 +70,4 @@ def _everything() -> tuple[tuple[str, ...], tuple[Index, ...]]:
 def _scripts() -> list[str]:
     versions = files("tasklib.migrations").joinpath("versions")
     found = sorted((f for f in versions.iterdir() if f.name.endswith(".sql")), key=lambda f: f.name)
-    return [_COMMENT.sub("", f.read_text(encoding="utf-8")).replace("{due}", DUE) for f in found]
+    return [indexed(_COMMENT.sub("", f.read_text(encoding="utf-8"))) for f in found]

@@ -6,13 +6,13 @@ from importlib.resources import files
 
 from alembic import context, op
 
-from tasklib.sql import DUE, quoted
+from tasklib.sql import indexed, quoted
 
 
 def run_script(name: str) -> None:
     """Execute versions/NAME.sql in the schema being migrated."""
     schema: str | None = context.config.attributes["schema"]
     text = files("tasklib.migrations").joinpath("versions", f"{name}.sql").read_text(encoding="utf-8")
-    text = text.replace("{due}", DUE).replace("{schema.}", f"{quoted(schema)}." if schema else "")
+    text = indexed(text).replace("{schema.}", f"{quoted(schema)}." if schema else "")
     # A colon is not a parameter here.
     op.execute(text.replace(":", r"\:"))

@@ -6,9 +6,9 @@ several subjects use them; a fragment can't be run, and a statement can't be inc
 
 A statement is written with psycopg's `%(name)s` parameters and marks of our own: `{schema.}` stands before each
 of our own objects, `{task_columns}` for all columns of a task, `{task_columns_within}` for the same without values
-that are larger than `%(most)s` bytes, `{due}` for the time a claimable task becomes due,
-`{still_running}` for a check of tasks found by their ids, `{include NAME}` for a fragment, and `{statement NAME}` for
-a whole other statement, to explain it.
+that are larger than `%(most)s` bytes, `{due}` for the time a claimable task becomes due, `{lane}` for the name of
+the lane in which it waits, `{still_running}` for a check of tasks found by their ids, `{include NAME}` for a fragment,
+and `{statement NAME}` for a whole other statement, to explain it.
 """
 
 from __future__ import annotations
@@ -24,9 +24,16 @@ from tasklib.columns import LARGE_COLUMNS, TASK_COLUMNS
 END_OF_ERROR = 1000
 """Of an error that is too large for a list, so many characters are shown."""
 DUE = "COALESCE(next_retry_at, scheduled_at)"
+# Empty for the lanes that tasks of all names share.
+LANE = "(CASE WHEN by_name THEN name ELSE '' END)"
 # Written so that the planner doesn't take the index of running rows for a short cut to rows whose ids are known: it
 # looks empty in the statistics, and under an old snapshot it holds every row that ever ran.
 STILL_RUNNING = "COALESCE(task.state, '') = 'running'"
+
+
+def indexed(text: str) -> str:
+    """SQL with its marks for expressions that the claim's index has as columns filled in."""
+    return text.replace("{due}", DUE).replace("{lane}", LANE)
 
 
 def quoted(identifier: str) -> str:
@@ -93,10 +100,9 @@ def _expanded(file: Traversable) -> str:
 def statement(name: str, schema: str | None) -> LiteralString:
     """The text of one statement for tables in this schema (None: the search_path)."""
     text: Any = (
-        _expanded(statements()[name])
+        indexed(_expanded(statements()[name]))
         .replace("{task_columns}", ", ".join(TASK_COLUMNS))
         .replace("{task_columns_within}", _columns_within())
-        .replace("{due}", DUE)
         .replace("{still_running}", STILL_RUNNING)
         # Last, so that nothing in a name is taken for a mark; and a percent sign would be taken for a parameter.
         .replace("{schema.}", f"{quoted(schema)}.".replace("%", "%%") if schema else "")

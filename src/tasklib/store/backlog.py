@@ -9,7 +9,7 @@ from tasklib.db.query import Query
 COUNT_UP_TO = 2000
 """Counting one queue's due tasks of one level ends here."""
 MOST_LANES = 5000
-"""How many lanes are read; a lane is a queue, a name, a set of capabilities and a priority."""
+"""How many lanes are read."""
 
 
 @dataclass(frozen=True, slots=True)

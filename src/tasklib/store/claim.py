@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from operator import attrgetter
+from types import MappingProxyType
 from typing import NamedTuple
 
 from tasklib.db.fast_path import array, in_text, plain_array
@@ -25,9 +26,14 @@ class Served:
     def parameters(self) -> dict[str, object]:
         return {
             "queues": list(self.queues) if self.queues is not None else None,
-            "names": list(self.names) if self.names is not None else None,
+            "names": _in_text(tuple(self.names)) if self.names is not None else None,
             "capabilities": list(self.capabilities),
         }
+
+
+@lru_cache(maxsize=64)  # there may be thousands, and every claim sends them
+def _in_text(names: tuple[str, ...]) -> str:
+    return array(names)
 
 
 class Claimed(NamedTuple):
@@ -47,6 +53,8 @@ class Claimed(NamedTuple):
     trace_context: str | None
     due: str
     effective_priority: int
+    set_apart: str | None = None
+    """Its name, if it was set apart: see `set_apart`."""
 
     @property
     def attempt(self) -> int:
@@ -55,7 +63,7 @@ class Claimed(NamedTuple):
 
     @property
     def lane(self) -> Lane:
-        return Lane(self.queue, self.name, self.required_capabilities, self.priority)
+        return Lane(self.queue, self.set_apart or "", self.required_capabilities, self.priority)
 
     @property
     def place(self) -> Place:
@@ -67,6 +75,7 @@ class Lane(NamedTuple):
 
     queue: str
     name: str
+    """Empty for tasks of all names, but those that were set apart: they are in a lane of their name."""
     required_capabilities: str
     priority: int
 
@@ -79,43 +88,51 @@ class Place(NamedTuple):
 
 
 def claim(
-    served: Served, limit: int, worker_id: str, *, lease_seconds: float, medium_after: float, high_after: float
+    served: Served,
+    limit: int,
+    worker_id: str,
+    behind: Mapping[Lane, Place] = MappingProxyType({}),
+    /,
+    *,
+    lease_seconds: float,
+    medium_after: float,
+    high_after: float,
 ) -> Query[list[Claimed]]:
-    """Lease up to `limit` due tasks, best first."""
-    parameters = {**served.parameters(), **_terms(worker_id, lease_seconds, medium_after, high_after), "limit": limit}
+    """Lease up to `limit` due tasks, best first; of these lanes only what is behind these places."""
+    lanes, places = behind.keys(), behind.values()
+    parameters = {
+        **served.parameters(),
+        "known_queues": array([lane.queue for lane in lanes]),
+        "known_lanes": array([lane.name for lane in lanes]),
+        "known_capabilities": array([lane.required_capabilities for lane in lanes]),
+        "known_priorities": plain_array([lane.priority for lane in lanes]),
+        "after_due": array([place.due for place in places]),
+        "after_id": plain_array([place.id for place in places]),
+        **_terms(worker_id, lease_seconds, medium_after, high_after),
+        "limit": limit,
+    }
     return Query("claim", parameters, _in_order, all_text=True)
 
 
-def claim_on(
-    places: Mapping[Lane, Place],
-    limit: int,
+@lru_cache(maxsize=1)  # an idle worker asks for the same again and again
+def claim_next(
+    lane: Lane,
+    names: tuple[str, ...] | None,
     worker_id: str,
     *,
     lease_seconds: float,
     medium_after: float,
     high_after: float,
 ) -> Query[list[Claimed]]:
-    """The same of these lanes only, behind these places."""
-    lanes, behind = places.keys(), places.values()
+    """Lease the next due task of one lane that has one of these names (None: any)."""
     parameters = {
-        "queues": array([lane.queue for lane in lanes]),
-        "names": array([lane.name for lane in lanes]),
-        "capabilities": array([lane.required_capabilities for lane in lanes]),
-        "priorities": plain_array([lane.priority for lane in lanes]),
-        "after_due": array([place.due for place in behind]),
-        "after_id": plain_array([place.id for place in behind]),
+        "queue": lane.queue,
+        "lane": lane.name,
+        "required_capabilities": lane.required_capabilities,
+        "priority": lane.priority,
+        "names": _in_text(names) if names is not None else None,
         **_terms(worker_id, lease_seconds, medium_after, high_after),
-        "limit": limit,
     }
-    return Query("claim_on", parameters, _in_order, all_text=True)
-
-
-@lru_cache(maxsize=1)  # an idle worker asks for the same again and again
-def claim_next(
-    lane: Lane, worker_id: str, *, lease_seconds: float, medium_after: float, high_after: float
-) -> Query[list[Claimed]]:
-    """Lease the next due task of one lane."""
-    parameters = {**lane._asdict(), **_terms(worker_id, lease_seconds, medium_after, high_after)}
     return Query("claim_next", {name: in_text(value) for name, value in parameters.items()}, _in_order, all_text=True)
 
 
@@ -131,11 +148,28 @@ class Outlook(NamedTuple):
     """When the next task for it is due; None if there is none."""
     oldest_writer: int
     """Every transaction before this one is over."""
+    is_crowded: bool = False
+    """Due tasks that it doesn't serve are in its way: `set_apart`."""
+
+
+CROWD = 200
+"""So many tasks of other names at the head of a lane are worth setting apart. Each costs a claim about 1 µs."""
+SET_APART_AT_ONCE = 5000
 
 
 def outlook(served: Served) -> Query[Outlook]:
     """When the next task is due, and who may be about to commit one."""
-    return Query("outlook", served.parameters(), lambda rows: Outlook._make(rows[0]), all_text=True)
+    parameters = {**served.parameters(), "crowd": CROWD}
+    return Query("outlook", parameters, lambda rows: Outlook._make(rows[0]), all_text=True)
+
+
+def set_apart(served: Served) -> Query[int]:
+    """Move due tasks that this worker doesn't serve out of the lanes it reads; how many there were.
+
+    They go into lanes of their names, and wait there as before: a worker that serves them finds them by name.
+    """
+    parameters = {**served.parameters(), "most": SET_APART_AT_ONCE}
+    return Query("set_apart", parameters, lambda rows: int(rows[0][0]), all_text=True)
 
 
 def next_writer() -> Query[int]:
@@ -148,7 +182,8 @@ def next_writer() -> Query[int]:
 
 def next_due(served: Served) -> Query[float | None]:
     """Seconds until the next task for this worker is due; None if there is none."""
-    return Query("outlook", served.parameters(), lambda rows: rows[0][0], all_text=True)
+    query = outlook(served)
+    return Query(query.name, query.parameters, lambda rows: rows[0][0], all_text=True)
 
 
 def _terms(worker_id: str, lease: float, medium_after: float, high_after: float) -> dict[str, object]:

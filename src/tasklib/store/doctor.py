@@ -10,6 +10,9 @@ from tasklib.db.query import Query, nothing
 from tasklib.store import claim
 from tasklib.store.claim import Served
 
+_LOOK = 20_000
+"""Of all lanes together so many tasks are looked at to find names."""
+
 
 class BlockingSession(NamedTuple):
     """A session that keeps dead rows from being vacuumed."""
@@ -73,9 +76,11 @@ class IndexFigures(NamedTuple):
 
 
 class WaitingLane(NamedTuple):
-    """A lane that holds tasks, by its head."""
+    """Tasks of one name in a lane, by the first of them."""
 
     queue: str
+    lane: str
+    """Empty for a lane of all names."""
     name: str
     required_capabilities: list[str]
     priority: int
@@ -116,18 +121,20 @@ def indexes(tables: Sequence[str]) -> Query[list[IndexFigures]]:
 
 
 def lanes(most: int) -> Query[list[WaitingLane]]:
-    """Up to so many lanes that hold tasks."""
-    return _read("doctor_lanes", {"most": most}, lambda rows: [WaitingLane._make(row) for row in rows])
+    """Up to so many lanes that hold tasks, by the names of the tasks that wait there first."""
+    return _read("doctor_lanes", {"most": most, "look": _LOOK}, lambda rows: [WaitingLane._make(row) for row in rows])
 
 
 def backlog(lanes: Sequence[WaitingLane], most: int) -> Query[int]:
-    """How many tasks of these lanes are due, counted up to `most`."""
+    """How many tasks of these lanes and names are due, counted up to `most`."""
     parameters = {
         "queues": [lane.queue for lane in lanes],
+        "lanes": [lane.lane for lane in lanes],
         "names": [lane.name for lane in lanes],
         "capabilities": [array(lane.required_capabilities) for lane in lanes],
         "priorities": [lane.priority for lane in lanes],
         "most": most,
+        "look": _LOOK,
     }
     return _read("doctor_backlog", parameters, lambda rows: rows[0][0])
 

@@ -115,8 +115,8 @@ class Claimer:
 
     @property
     def _may_claim_ahead(self) -> bool:
-        """Only known short functions. A scan of all lanes may return tasks that run at most once: no prefetch then."""
-        return self.claims.are_short and (self.claims.goes_on or not self._serving.served().at_most_once)
+        """Only of known short functions. A claim may return any task: no prefetch where some run at most once."""
+        return self.claims.are_short and not self._serving.served().at_most_once
 
     async def _claim_or_rest(self) -> None:
         was_idle, going_on = self._slots.taken == 0, self.claims.goes_on
@@ -130,12 +130,8 @@ class Claimer:
             await self._rest(was_idle=was_idle)
 
     def _limit(self, going_on: bool) -> int:
-        slots = self._slots
-        if going_on:
-            return min(slots.room, BATCH)
-        # It may bring anything: no more than the slots will be free for in a moment.
-        room = slots.size - slots.taken if self._serving.served().at_most_once else slots.room
-        return min(room, slots.size, BATCH)
+        # From the beginning, a claim may bring anything: no more than the slots will be free for in a moment.
+        return min(self._slots.room, BATCH if going_on else min(BATCH, self._slots.size))
 
     def _hand_on(self, asked: int, found: Found, *, more: bool) -> None:
         self._slots.take(len(found.tasks))

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from tasklib.backends.backend import ClaimHost, Found
+from tasklib.backends.postgres.crowd import Crowd
 from tasklib.backends.postgres.registration import give_back, undelivered
 from tasklib.backends.postgres.sleep import LONG_AWAKE_SECONDS, Sleep, Wakeup
 from tasklib.config import Config
@@ -19,9 +20,9 @@ from tasklib.store.claim import Claimed, Lane, Place
 
 _LOOK_EVERY_SECONDS = 0.1
 _SHARE = 20
-"""Scans of all lanes take at most one part in so many of a busy worker's time."""
+"""Claims from the beginning take at most one part in so many of a busy worker's time."""
 _MANY = 100
-"""Smaller claims of longer tasks scan all lanes: that costs little, and keeps the exact order."""
+"""Smaller claims of longer tasks begin at the beginning: that costs little, and sees what was committed late."""
 _DOUBT_SECONDS = 60.0
 """For how long after a lost answer we check which other tasks are leased to us."""
 _DOUBT_EVERY_SECONDS = 1.0
@@ -31,8 +32,8 @@ class ClaimCursor:
     """The positions behind the last claim's tasks, from which the next claim can resume.
 
     Claimed rows stay in the index until VACUUM, and while any snapshot in the database might see them (a report, a
-    backup): a scan of all lanes reads past all of them. So a worker that claims much resumes behind its last claim, and
-    scans all lanes now and then: for other lanes, and for rows that were committed late.
+    backup): a claim from the beginning reads past all of them. So a worker that claims much resumes behind its last
+    claims, and begins at the beginning now and then, for rows that were committed late.
     """
 
     def __init__(self, are_short: Callable[[Iterable[str]], bool]) -> None:
@@ -53,17 +54,18 @@ class ClaimCursor:
         return bool(self.behind) and time.monotonic() < self._until
 
     def looked(self, asked: int, claimed: Sequence[Claimed], seconds: float) -> None:
-        """A scan of all lanes returned these, in order, and took so long."""
+        """A claim from the beginning returned these, in order, and took so long."""
         self.behind.clear()
         self._until = time.monotonic() + max(_LOOK_EVERY_SECONDS, _SHARE * seconds)
         self.went_on(asked, claimed)
 
     def went_on(self, asked: int, claimed: Sequence[Claimed]) -> None:
         """A resumed claim returned these, in order."""
-        last = {(c.queue, c.name, c.required_capabilities, c.priority): c for c in claimed}
+        last = {(c.queue, c.set_apart, c.required_capabilities, c.priority): c for c in claimed}
+        # By due time: within a lane a task that waiting has raised comes first, and is the older one.
         behind = {c.lane: c.place for c in last.values()}
         self.last = next(reversed(behind), self.last)
-        self._names = frozenset(lane.name for lane in behind)
+        self._names = frozenset([c.name for c in claimed])
         if len(claimed) == asked and (self.are_short or asked >= _MANY):
             self.behind.update(behind)
         else:
@@ -79,6 +81,7 @@ class PostgresClaims:
         self._wakeup = wakeup
         self._host = host
         self.sleep = Sleep(db)
+        self._crowd = Crowd(db)
         self._cursor = ClaimCursor(host.are_short)
         self._guessing: asyncio.Task[None] | None = None
         self._doubt_until = self._doubt_at = 0.0
@@ -108,12 +111,17 @@ class PostgresClaims:
             await self._give_back_unknown()
         # From before the statement is sent, so that our idea of the lease ends before the database's.
         before, worker_id, cursor = time.monotonic(), self._host.worker_id, self._cursor
+        served = self._host.served
         if cursor.worth_going_on:
-            claimed = await self._db.run(claim.claim_on(cursor.behind, limit, worker_id, **self._terms))
+            query = claim.claim(served, limit, worker_id, cursor.behind, **self._terms)
+            claimed = await self._db.run(query)
             cursor.went_on(limit, claimed)
         else:
-            claimed = await self._db.run(claim.claim(self._host.served, limit, worker_id, **self._terms))
-            cursor.looked(limit, claimed, time.monotonic() - before)
+            await self._crowd.pass_by(served)
+            before = time.monotonic()
+            claimed = await self._db.run(claim.claim(served, limit, worker_id, **self._terms))
+            cursor.looked(limit, claimed, seconds := time.monotonic() - before)
+            self._crowd.looked(seconds)
         if claimed:
             self._wakeup.busy()
         return Found(claimed, worker_id, before + self._lease_seconds)
@@ -141,6 +149,7 @@ class PostgresClaims:
 
     def lost(self) -> None:
         self._doubt_until, self._doubt_at = time.monotonic() + _DOUBT_SECONDS, 0.0
+        self._crowd.suspect()
 
     def stop(self) -> None:
         self._wakeup.ring()
@@ -168,7 +177,8 @@ class PostgresClaims:
     async def _claim_next(self, lane: Lane) -> None:
         worker_id, deadline = self._host.worker_id, time.monotonic() + self._lease_seconds
         try:
-            query = claim.claim_next(lane, worker_id, **self._terms)
+            names = self._host.served.names
+            query = claim.claim_next(lane, None if names is None else tuple(names), worker_id, **self._terms)
             await self._db.run(query, partial(self._hand_on, worker_id, deadline))
         finally:
             self._wakeup.wake()

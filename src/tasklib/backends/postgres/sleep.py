@@ -18,6 +18,7 @@ import random
 import time
 from collections.abc import Callable
 
+from tasklib.backends.postgres.crowd import set_apart
 from tasklib.backends.postgres.notifier import Notifier
 from tasklib.db.query import Runs
 from tasklib.errors import DatabaseUnavailable, WorkerNotFound
@@ -161,6 +162,8 @@ class Sleep:
         if wakeup.is_listening and not self._has_told(worker_id):
             await self._announce(worker_id)
         outlook = await self._db.run(claim.outlook(served))
+        if outlook.is_crowded and await set_apart(self._db, served):
+            return
         if self._unaware_before is not None:
             await self._look_again(wakeup, outlook, within)
         else:

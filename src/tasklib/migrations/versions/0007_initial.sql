@@ -70,6 +70,8 @@ CREATE TABLE {schema.}tasks (
     -- Submissions of this name with this key become one task, while it is not claimed yet or while it is not finished.
     merge_key              text        COLLATE "C",
     merge_while            text,
+    -- True once it stood in the way of a worker that doesn't serve its name: then it waits in a lane of its name.
+    by_name                boolean,
 
     CONSTRAINT tasks_pkey PRIMARY KEY (id),
     CONSTRAINT tasks_name_not_empty CHECK (name <> ''),
@@ -105,9 +107,11 @@ CREATE TABLE {schema.}tasks (
     autovacuum_analyze_scale_factor = 0.05
 );
 
--- The lanes: the claim hops from lane head to lane head and never reads tasks that are finished, not due or not for it.
+-- The lanes: the claim hops from lane head to lane head and never reads tasks that are finished or not due. A lane holds
+-- tasks of all names, or those of one name that were set apart (store/claim.py): the order is exact over any number of
+-- names, and costs the same.
 CREATE INDEX tasks_claimable ON {schema.}tasks
-    (queue, name, required_capabilities, priority, {due}, id)
+    (queue, {lane}, required_capabilities, priority, {due}, id)
     WHERE state IN ('pending', 'failed') AND waits_for IS NULL;
 
 -- Tasks that wait at a gate: not in the lanes, so a claim doesn't see them. One that was cancelled there is still found

@@ -22,21 +22,17 @@ CROSS JOIN LATERAL (
     SELECT count(*) AS depth
     FROM (
         SELECT
-        FROM due_lanes
+        FROM due_lanes AS lane
         -- In the index's order, and up to a number unknown to the planner: so it plans to stop.
         CROSS JOIN LATERAL (
             SELECT
             FROM {schema.}tasks AS task
-            WHERE task.state IN ('pending', 'failed') AND task.waits_for IS NULL
-              AND task.queue = due_lanes.queue
-              AND task.name = due_lanes.name
-              AND task.required_capabilities = due_lanes.required_capabilities
-              AND task.priority = due_lanes.priority
+            WHERE {include in_lane}
               AND {due} <= now()
             ORDER BY {due}, task.id
             LIMIT (SELECT most FROM bounds)
         ) AS waiting
-        WHERE due_lanes.queue = bands.queue AND due_lanes.level = bands.level
+        WHERE lane.queue = bands.queue AND lane.level = bands.level
         LIMIT (SELECT most FROM bounds)
     ) AS some_of_it
 ) AS counted

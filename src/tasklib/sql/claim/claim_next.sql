@@ -9,12 +9,12 @@ WHERE task.id = (
     FROM {schema.}tasks AS task
     WHERE task.state IN ('pending', 'failed') AND task.waits_for IS NULL
       AND task.queue = %(queue)s
-      AND task.name = %(name)s
+      AND {lane} = %(lane)s
       AND task.required_capabilities = %(required_capabilities)s::text[]
       AND task.priority = %(priority)s
       AND {due} <= now()
-      AND NOT EXISTS (SELECT FROM {schema.}pauses
-                      WHERE (kind, value) IN (('queue', %(queue)s), ('name', %(name)s)))
+      AND {include our_name}
+      AND NOT EXISTS (SELECT FROM {schema.}pauses WHERE (kind, value) = ('queue', %(queue)s))
     ORDER BY {due}, id
     LIMIT 1
     FOR UPDATE SKIP LOCKED
@@ -24,4 +24,5 @@ RETURNING {include leased},
                   secs => high_after + CASE WHEN task.priority < 0 THEN medium_after ELSE 0 END)
              THEN greatest(task.priority, 100)
          WHEN {due} <= now() - make_interval(secs => medium_after) THEN greatest(task.priority, 0)
-         ELSE task.priority END
+         ELSE task.priority END,
+    CASE WHEN by_name THEN name END

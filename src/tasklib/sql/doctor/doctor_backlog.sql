@@ -1,16 +1,25 @@
--- How many due tasks these lanes hold together, counted up to a limit.
+-- How many due tasks of these names these lanes hold together, counted up to a limit, of so many that are looked at.
 SELECT count(*)
 FROM (
     SELECT
-    FROM unnest(%(queues)s::text[], %(names)s::text[], %(capabilities)s::text[], %(priorities)s::integer[])
-        AS lane (queue, name, capabilities, priority)
+    FROM (
+        SELECT queue COLLATE "C" AS queue, lane COLLATE "C" AS lane, capabilities::text[] COLLATE "C" AS required_capabilities,
+               priority, array_agg(name) AS names
+        FROM unnest(%(queues)s::text[], %(lanes)s::text[], %(names)s::text[], %(capabilities)s::text[],
+                    %(priorities)s::integer[]) AS place (queue, lane, name, capabilities, priority)
+        GROUP BY 1, 2, 3, 4
+    ) AS lane
     CROSS JOIN LATERAL (
         SELECT
-        FROM {schema.}tasks AS task
-        WHERE task.state IN ('pending', 'failed') AND task.waits_for IS NULL
-          AND task.queue = lane.queue AND task.name = lane.name
-          AND task.required_capabilities = lane.capabilities::text[] AND task.priority = lane.priority
-          AND COALESCE(task.next_retry_at, task.scheduled_at) <= now()
+        FROM (
+            SELECT name
+            FROM {schema.}tasks AS task
+            WHERE {include in_lane}
+              AND {due} <= now()
+            ORDER BY {due}, id
+            LIMIT %(look)s
+        ) AS task
+        WHERE name = ANY (lane.names)
         LIMIT %(most)s
     ) AS due
     LIMIT %(most)s

@@ -1,7 +1,7 @@
 -- How many due tasks of its queue go before a due task that is not paused, and how long a slot is taken by one of them.
 -- Everything here is bounded: a look per lane, a count that ends at `most`, and samples of `sample` rows.
 WITH RECURSIVE asked AS (
-    SELECT id, queue, name, required_capabilities, priority, {due} AS due, medium_after, high_after,
+    SELECT id, queue, name, {lane} AS lane, required_capabilities, priority, {due} AS due, medium_after, high_after,
            %(most)s::bigint AS most,
            {schema.}tasklib_effective_priority(priority, {due}, medium_after, high_after, now()) AS effective_priority
     FROM {schema.}tasks
@@ -21,35 +21,41 @@ fitting AS (
      AND asked.name = ANY (COALESCE(workers.names, ARRAY[asked.name]))
      AND asked.required_capabilities <@ workers.capabilities
 ),
--- The lanes of its queue, from head to head as in lanes.sql. If no worker matches, all lanes count.
+serving AS (
+    SELECT DISTINCT unnest(names) AS name FROM fitting
+),
+-- If no worker matches, all names count.
+any_name AS (
+    SELECT NOT EXISTS (SELECT FROM fitting) OR EXISTS (SELECT FROM fitting WHERE names IS NULL) AS counts
+),
+-- The lanes of its queue, from head to head as in lanes.sql.
 lanes AS (
-    (SELECT queue, name, required_capabilities, priority
+    (SELECT queue, {lane} AS lane, required_capabilities, priority
      FROM {schema.}tasks
      WHERE state IN ('pending', 'failed') AND waits_for IS NULL AND queue = (SELECT queue FROM asked)
-     ORDER BY queue, name, required_capabilities, priority, {due}, id
+     ORDER BY queue, {lane}, required_capabilities, priority, {due}, id
      LIMIT 1)
     UNION ALL
     SELECT following.*
     FROM lanes AS lane
     CROSS JOIN LATERAL (SELECT
-        NOT EXISTS (SELECT FROM fitting) OR EXISTS (SELECT FROM fitting WHERE lane.name = ANY (COALESCE(names, ARRAY[lane.name]))) AS our_name,
-        NOT EXISTS (SELECT FROM fitting) OR EXISTS (
-            SELECT FROM fitting
-            WHERE lane.name = ANY (COALESCE(names, ARRAY[lane.name])) AND lane.required_capabilities <@ capabilities) AS our_capabilities
+        lane.lane = '' OR (SELECT counts FROM any_name) OR lane.lane IN (SELECT name FROM serving) AS our_lane,
+        NOT EXISTS (SELECT FROM fitting)
+            OR EXISTS (SELECT FROM fitting WHERE lane.required_capabilities <@ capabilities) AS our_capabilities
     ) AS serves
     CROSS JOIN LATERAL (
-        SELECT queue, name, required_capabilities, priority
+        SELECT queue, {lane}, required_capabilities, priority
         FROM {schema.}tasks
         WHERE state IN ('pending', 'failed') AND waits_for IS NULL
           AND queue = lane.queue
-          AND (queue, name, required_capabilities, priority) > (
+          AND (queue, {lane}, required_capabilities, priority) > (
               lane.queue,
-              CASE WHEN our_name THEN lane.name ELSE lane.name || E'\x01' END,
-              CASE WHEN NOT our_name THEN '{}'
+              CASE WHEN our_lane THEN lane.lane ELSE lane.lane || E'\x01' END,
+              CASE WHEN NOT our_lane THEN '{}'
                    WHEN our_capabilities THEN lane.required_capabilities
                    ELSE lane.required_capabilities || ''::text END,
-              CASE WHEN our_name AND our_capabilities THEN lane.priority ELSE -11 END)
-        ORDER BY queue, name, required_capabilities, priority, {due}, id
+              CASE WHEN our_lane AND our_capabilities THEN lane.priority ELSE -11 END)
+        ORDER BY queue, {lane}, required_capabilities, priority, {due}, id
         LIMIT 1
     ) AS following
 ),
@@ -70,28 +76,24 @@ borders AS (
             AS high_since,
         now() - make_interval(secs => medium_after) AS medium_since
     ) AS raised
-    WHERE lanes.name <> ALL (ARRAY(SELECT value FROM {schema.}pauses WHERE kind = 'name'))
-      AND (NOT EXISTS (SELECT FROM fitting) OR EXISTS (
-          SELECT FROM fitting
-          WHERE lanes.name = ANY (COALESCE(names, ARRAY[lanes.name])) AND lanes.required_capabilities <@ capabilities))
+    WHERE NOT EXISTS (SELECT FROM fitting)
+       OR EXISTS (SELECT FROM fitting WHERE lanes.required_capabilities <@ capabilities)
 ),
 -- In the index's order, and up to a number unknown to the planner: so it plans to stop, not to read all and sort.
 ahead AS (
     SELECT 1
-    FROM borders
+    FROM borders AS lane
     CROSS JOIN LATERAL (
-        SELECT 1
+        SELECT task.name
         FROM {schema.}tasks AS task
-        WHERE task.state IN ('pending', 'failed') AND task.waits_for IS NULL
-          AND task.queue = borders.queue
-          AND task.name = borders.name
-          AND task.required_capabilities = borders.required_capabilities
-          AND task.priority = borders.priority
+        WHERE {include in_lane}
           AND {due} <= greatest(higher_until, least(as_high_until, asked_due))
           AND ({due} <= higher_until OR ({due}, task.id) < (asked_due, asked_id))
         ORDER BY {due}, task.id
-        LIMIT (SELECT most FROM asked)
+        LIMIT (SELECT 2 * most FROM asked)
     ) AS counted
+    WHERE ((SELECT counts FROM any_name) OR counted.name IN (SELECT name FROM serving))
+      AND counted.name <> ALL (ARRAY(SELECT value FROM {schema.}pauses WHERE kind = 'name'))
     LIMIT (SELECT most FROM asked)
 ),
 -- Ids are in the order of creation. What ended lately is among the newest (it didn't have to wait), or right before
@@ -102,15 +104,11 @@ lately AS (
     (SELECT id, queue, state, started_at, completed_at
      FROM {schema.}tasks
      WHERE id < (SELECT head.id
-                 FROM asked
+                 FROM asked AS lane
                  CROSS JOIN LATERAL (
                      SELECT task.id
                      FROM {schema.}tasks AS task
-                     WHERE task.state IN ('pending', 'failed') AND task.waits_for IS NULL
-                       AND task.queue = asked.queue
-                       AND task.name = asked.name
-                       AND task.required_capabilities = asked.required_capabilities
-                       AND task.priority = asked.priority
+                     WHERE {include in_lane}
                      ORDER BY {due}, task.id
                      LIMIT 1
                  ) AS head)

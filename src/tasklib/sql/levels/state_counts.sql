@@ -35,11 +35,7 @@ waiting AS (
     CROSS JOIN LATERAL (
         SELECT state
         FROM {schema.}tasks AS task
-        WHERE task.state IN ('pending', 'failed') AND task.waits_for IS NULL
-          AND task.queue = lane.queue
-          AND task.name = lane.name
-          AND task.required_capabilities = lane.required_capabilities
-          AND task.priority = lane.priority
+        WHERE {include in_lane}
         ORDER BY {due}, id
         LIMIT %(most)s + 1
     ) AS found

@@ -11,11 +11,7 @@ waiting AS (
     CROSS JOIN LATERAL (
         SELECT {due} AS due, row_number() OVER (ORDER BY {due}, id) AS place
         FROM {schema.}tasks AS task
-        WHERE task.state IN ('pending', 'failed') AND task.waits_for IS NULL
-          AND task.queue = lane.queue
-          AND task.name = lane.name
-          AND task.required_capabilities = lane.required_capabilities
-          AND task.priority = lane.priority
+        WHERE {include in_lane}
           AND {due} <= now()
         ORDER BY {due}, id
         LIMIT (SELECT share FROM shares)

@@ -8,6 +8,7 @@ import time
 from uuid import UUID
 
 from tasklib.backends.backend import Registration
+from tasklib.backends.postgres.crowd import Crowd
 from tasklib.backends.postgres.registration import registered
 from tasklib.backends.postgres.sleep import Sleep, not_registered
 from tasklib.config import Config
@@ -36,6 +37,7 @@ class Member:
         self.newest_poll = 0
         """Grows with each poll, and when it leaves: only the newest poll is still read by the worker."""
         self.sleep = Sleep(db, id_ if row.asleep else None)
+        self.crowd = Crowd(db)
         self.sure_until = 0.0
         self.told: frozenset[object] = frozenset()
         """The content of the last heartbeat's answer, to recognise changes."""

@@ -94,7 +94,10 @@ class Polls:
                 if turn != member.newest_poll or waited >= poll.wait_seconds or await gone():
                     break
                 continue
+            await member.crowd.pass_by(served)
+            looked_at = time.monotonic()
             tasks = await self._db.run(claim.claim(served, poll.limit, member.id, **self._terms))
+            member.crowd.looked(time.monotonic() - looked_at)
             if tasks:
                 await self._count_promoted(tasks)
                 return await self._handed_out(member, turn, poll, Delivery(tasks, waited), gone)

@@ -1,44 +1,69 @@
--- A lane is (queue, name, required_capabilities, priority); its head is its earliest due row. Hop from head to head,
--- one index probe each. Of a queue, name or set of capabilities that is paused or that this worker doesn't serve, only
--- the first row is seen: the next probe starts behind all of it. (In the "C" collation, x || E'\x01' is the string
--- right behind x and everything equal to it; an array grown by '' is the array right behind it; no priority is below
--- -10.)
+-- A lane is (queue, lane, required_capabilities, priority); its head is its earliest due row. `lane` is empty for the
+-- lanes that tasks of all names share, else the one name of its tasks. Hop from head to head, one index probe each. Of
+-- a queue, a lane's name or a set of capabilities that is paused or that this worker doesn't serve, only the first row
+-- is seen: the next probe starts behind all of it. (In the "C" collation, x || E'\x01' is the string right behind x and
+-- everything equal to it; an array grown by '' is the array right behind it; no priority is below -10.)
+-- Lanes of `known` are left out. Their heads are never read: what was claimed there may still be in the index.
+gaps AS (
+    SELECT queue, lane, required_capabilities, priority,
+           COALESCE(lead(queue) OVER following, repeat(chr(1114111), 100)) AS end_queue,
+           COALESCE(lead(lane) OVER following, '') AS end_lane,
+           COALESCE(lead(required_capabilities) OVER following, '{}') AS end_capabilities,
+           COALESCE(lead(priority) OVER following, -11) AS end_priority
+    FROM (
+        SELECT queue, lane, required_capabilities, priority FROM known
+        UNION ALL
+        SELECT '', '', '{}', -11
+    ) AS border
+    WINDOW following AS (ORDER BY queue, lane, required_capabilities, priority)
+),
 lanes AS (
-    (SELECT queue, name, required_capabilities, priority, {due} AS due
-     FROM {schema.}tasks
-     WHERE state IN ('pending', 'failed') AND waits_for IS NULL
-     ORDER BY queue, name, required_capabilities, priority, {due}, id
-     LIMIT 1)
+    SELECT first.*, end_queue, end_lane, end_capabilities, end_priority
+    FROM gaps
+    CROSS JOIN LATERAL (
+        SELECT queue, {lane} AS lane, required_capabilities, priority, {due} AS due
+        FROM {schema.}tasks
+        WHERE state IN ('pending', 'failed') AND waits_for IS NULL
+          AND (queue, {lane}, required_capabilities, priority) > (
+              gaps.queue, gaps.lane, gaps.required_capabilities, gaps.priority)
+          AND (queue, {lane}, required_capabilities, priority) < (end_queue, end_lane, end_capabilities, end_priority)
+        ORDER BY queue, {lane}, required_capabilities, priority, {due}, id
+        LIMIT 1
+    ) AS first
     UNION ALL
-    SELECT following.*
+    SELECT following.*, end_queue, end_lane, end_capabilities, end_priority
     FROM lanes AS lane
     CROSS JOIN LATERAL (SELECT
         lane.queue = ANY (COALESCE(%(queues)s::text[], ARRAY[lane.queue]))
             AND lane.queue <> ALL (ARRAY(SELECT value FROM {schema.}pauses WHERE kind = 'queue')) AS our_queue,
-        lane.name = ANY (COALESCE(%(names)s::text[], ARRAY[lane.name]))
-            AND lane.name <> ALL (ARRAY(SELECT value FROM {schema.}pauses WHERE kind = 'name')) AS our_name,
+        lane.lane = ''
+            OR lane.lane = ANY (COALESCE(%(names)s::text[], ARRAY[lane.lane]))
+               AND lane.lane <> ALL (ARRAY(SELECT value FROM {schema.}pauses WHERE kind = 'name')) AS our_lane,
         lane.required_capabilities <@ %(capabilities)s::text[] AS our_capabilities
     ) AS serves
     CROSS JOIN LATERAL (
-        SELECT queue, name, required_capabilities, priority, {due}
+        SELECT queue, {lane}, required_capabilities, priority, {due}
         FROM {schema.}tasks
         WHERE state IN ('pending', 'failed') AND waits_for IS NULL
-          AND (queue, name, required_capabilities, priority) > (
+          AND (queue, {lane}, required_capabilities, priority) > (
               CASE WHEN our_queue THEN lane.queue ELSE lane.queue || E'\x01' END,
-              CASE WHEN NOT our_queue THEN '' WHEN our_name THEN lane.name ELSE lane.name || E'\x01' END,
-              CASE WHEN NOT (our_queue AND our_name) THEN '{}'
+              CASE WHEN NOT our_queue THEN '' WHEN our_lane THEN lane.lane ELSE lane.lane || E'\x01' END,
+              CASE WHEN NOT (our_queue AND our_lane) THEN '{}'
                    WHEN our_capabilities THEN lane.required_capabilities
                    ELSE lane.required_capabilities || ''::text END,
-              CASE WHEN our_queue AND our_name AND our_capabilities THEN lane.priority ELSE -11 END)
-        ORDER BY queue, name, required_capabilities, priority, {due}, id
+              CASE WHEN our_queue AND our_lane AND our_capabilities THEN lane.priority ELSE -11 END)
+          AND (queue, {lane}, required_capabilities, priority) < (end_queue, end_lane, end_capabilities, end_priority)
+        ORDER BY queue, {lane}, required_capabilities, priority, {due}, id
         LIMIT 1
     ) AS following
 ),
 ours AS (
-    SELECT * FROM lanes
+    SELECT queue, lane, required_capabilities, priority, due
+    FROM lanes
     WHERE queue = ANY (COALESCE(%(queues)s::text[], ARRAY[queue]))
       AND queue <> ALL (ARRAY(SELECT value FROM {schema.}pauses WHERE kind = 'queue'))
-      AND name = ANY (COALESCE(%(names)s::text[], ARRAY[name]))
-      AND name <> ALL (ARRAY(SELECT value FROM {schema.}pauses WHERE kind = 'name'))
+      AND (lane = ''
+           OR lane = ANY (COALESCE(%(names)s::text[], ARRAY[lane]))
+              AND lane <> ALL (ARRAY(SELECT value FROM {schema.}pauses WHERE kind = 'name')))
       AND required_capabilities <@ %(capabilities)s::text[]
 )

@@ -1,9 +1,9 @@
--- Waiting raises tasks to medium, then to high, oldest first: so a lane is up to three bands of one height each, and
--- comparing their heads is enough. The band of the lane's head has the same head; only a lane with raised tasks costs
--- a probe for where its next band begins. A band starts behind (since, since_id) and ends with `until`.
+-- Waiting raises tasks to medium, then to high, oldest first: so a lane is up to three bands of one height each. The
+-- band of the lane's head has the same head; only a lane with raised tasks costs a probe for where its next band begins.
+-- A band starts behind (since, since_id) and ends with `until`.
 ready AS (
-    SELECT queue, name, required_capabilities, priority, since, since_id, until, effective_priority
-    FROM heads
+    SELECT queue, lane, required_capabilities, priority, since, since_id, until, effective_priority
+    FROM heads AS lane
     CROSS JOIN {include thresholds}
     CROSS JOIN LATERAL (SELECT
         now() - make_interval(secs => high_after + CASE WHEN priority < 0 THEN medium_after ELSE 0 END) AS high_since,
@@ -21,42 +21,79 @@ ready AS (
         greatest(above, after_due) AS since,
         CASE WHEN after_due > above THEN after_id ELSE 'ffffffff-ffff-ffff-ffff-ffffffffffff' END AS since_id
     ) AS beginning
-    CROSS JOIN LATERAL (
-        SELECT heads.due AS head WHERE heads.due > above AND heads.due <= until
-        UNION ALL
-        (SELECT {due}
-         FROM {schema.}tasks AS task
-         WHERE heads.due <= above
-           AND task.state IN ('pending', 'failed') AND task.waits_for IS NULL
-           AND task.queue = heads.queue
-           AND task.name = heads.name
-           AND task.required_capabilities = heads.required_capabilities
-           AND task.priority = heads.priority
-           AND ({due}, id) > (since, since_id)
-           AND {due} <= until
-         ORDER BY {due}, id
-         LIMIT 1)
-    ) AS first
-    WHERE due <= now()
-    ORDER BY effective_priority DESC, head
+    WHERE due <= until
+      AND (due > above OR EXISTS (
+          SELECT FROM {schema.}tasks AS task
+          WHERE {include in_lane}
+            AND ({due}, id) > (since, since_id)
+            AND {due} <= until
+          ORDER BY {due}, id
+          LIMIT 1))
+),
+groups AS (
+    SELECT effective_priority, count(*) AS bands FROM ready GROUP BY effective_priority ORDER BY effective_priority DESC
 ),
 -- Rows are locked one by one as the outer limit asks for them, so a claim locks what it takes and no more.
 taken AS (
-    SELECT offered.id, ready.effective_priority
-    FROM ready
+    SELECT offered.id, groups.effective_priority
+    FROM groups
     CROSS JOIN LATERAL (
+        -- Several bands of one height are merged: the first of each, in order, and only then locked.
         SELECT id
-        FROM {schema.}tasks AS task
-        WHERE task.state IN ('pending', 'failed') AND task.waits_for IS NULL
-          AND task.queue = ready.queue
-          AND task.name = ready.name
-          AND task.required_capabilities = ready.required_capabilities
-          AND task.priority = ready.priority
-          AND ({due}, id) > (ready.since, ready.since_id)
-          AND {due} <= ready.until
-        ORDER BY {due}, id
-        LIMIT %(limit)s
-        FOR UPDATE SKIP LOCKED
+        FROM (
+            SELECT task.id
+            FROM (
+                SELECT candidate.*
+                FROM ready AS lane
+                CROSS JOIN LATERAL (
+                    SELECT id, {due} AS due
+                    FROM {schema.}tasks AS task
+                    WHERE {include in_lane}
+                      AND ({due}, id) > (lane.since, lane.since_id)
+                      AND {due} <= lane.until
+                      AND {include our_name}
+                    ORDER BY {due}, id
+                    LIMIT 4 * %(limit)s + 100
+                ) AS candidate
+                WHERE groups.bands > 1 AND lane.effective_priority = groups.effective_priority
+            ) AS candidate
+            JOIN {schema.}tasks AS task ON task.id = candidate.id
+            -- Unless it changed meanwhile. Written so that no index of waiting rows seems to help.
+            WHERE COALESCE(task.state, '') IN ('pending', 'failed') AND task.waits_for IS NULL AND {due} = candidate.due
+            ORDER BY candidate.due, candidate.id
+            LIMIT %(limit)s
+            FOR UPDATE OF task SKIP LOCKED
+        ) AS merged
+        UNION ALL
+        -- One band is taken as it is. Of several, what is behind the candidates, if other claims have locked those.
+        SELECT rest.id
+        FROM ready AS lane
+        CROSS JOIN LATERAL (
+            SELECT lane.since, lane.since_id WHERE groups.bands = 1
+            UNION ALL
+            (SELECT {due}, id
+             FROM {schema.}tasks AS task
+             WHERE groups.bands > 1
+               AND {include in_lane}
+               AND ({due}, id) > (lane.since, lane.since_id)
+               AND {due} <= lane.until
+               AND {include our_name}
+             ORDER BY {due}, id
+             OFFSET 4 * %(limit)s + 99
+             LIMIT 1)
+        ) AS start (since, since_id)
+        CROSS JOIN LATERAL (
+            SELECT id
+            FROM {schema.}tasks AS task
+            WHERE {include in_lane}
+              AND ({due}, id) > (start.since, start.since_id)
+              AND {due} <= lane.until
+              AND {include our_name}
+            ORDER BY {due}, id
+            LIMIT %(limit)s
+            FOR UPDATE SKIP LOCKED
+        ) AS rest
+        WHERE lane.effective_priority = groups.effective_priority
     ) AS offered
     LIMIT %(limit)s
 )
@@ -66,4 +103,4 @@ UPDATE {schema.}tasks AS task
     started_at = now() + (100 - taken.effective_priority) * interval '1 microsecond'
 FROM taken
 WHERE task.id = taken.id
-RETURNING {include leased}, taken.effective_priority
+RETURNING {include leased}, taken.effective_priority, CASE WHEN task.by_name THEN task.name END
