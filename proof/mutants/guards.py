@@ -18,6 +18,7 @@ GUARDED = (
     *("take", "claim", "claim_next", "lanes", "our_name", "set_apart"),
     *("expire_keys", "expire_dead_letters", "retain", "owned", "submit_once"),
     *("merging", "merged", "same_merge_key", "submit_replacing", "replayed"),
+    *("record_steps", "consume_signal", "suspend"),
     *("worker_heartbeat", "worker_drain", "token_usable", "token_revoke"),
     *("has_unfinished_run", "schedule_fire", "schedule_skips_recorded", "forget_skips"),
     *("schedule_change", "schedule_pause", "schedule_retire", "schedule_deployed"),
@@ -37,6 +38,7 @@ EXPRESSIONS = (
     ("fail", "OR ({include begun} AND task.at_most_once IS TRUE)", ""),
     ("replayed", "merge_key = NULL,", "merge_key = merge_key,"),
     ("replayed", "merge_while = NULL,", "merge_while = merge_while,"),
+    ("suspend", "cardinality(given.signals) > 0 AND task.signals_sent IS DISTINCT FROM given.seen", "false"),
     ("merging", "FOR KEY SHARE OF task", ""),
     ("submit_replacing", "FOR NO KEY UPDATE OF task", ""),
 )

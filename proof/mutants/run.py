@@ -59,6 +59,7 @@ FIRST = {
     **dict.fromkeys(("schedule_fire", "schedule_skips_recorded", "forget_skips", "schedule_change"), _SCHEDULES),
     **dict.fromkeys(("schedule_pause", "schedule_retire", "schedule_deployed", "has_unfinished_run"), _SCHEDULES),
     "replay": ("tests/store/test_transitions.py tests/client/test_ownership.py",),
+    **dict.fromkeys(("record_steps", "consume_signal", "suspend"), ("tests/store/test_durable.py",)),
     "claim_next": ("tests/store/test_claim_next.py",),
     **dict.fromkeys(("merging", "merged", "same_merge_key", "submit_replacing", "replayed"), _MERGES),
     "set_apart": ("tests/store/test_set_apart.py",),
@@ -71,6 +72,8 @@ EQUIVALENT: dict[str, str] = {
     **{f"{name}: {{still_running}}": _HELD_RUNS for name in ("complete_unlocked", "still_held", "progress", "begin")},
     "held: state = 'running'": _HELD_RUNS,
     "rescue: state = 'running'": _HELD_RUNS,
+    **{f"{name}: {{still_running}}": _HELD_RUNS for name in ("record_steps", "consume_signal", "suspend")},
+    "consume_signal: signal.task = next.task": "the numbers of signals are unique among all tasks",
     "rescue: {still_running}": _HELD_RUNS,
     "fail_overdue: state = 'running'": _HELD_RUNS,
     "fail_overdue: {still_running}": "matters to a task that ends between the snapshot and the lock of this one "

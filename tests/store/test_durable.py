@@ -247,6 +247,29 @@ def test_a_replayed_dead_letter_keeps_its_steps_and_a_completed_task_begins_anew
     assert db.execute("SELECT count(*) FROM steps WHERE kind = 'deadline'").fetchone() == (0,)
 
 
+def test_a_task_gets_its_own_signals_and_records_only(database: Database, db: psycopg.Connection) -> None:
+    lease, other, waiting = running(database, db), running(database, db), running(database, db)
+    send(database, other, "go")
+    send(database, waiting, "go")
+    database.run(durable.consume_signal(other, "w", "go", step="go", expired=False))
+    database.run(durable.record_steps([NewStep(lease, StepId(StepKind.STEP, "go"), '{"value": 7}')], "w"))
+    assert database.run(durable.consume_signal(lease, "w", "go", step="go", expired=False)) == (None, None)
+    late = Lease(waiting.id, waiting.token - 1)
+    assert database.run(durable.consume_signal(late, "w", "go", step="go", expired=False)) is None
+    assert db.execute("SELECT count(*) FROM signals WHERE consumed_at IS NOT NULL").fetchone() == (1,)
+
+
+def test_suspending_keeps_the_record_and_continuing_as_new_forgets_no_other_task(
+    database: Database, db: psycopg.Connection
+) -> None:
+    lease, other, third = running(database, db), running(database, db), running(database, db)
+    for each in (lease, other, third):
+        database.run(durable.record_steps([NewStep(each, STEP, "{}")], "w"))
+    anew, later = Suspension(lease, datetime.now(UTC), kwargs="{}"), Suspension(other, datetime(2040, 1, 1, tzinfo=UTC))
+    database.run(durable.suspend([anew, later], "w"))
+    assert {str(task) for (task,) in db.execute("SELECT task FROM steps")} == {other.id, third.id}
+
+
 def send(database: Database, lease: Lease, name: str, payload: str = "5", key: str | None = None) -> str | None:
     return database.run(durable.send_signal(UUID(lease.id), name, payload, key=key, sender="me"))
 
