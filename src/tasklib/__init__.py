@@ -20,6 +20,7 @@ from tasklib.errors import (
     ConfigError,
     DatabaseUnavailable,
     DuplicateTask,
+    FlowNotFound,
     IdempotencyKeyTaken,
     InvalidOption,
     InvalidTaskFunction,
@@ -91,6 +92,8 @@ if typing.TYPE_CHECKING:
     from tasklib.schedules import Schedule
     from tasklib.store.filters import DeadLetterFilter, TaskFilter
     from tasklib.tasks.durable import continue_as_new, patched, sleep, step, wait_for_signal
+    from tasklib.tasks.flow_results import Results, SettledTask
+    from tasklib.tasks.flows import Flow, chain, group
     from tasklib.worker.worker import Worker
 
 __version__ = "0.1.0"
@@ -104,6 +107,8 @@ __all__ = [
     "DatabaseUnavailable",
     "DeadLetterFilter",
     "DuplicateTask",
+    "Flow",
+    "FlowNotFound",
     "IdempotencyKeyTaken",
     "InvalidOption",
     "InvalidTaskFunction",
@@ -112,12 +117,14 @@ __all__ = [
     "Reject",
     "ResultNotReadable",
     "ResultNotStorable",
+    "Results",
     "Retry",
     "RetryPolicy",
     "Schedule",
     "ScheduleNotFound",
     "SchemaError",
     "ServerUnavailable",
+    "SettledTask",
     "SubmitOptions",
     "SyncTaskId",
     "Task",
@@ -140,6 +147,7 @@ __all__ = [
     "WorkerNotFound",
     "backfill_schedule",
     "cancel_task",
+    "chain",
     "change_schedule",
     "close",
     "continue_as_new",
@@ -150,6 +158,7 @@ __all__ = [
     "explain_schedule",
     "get_schedule",
     "get_task",
+    "group",
     "init",
     "is_cancelled",
     "is_completed",
@@ -183,13 +192,17 @@ _LATER = {
     "AsyncClient": "tasklib.client.async_clients",
     "Client": "tasklib.client.clients",
     "DeadLetterFilter": "tasklib.store.filters",
+    "Flow": "tasklib.tasks.flows",
+    "Results": "tasklib.tasks.flow_results",
     "Schedule": "tasklib.schedules",
+    "SettledTask": "tasklib.tasks.flow_results",
     "Task": "tasklib.models",
     "TaskFilter": "tasklib.store.filters",
     "Worker": "tasklib.worker.worker",
     "backfill_schedule": "tasklib.client.default",
     "cancel_task": "tasklib.client.default",
     "change_schedule": "tasklib.client.default",
+    "chain": "tasklib.tasks.flows",
     "close": "tasklib.client.default",
     "continue_as_new": "tasklib.tasks.durable",
     "create_schedule": "tasklib.client.default",
@@ -197,6 +210,7 @@ _LATER = {
     "explain_schedule": "tasklib.client.default",
     "get_schedule": "tasklib.client.default",
     "get_task": "tasklib.client.default",
+    "group": "tasklib.tasks.flows",
     "init": "tasklib.client.default",
     "list_schedules": "tasklib.client.default",
     "list_tasks": "tasklib.client.default",

@@ -8,6 +8,7 @@ TaskLibError
 ├── TaskNotFound (LookupError)           no such task function, or no such task
 ├── WorkerNotFound (LookupError)         no live worker has this id
 ├── ScheduleNotFound (LookupError)       no schedule has this name
+├── FlowNotFound (LookupError)           no flow has this id
 ├── TokenNotFound (LookupError)          no API token has this id or prefix
 ├── IdempotencyKeyTaken                  the key belongs to a task that this caller may not see
 ├── DuplicateTask                        a task with this merge key exists, and may not be changed
@@ -38,6 +39,7 @@ __all__ = [
     "ConfigError",
     "DatabaseUnavailable",
     "DuplicateTask",
+    "FlowNotFound",
     "IdempotencyKeyTaken",
     "InvalidOption",
     "InvalidTaskFunction",
@@ -136,6 +138,14 @@ class ScheduleNotFound(TaskLibError, LookupError):
     def __init__(self, name: str) -> None:
         super().__init__(f"no schedule is named {name!r}. See which there are: tasklib schedule list")
         self.name = name
+
+
+class FlowNotFound(TaskLibError, LookupError):
+    """No flow has this id."""
+
+    def __init__(self, flow_id: UUID) -> None:
+        super().__init__(f"no flow has the id {flow_id}. See which there are: tasklib flow list")
+        self.flow_id = flow_id
 
 
 class TokenNotFound(TaskLibError, LookupError):

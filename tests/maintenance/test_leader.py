@@ -107,7 +107,8 @@ def test_of_many_who_run_at_once_one_leads(config: Config) -> None:
 
 
 def test_every_duty_of_the_calendar_is_tested_here(config: Config) -> None:
-    assert {duty.name for duty in duties_of(config)} == set(DUTIES)
+    # Any process may fold gates, so that duty has no term: tests/flows.
+    assert {duty.name for duty in duties_of(config)} == {*DUTIES, "gates"}
 
 
 @pytest.mark.parametrize("duty", DUTIES)

@@ -20,6 +20,9 @@ BY_NO_OPERATOR = {
     # A submission: the row itself says when, and by whom.
     *("submit", "submit_once", "submit_one", "submit_one_once", "submit_given", "submit_copy"),
     *("submit_unique", "submit_replacing"),
+    "flow_submit",
+    # Arrivals, counted into gates; and what follows on flow_cancel and flow_replay, which are audited.
+    *("fold", "flow_cancel_tasks", "flow_replay_tasks"),
     # Workers and what they do.
     *(
         "claim",
@@ -27,6 +30,7 @@ BY_NO_OPERATOR = {
         "set_apart",
         "begin",
         "complete",
+        "complete_reporting",
         "complete_unlocked",
         "fail",
         "release",
@@ -40,6 +44,7 @@ BY_NO_OPERATOR = {
     # The leader and its duties.
     *("lead", "resign", "bury_workers", "rescue", "fail_overdue"),
     *("expire_keys", "expire_dead_letters", "retain", "take_snapshot", "schedule_fire", "forget_skips"),
+    "forget_flows",
     # That a deploy has a schedule as it is: nothing of it changes.
     "schedule_deployed",
     # What happened, counted.

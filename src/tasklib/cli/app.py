@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from tasklib.cli import backpressure, dlq, schedule, settings, token, workers
+from tasklib.cli import backpressure, dlq, flow, schedule, settings, token, workers
 from tasklib.cli.alerts import alerts, grafana
 from tasklib.cli.audit import audit
 from tasklib.cli.bench import bench
@@ -87,6 +87,7 @@ app.command()(replay)
 app.command()(signal)
 app.add_typer(dlq.app, name="dlq")
 app.add_typer(workers.app, name="workers")
+app.add_typer(flow.app, name="flow")
 app.add_typer(schedule.app, name="schedule")
 app.command()(pause)
 app.command()(resume)

@@ -15,6 +15,7 @@ from tasklib.client.durable import DurableCalls
 from tasklib.client.effects import Call, Pause
 from tasklib.client.explaining import ExplainingCalls
 from tasklib.client.filters import TaskConditions, checked_tasks
+from tasklib.client.flows import FlowCalls
 from tasklib.client.identity import Identity
 from tasklib.client.operations import OperatorCalls
 from tasklib.client.schedules import ScheduleCalls
@@ -40,6 +41,7 @@ class Calls(
     ExplainingCalls,
     SearchingCalls,
     ScheduleCalls,
+    FlowCalls,
     TokenCalls,
 ):
     """The calls, for one configuration, on behalf of one identity."""

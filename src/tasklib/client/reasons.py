@@ -47,7 +47,7 @@ def reasons_of(
 def _waiting(
     task: Situation, workers: Sequence[WorkerInfo], position: Position | None, config: Config
 ) -> Iterator[Reason]:
-    blockers = [*_time(task), *_pauses(task)]
+    blockers = [*_gate(task), *_time(task), *_pauses(task)]
     fleet = Fleet.of(workers, config)
     blocker = fleet.blocker(task)
     if blocker is not None:
@@ -55,6 +55,24 @@ def _waiting(
     yield from blockers
     if not blockers:
         yield from _in_line(task, fleet.fitting(task), position, config)
+
+
+def _gate(task: Situation) -> Iterator[Reason]:
+    if task.gate is None:
+        return
+    gate = task.gate
+    wanted = _WANTED.get(gate["policy"].get("kind"), "until enough of them have completed")
+    open_ = "" if gate["sealed"] else " A task that still runs may add more."
+    yield Reason(
+        "waits_for_gate",
+        f"It waits at a gate of the flow {gate['flow']!r} {wanted}: of {count(gate['expected'], 'task')} of "
+        f"{_some(gate['nodes'])}, {gate['completed']} completed and {gate['failed']} failed or were cancelled.{open_}",
+        f"See the flow: tasklib flow show {gate['flow_id']}",
+        dict(gate),
+    )
+
+
+_WANTED = {"all": "until all have completed", "settled": "until all have ended"}
 
 
 def _time(task: Situation) -> Iterator[Reason]:

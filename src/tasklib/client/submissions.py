@@ -245,8 +245,9 @@ class NewTasks(Sequence[NewTask]):
         terms: Sequence[SubmitTerms],
         ids: Sequence[UUID] | None = None,
         id_type: type[UUID] = UUID,
+        made: Ids | None = None,
     ) -> None:
-        self._ids = Ids(len(kwargs), id_type) if ids is None else Given(ids)
+        self._ids = Given(ids) if ids is not None else made or Ids(len(kwargs), id_type)
         self.id_type = id_type
         self._kwargs, self._terms = kwargs, terms
         self.kinds = frozenset(terms)

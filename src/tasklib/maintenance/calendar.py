@@ -8,6 +8,7 @@ from tasklib.config import Config
 from tasklib.maintenance.dead_letters import expire_dead_letters
 from tasklib.maintenance.dead_workers import bury_dead_workers
 from tasklib.maintenance.duties import Duty
+from tasklib.maintenance.gates import sweep_gates
 from tasklib.maintenance.idempotency import expire_keys
 from tasklib.maintenance.orphans import rescue_orphans
 from tasklib.maintenance.overdue import fail_overdue
@@ -23,6 +24,7 @@ def duties_of(config: Config) -> Sequence[Duty]:
         Duty("dead workers", often, bury_dead_workers),
         Duty("orphans", often, rescue_orphans),
         Duty("overdue", often, fail_overdue),
+        Duty("gates", often, sweep_gates),
         Duty("snapshot", often, take_snapshot),
         Duty("stats", often, fold_stats),
         Duty("idempotency", now_and_then, expire_keys),

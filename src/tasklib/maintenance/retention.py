@@ -8,7 +8,7 @@ from tasklib.config import Config, Retention
 from tasklib.db.reconnecting import ReconnectingConnection
 from tasklib.events import Event, TasksDeleted
 from tasklib.maintenance.schedule_skips import forget_skips
-from tasklib.store import maintenance
+from tasklib.store import flows, maintenance
 from tasklib.store.fleet import Term
 
 BATCH = 1000
@@ -22,8 +22,24 @@ async def delete_expired(db: ReconnectingConnection, config: Config, term: Term)
         deleted = await _apply(rule, named, db, term)
         if deleted:
             events.append(TasksDeleted(rule.state, deleted))
+    events += await _forget_flows(db, config, term)
     await forget_skips(db, term)
     return events
+
+
+async def _forget_flows(db: ReconnectingConnection, config: Config, term: Term) -> Sequence[Event]:
+    """Flows are kept as long as the longest rule says that applies to tasks of any name, and deleted as a whole."""
+    ages = {rule.state: rule.seconds for rule in config.retention if rule.name is None}
+    if "completed" not in ages:
+        return []
+    if config.dead_letter_days is not None:
+        ages.setdefault("dead_letter", config.dead_letter_days * 86400.0)
+    deleted = 0
+    while True:
+        tasks, gone = await db.run(flows.forget(term, max(ages.values()), BATCH))
+        deleted += tasks
+        if not tasks and not gone:
+            return [TasksDeleted("flow", deleted)] if deleted else []
 
 
 async def _apply(rule: Retention, except_names: Sequence[str], db: ReconnectingConnection, term: Term) -> int:

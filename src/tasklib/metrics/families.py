@@ -23,7 +23,7 @@ STATUSES = ("completed", "failed", "dead_letter", "cancelled", "released", "repl
 RAN = ("completed", "failed", "dead_letter", "cancelled")
 REASONS = ("error", "timeout", "retry", "rejected", "crash", "lost")
 DUTIES = (
-    *("dead workers", "orphans", "overdue", "snapshot", "stats", "idempotency", "dead letters", "retention"),
+    *("dead workers", "orphans", "overdue", "gates", "snapshot", "stats", "idempotency", "dead letters", "retention"),
     *("election", "stats", "cancel requests", "registration", "schedules"),
 )
 PROMOTIONS = (("low", "medium"), ("low", "high"), ("medium", "high"))

@@ -54,7 +54,7 @@ GRANT INSERT (id, name, queue, args, kwargs, scheduled_at, max_retries, timeout_
 GRANT INSERT (name, queue, level, outcome, reason, count) ON {schema}.stats_deltas TO {producer};
 GRANT INSERT (id, name, submitted_by) ON {schema}.flows TO {producer};
 GRANT SELECT (id) ON {schema}.flows TO {producer};
-GRANT INSERT (id, flow, kind, policy, nodes, expected, sealed, opened_at, released) ON {schema}.gates TO {producer};
+GRANT INSERT (id, flow, kind, policy, nodes, waiters, expected, sealed, opened_at, released) ON {schema}.gates TO {producer};
 GRANT SELECT (id) ON {schema}.gates TO {producer};
 
 -- The worker, which may become the leader: that deletes what is kept no longer.

@@ -38,6 +38,8 @@ class Action(StrEnum):
     BACKFILL_SCHEDULE = "schedule.backfill"
     DELETE_SCHEDULE = "schedule.delete"
     RETIRE_SCHEDULES = "schedules.retire"
+    CANCEL_FLOW = "flow.cancel"
+    REPLAY_FLOW = "flow.replay"
     CREATE_TOKEN = "token.create"
     REVOKE_TOKEN = "token.revoke"
     REVEAL_TASK = "task.reveal"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from operator import attrgetter
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tasklib.db.fast_path import array, in_text, plain_array
 from tasklib.db.query import Query, Rows
@@ -62,12 +63,51 @@ class Claimed(NamedTuple):
         return self.retry_count + self.crash_count + 1
 
     @property
+    def reports(self) -> bool:
+        """Whether its end is counted by gates."""
+        return self.trace_context is not None and "tasklib_reports_to" in self.trace_context
+
+    @property
+    def in_flow(self) -> FlowPart | None:
+        """What a task of a flow knows of it."""
+        if self.trace_context is None or "tasklib_" not in self.trace_context:
+            return None
+        return FlowPart.of(self.trace_context)
+
+    @property
     def lane(self) -> Lane:
         return Lane(self.queue, self.set_apart or "", self.required_capabilities, self.priority)
 
     @property
     def place(self) -> Place:
         return Place(self.due, self.id)
+
+
+class FlowPart(NamedTuple):
+    """The place of a task in its flow."""
+
+    flow: str | None
+    node: str | None
+    reports_to: Sequence[str]
+    """The gates that count its end."""
+    results: Mapping[str, Any]
+    """Which arguments are results of other tasks: see `store/flows.py`."""
+
+    @classmethod
+    def of(cls, carried: str) -> FlowPart | None:
+        """Of what the claim says; None for a task of no flow."""
+        try:
+            found = json.loads(carried)
+        except (ValueError, RecursionError):  # a row written by hand
+            return None
+        if not isinstance(found, dict) or not {"tasklib_flow", "tasklib_reports_to"} & found.keys():
+            return None
+        return cls(
+            found.get("tasklib_flow"),
+            found.get("tasklib_node"),
+            found.get("tasklib_reports_to") or (),
+            found.get("tasklib_results") or {},
+        )
 
 
 class Lane(NamedTuple):

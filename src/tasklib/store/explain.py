@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -50,6 +51,8 @@ class Situation:
     """How many steps it has on record."""
     queue_paused_at: datetime | None
     name_paused_at: datetime | None
+    gate: Mapping[str, Any] | None
+    """The gate it waits at, and how far that is."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,10 @@ class Leased(Protocol):
     def id(self) -> str: ...
     @property
     def token(self) -> int: ...
+    @property
+    def reports(self) -> bool:
+        """Whether the end of the task may be counted by a gate."""
+        ...
 
 
 class Lease(NamedTuple):
@@ -28,6 +32,11 @@ class Lease(NamedTuple):
 
     id: str
     token: int
+
+    @property
+    def reports(self) -> bool:
+        """Not known here."""
+        return True
 
 
 class Completion(NamedTuple):
@@ -63,7 +72,8 @@ def complete(completions: Sequence[Completion], worker_id: str, *, contended: bo
 
     parameters = {**arrays(leases), "worker": worker_id, "results": array([r for _, r in completions])}
     unlocked = Query("complete_unlocked", parameters, ours, all_text=True)
-    return unlocked if contended else Query("complete", parameters, ours, all_text=True, if_locked=unlocked)
+    name = "complete_reporting" if any(lease.reports for lease in leases) else "complete"
+    return unlocked if contended else Query(name, parameters, ours, all_text=True, if_locked=unlocked)
 
 
 class CompletedWithin(NamedTuple):
@@ -76,7 +86,7 @@ class CompletedWithin(NamedTuple):
 def complete_within(completion: Completion, worker_id: str) -> Query[CompletedWithin]:
     """Record a result in the transaction of the task itself; waits for a row that is locked."""
     query = complete([completion], worker_id)
-    return Query("complete", query.parameters, lambda rows: CompletedWithin(rows[0][0] is None, rows[0][1]))
+    return Query(query.name, query.parameters, lambda rows: CompletedWithin(rows[0][0] is None, rows[0][1]))
 
 
 def fail(failures: Sequence[Failure], worker_id: str, crash_limit: int) -> Query[dict[str, str]]:

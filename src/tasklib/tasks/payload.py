@@ -9,6 +9,7 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from typing import Any, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
@@ -48,13 +49,26 @@ class Arguments:
         self.signature = inspect.signature(function)
         injected = {CONNECTION} if with_connection else set()
         self.parameters = parameters_of(self.signature, task_name, injected)
-        hints = hints_of(function, task_name)
+        hints = self.hints = hints_of(function, task_name)
         self._others = others_of(self.signature)
         others = None if self._others is None else hints.get(self._others, Any)
         self._fidelity = min(map(fidelity, [*(hints.get(name, Any) for name in self.parameters), others]))
         self._is_plain = self._fidelity is Fidelity.ALWAYS
         self._adapter = arguments_adapter(hints, self.parameters, task_name, others)
         self._writer = SchemaSerializer(self._adapter.core_schema, _WRITTEN)
+        self._partial: dict[frozenset[str], Arguments] = {}
+
+    def without(self, later: frozenset[str]) -> Arguments:
+        """The same for a submission that leaves some parameters out: in a flow they come later."""
+        if not later:
+            return self
+        if later not in self._partial:
+            part = self._partial[later] = copy(self)
+            others = None if self._others is None else self.hints.get(self._others, Any)
+            part.parameters = {name: p for name, p in self.parameters.items() if name not in later}
+            part._adapter = arguments_adapter(self.hints, part.parameters, self.task_name, others)
+            part._writer = SchemaSerializer(part._adapter.core_schema, _WRITTEN)
+        return self._partial[later]
 
     def to_json(self, kwargs: Mapping[str, Any]) -> str:
         """Check the arguments of a submission and write them as JSON, such that the function receives them equal."""
@@ -175,7 +189,7 @@ class ResultCodec:
 
     def __init__(self, function: Callable[..., Any]) -> None:
         declared = get_type_hints(function, include_extras=True).get("return", Any)
-        self._declared = declared
+        self._declared = self.declared = declared
         self._fidelity = fidelity(declared)
         self._adapter = None if declared in _UNDECLARED else result_adapter(declared)
         self._writer = None if self._adapter is None else SchemaSerializer(self._adapter.core_schema, _WRITTEN)

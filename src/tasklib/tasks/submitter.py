@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, Protocol, T
 from typing_extensions import TypeVar, Unpack
 
 from tasklib.tasks import default_client
+from tasklib.tasks.flow_parts import Signature
 from tasklib.tasks.options import NOTHING_SAID, Options, SubmitOptions, options_of
 
 if TYPE_CHECKING:
@@ -150,6 +151,10 @@ class Submitter(Generic[P, R]):
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> Submission[R]:
         """The arguments of one task, for `submit_many`."""
         return Submission(self.task, self.task.arguments.bind(args, kwargs), self.chosen)
+
+    def s(self, *args: Any, **kwargs: Any) -> Signature[R]:
+        """A part of a flow: the function with some of its arguments, which may be nodes of the flow."""
+        return Signature(self.task, args, kwargs, self.chosen)
 
     @returns_awaited
     def submit(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, TaskId[R]]:

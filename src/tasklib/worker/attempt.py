@@ -100,7 +100,7 @@ class Attempt:
     def trace_context(self) -> dict[str, Any] | None:
         """The trace that the submission was part of, or whatever else it said."""
         carried = self._carried()
-        if carried is None or "tasklib_schedule" not in carried:
+        if carried is None or not any(name.startswith("tasklib_") for name in carried):
             return carried
         return {name: value for name, value in carried.items() if not name.startswith("tasklib_")} or None
 

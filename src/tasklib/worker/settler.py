@@ -174,6 +174,7 @@ class Settler:
                     suspensions.append((attempt, Suspension(attempt.claimed, until, signals, seen, kwargs)))
                 case Committed():
                     self._collector.completed([attempt], time.monotonic())
+                    self._backend.committed([attempt.claimed])
                     self._ended(attempt, "completed")
                 case Lost():
                     self._stale(attempt)

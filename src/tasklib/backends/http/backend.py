@@ -149,6 +149,9 @@ class HttpBackend:
     async def suspend(self, worker_id: str, suspensions: Sequence[Suspension], /, *, again: bool) -> Settled:
         raise NotImplementedError("no durable function runs with this backend: see `serves`")
 
+    def committed(self, leases: Iterable[Leased]) -> None:
+        """The server counts what it stores; and no task over HTTP has a transaction of its own."""
+
     async def begin(self, worker_id: str, begins: Sequence[tuple[Leased, bool]]) -> set[str]:
         ours: set[str] = set()
         items = [_item(lease, f',"at_most_once":{json.dumps(once)}') for lease, once in begins]

@@ -116,9 +116,11 @@ class PostgresBackend(PostgresSettlements):
 
     async def deregister(self, worker_id: str) -> None:
         """Hand the lead over, too."""
+        await self.folds.idle()
         await self._maintenance.resign()
         await leave(self._pool, worker_id)
 
     async def close(self) -> None:
+        self.folds.close()
         self._pool.drop()
         self._maintenance.close()

@@ -9,6 +9,7 @@ from functools import partial
 
 from tasklib.backends.backend import ClaimHost, Found
 from tasklib.backends.postgres.crowd import Crowd
+from tasklib.backends.postgres.flow_arguments import need_results, with_results
 from tasklib.backends.postgres.registration import give_back, undelivered
 from tasklib.backends.postgres.sleep import LONG_AWAKE_SECONDS, Sleep, Wakeup
 from tasklib.config import Config
@@ -124,6 +125,8 @@ class PostgresClaims:
             self._crowd.looked(seconds)
         if claimed:
             self._wakeup.busy()
+            if need_results(claimed):
+                claimed = await with_results(self._db, claimed)
         return Found(claimed, worker_id, before + self._lease_seconds)
 
     async def rest(self) -> None:
@@ -179,11 +182,14 @@ class PostgresClaims:
         try:
             names = self._host.served.names
             query = claim.claim_next(lane, None if names is None else tuple(names), worker_id, **self._terms)
-            await self._db.run(query, partial(self._hand_on, worker_id, deadline))
+            claimed = await self._db.run(query, partial(self._hand_on, worker_id, deadline))
+            if need_results(claimed):
+                self._host.take(Found(await with_results(self._db, claimed), worker_id, deadline))
         finally:
             self._wakeup.wake()
 
     def _hand_on(self, worker_id: str, deadline: float, claimed: list[Claimed]) -> None:
         if claimed:
             self._wakeup.busy()
-            self._host.take(Found(claimed, worker_id, deadline))
+            if not need_results(claimed):
+                self._host.take(Found(claimed, worker_id, deadline))

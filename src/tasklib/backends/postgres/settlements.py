@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
 import psycopg
 
 from tasklib.backends.backend import Kept, Settled
+from tasklib.backends.postgres.gates import GateFolds
 from tasklib.config import Config
 from tasklib.db.failures import is_bad_data
 from tasklib.db.query import Query, Runs
 from tasklib.store import durable, settle
+from tasklib.store.claim import Claimed
 from tasklib.store.durable import Suspension
 from tasklib.store.settle import Completion, Failure, Leased
 
@@ -27,6 +29,7 @@ class PostgresSettlements:
     def __init__(self, config: Config, db: Runs) -> None:
         self._config = config
         self._db = db
+        self.folds = GateFolds(db)
 
     async def complete(
         self, worker_id: str, completions: Sequence[Completion], /, *, again: bool, contended: bool = False
@@ -39,6 +42,7 @@ class PostgresSettlements:
             return await _one_by_one(
                 e, completions, lambda one: self.complete(worker_id, one, again=again, contended=contended)
             )
+        self.committed([c.lease for c in completions])
         if len(ours) == len(completions):
             return Settled(dict.fromkeys(ours, "completed"))
         return await self._judged(worker_id, [c.lease for c in completions], dict.fromkeys(ours, "completed"), again)
@@ -53,10 +57,12 @@ class PostgresSettlements:
             if (escaped := _escaped(failure.error)) == failure.error:
                 return _refused(failure.lease, "the error", e)
             return await self.fail(worker_id, [replace(failure, error=escaped)], again=again)
+        self.committed([f.lease for f in failures if states.get(f.lease.id) != "failed"])
         return await self._judged(worker_id, [f.lease for f in failures], states, again)
 
     async def release(self, worker_id: str, leases: Sequence[Leased], /, *, again: bool) -> Settled:
         states = await self._db.run(settle.release(leases, worker_id))
+        self.committed([lease for lease in leases if states.get(lease.id) == "cancelled"])
         return await self._judged(worker_id, leases, states, again, releasing=True)
 
     async def stop(self, worker_id: str, stopped: Sequence[tuple[Leased, str]], /, *, again: bool) -> Settled:
@@ -70,6 +76,7 @@ class PostgresSettlements:
                 return _refused(lease, "the error", e)
             return await self.stop(worker_id, [(lease, escaped)], again=again)
         leases = [lease for lease, _ in stopped]
+        self.committed(leases)
         return await self._judged(worker_id, leases, dict.fromkeys(ours, "cancelled"), again)
 
     async def suspend(self, worker_id: str, suspensions: Sequence[Suspension], /, *, again: bool) -> Settled:
@@ -80,6 +87,13 @@ class PostgresSettlements:
                 return _refused(suspensions[0].lease, "the suspension", e)
             return await _one_by_one(e, suspensions, lambda one: self.suspend(worker_id, one, again=again))
         return await self._judged(worker_id, [s.lease for s in suspensions], states, again)
+
+    def committed(self, leases: Iterable[Leased]) -> None:
+        """The ends of these tasks are stored: count them in the gates they report to."""
+        for lease in leases:
+            if lease.reports:
+                part = lease.in_flow if isinstance(lease, Claimed) else None
+                self.folds.arrived(None if part is None else part.reports_to)
 
     async def begin(self, worker_id: str, begins: Sequence[tuple[Leased, bool]]) -> set[str]:
         return await self._db.run(settle.begin(begins, worker_id))

@@ -382,6 +382,7 @@ CREATE TABLE {schema.}flows (
                AND greatest(created_at, cancel_requested_at, finished_at) < '9999-12-30 00:00:00+00')
 );
 CREATE INDEX flows_unfinished ON {schema.}flows (id) WHERE finished_at IS NULL;
+CREATE INDEX flows_finished ON {schema.}flows (finished_at) WHERE finished_at IS NOT NULL;
 
 -- A gate: some tasks report their end to it, others wait for it. One gate serves all tasks that wait for the same
 -- tasks, so 1 -> 100,000 -> 1 has two gates. It opens when its policy is satisfied, or fails when it can't be any more;
@@ -392,6 +393,7 @@ CREATE TABLE {schema.}gates (
     kind      text        NOT NULL DEFAULT 'join',
     policy    jsonb       NOT NULL DEFAULT '{"kind": "all"}',
     nodes     text[]      COLLATE "C" NOT NULL DEFAULT '{}', -- whose tasks report to it; for the kind 'flow': none
+    waiters   text[]      COLLATE "C" NOT NULL DEFAULT '{}', -- whose tasks wait for it, or waited
     expected  bigint      NOT NULL, -- how many tasks report to it
     sealed    boolean     NOT NULL DEFAULT true, -- false while a running task may add children: it can't open
     completed bigint      NOT NULL DEFAULT 0, -- how many have completed, as far as arrivals were counted

@@ -7,8 +7,12 @@ WITH changed AS (
       AND (state IN ('pending', 'failed') OR (state = 'running' AND cancel_requested_at IS NULL))
       AND {include owned}
     RETURNING state, CASE WHEN state = 'running' THEN {include wake} END,
-              name, queue, priority, state AS outcome, '' AS reason
+              name, queue, priority, state AS outcome, '' AS reason, task.id, task.node, task.reports_to
 ),
+ended AS (
+    SELECT id, state, node, reports_to FROM changed
+),
+{include reported},
 {include counted},
 {include audited}
 SELECT state FROM changed

@@ -24,8 +24,12 @@ changed AS (
     WHERE id = ANY (ARRAY(SELECT id FROM waiting UNION ALL SELECT id FROM at_a_gate
                           UNION ALL SELECT id FROM running))
     RETURNING state, CASE WHEN state = 'running' THEN {include wake} END,
-              name, queue, priority, state AS outcome, '' AS reason
+              name, queue, priority, state AS outcome, '' AS reason, task.id, task.node, task.reports_to
 ),
+ended AS (
+    SELECT id, state, node, reports_to FROM changed
+),
+{include reported},
 {include counted},
 {include audited_batch}
 SELECT state FROM changed

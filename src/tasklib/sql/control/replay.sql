@@ -4,8 +4,13 @@ WITH changed AS (
     SET {include replayed}
     WHERE id = %(id)s::text::uuid AND state IN ('completed', 'cancelled', 'dead_letter') AND {include owned}
     RETURNING task.id, history -> -1 ->> 'was' AS was, state, {include wake},
-              name, queue, priority, 'replayed' AS outcome, history -> -1 ->> 'was' AS reason
+              name, queue, priority, 'replayed' AS outcome, history -> -1 ->> 'was' AS reason,
+              task.node, task.reports_to, task.waits_for
 ),
+revived AS (
+    SELECT was, node, reports_to, waits_for FROM changed
+),
+{include unreported},
 {include steps_replayed},
 {include counted},
 {include audited}

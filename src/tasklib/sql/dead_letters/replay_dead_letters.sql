@@ -6,8 +6,13 @@ changed AS (
     FROM batch
     WHERE task.id = batch.id
     RETURNING task.id::text, batch.completed_at, {include wake},
-              name, queue, priority, 'replayed' AS outcome, 'dead_letter' AS reason, 'dead_letter' AS was
+              name, queue, priority, 'replayed' AS outcome, 'dead_letter' AS reason, 'dead_letter' AS was,
+              task.node, task.reports_to, task.waits_for
 ),
+revived AS (
+    SELECT was, node, reports_to, waits_for FROM changed
+),
+{include unreported},
 {include steps_replayed},
 {include counted},
 {include audited_batch}

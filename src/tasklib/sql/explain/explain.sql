@@ -7,7 +7,12 @@ SELECT id, name, queue, state, required_capabilities, priority,
        started_at, completed_at, worker_id, locked_until, timeout_seconds, cancel_requested_at, progress, awaited_signals,
        (SELECT count(*) FROM {schema.}steps WHERE task = tasks.id),
        (SELECT paused_at FROM {schema.}pauses WHERE kind = 'queue' AND value = queue),
-       (SELECT paused_at FROM {schema.}pauses WHERE kind = 'name' AND value = name)
+       (SELECT paused_at FROM {schema.}pauses WHERE kind = 'name' AND value = name),
+       (SELECT jsonb_build_object('gate', gate.id, 'flow', flow.name, 'flow_id', flow.id, 'nodes', gate.nodes,
+                                  'policy', gate.policy, 'expected', gate.expected, 'sealed', gate.sealed,
+                                  'completed', gate.completed, 'failed', gate.failed)
+        FROM {schema.}gates AS gate LEFT JOIN {schema.}flows AS flow ON flow.id = gate.flow
+        WHERE gate.id = tasks.waits_for)
 FROM {schema.}tasks
 CROSS JOIN {include thresholds}
 WHERE id = %(id)s::text::uuid AND {include owned}

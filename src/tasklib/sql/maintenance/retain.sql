@@ -19,6 +19,8 @@ deleted AS (
         FROM {schema.}tasks AS task
         JOIN page ON page.id = task.id
         WHERE task.state = %(state)s
+          -- A flow is deleted as a whole: forget_flows.sql.
+          AND task.flow IS NULL
           AND (%(name)s::text IS NULL OR task.name = %(name)s::text)
           AND task.name <> ALL (%(except_names)s::text[])
           AND task.completed_at < now() - make_interval(secs => %(age)s)

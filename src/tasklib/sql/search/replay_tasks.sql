@@ -10,8 +10,12 @@ changed AS (
     SET {include replayed}
     FROM batch
     WHERE task.id = batch.id
-    RETURNING task.id::text, history -> -1 ->> 'was' AS was, {include wake}
+    RETURNING task.id::text, history -> -1 ->> 'was' AS was, {include wake}, task.node, task.reports_to, task.waits_for
 ),
+revived AS (
+    SELECT was, node, reports_to, waits_for FROM changed
+),
+{include unreported},
 {include steps_replayed},
 {include audited_batch}
 SELECT id FROM changed

@@ -1,4 +1,4 @@
--- The same for what is not locked by another transaction; it takes a fifth longer than complete.sql, which waits.
+-- The same for tasks that may report to gates, and for what is not locked by another transaction; it takes a fifth longer than complete.sql, which waits.
 WITH done AS (
     SELECT task.id, given.result
     FROM unnest(%(ids)s::uuid[], %(tokens)s::bigint[], %(results)s::text[]) AS given (id, token, result)
@@ -10,6 +10,10 @@ written AS (
     {include completed}
     FROM done
     WHERE task.id = done.id
-    RETURNING task.id
-)
+    RETURNING task.id, task.state, task.node, task.reports_to
+),
+ended AS (
+    SELECT * FROM written
+),
+{include reported}
 {include complete_answer}

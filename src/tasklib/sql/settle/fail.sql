@@ -17,21 +17,25 @@ WITH attempt AS (
     WHERE {still_running} AND task.lease_token = reported.token AND task.worker_id = %(worker)s
     ORDER BY task.id
     FOR UPDATE OF task SKIP LOCKED
-)
-UPDATE {schema.}tasks AS task
-SET state = CASE WHEN cancelled THEN 'cancelled' WHEN ends THEN 'dead_letter' ELSE 'failed' END,
-    error = {include poison},
-    -- A process that was lost is not the function's failure: it uses no retry.
-    retry_count = task.retry_count + CASE WHEN ends OR attempt.crashed THEN 0 ELSE 1 END,
-    crash_count = task.crash_count + attempt.crashed::int,
-    next_retry_at = CASE WHEN ends THEN NULL ELSE now() + make_interval(secs => attempt.delay) END,
-    completed_at = CASE WHEN ends THEN now() END,
-    -- An attempt that ran out of time, or lost its process, gets half as much again.
-    timeout_seconds = CASE WHEN attempt.grows AND NOT ends
-        THEN least(ceil(task.timeout_seconds * 1.5), 2147483647)::int ELSE task.timeout_seconds END,
-    history = {include history},
-    worker_id = NULL,
-    locked_until = NULL
-FROM attempt
-WHERE task.id = attempt.id
-RETURNING task.id::text, task.state
+),
+ended AS (
+    UPDATE {schema.}tasks AS task
+    SET state = CASE WHEN cancelled THEN 'cancelled' WHEN ends THEN 'dead_letter' ELSE 'failed' END,
+        error = {include poison},
+        -- A process that was lost is not the function's failure: it uses no retry.
+        retry_count = task.retry_count + CASE WHEN ends OR attempt.crashed THEN 0 ELSE 1 END,
+        crash_count = task.crash_count + attempt.crashed::int,
+        next_retry_at = CASE WHEN ends THEN NULL ELSE now() + make_interval(secs => attempt.delay) END,
+        completed_at = CASE WHEN ends THEN now() END,
+        -- An attempt that ran out of time, or lost its process, gets half as much again.
+        timeout_seconds = CASE WHEN attempt.grows AND NOT ends
+            THEN least(ceil(task.timeout_seconds * 1.5), 2147483647)::int ELSE task.timeout_seconds END,
+        history = {include history},
+        worker_id = NULL,
+        locked_until = NULL
+    FROM attempt
+    WHERE task.id = attempt.id
+    RETURNING task.id, task.state, task.node, task.reports_to
+),
+{include reported}
+SELECT id::text, state FROM ended

@@ -6,14 +6,18 @@ WITH given AS (
     JOIN {schema.}tasks AS task ON task.id = given.id
     WHERE NOT ({include begun} AND task.at_most_once IS TRUE)
       AND {include lock_held}
-)
-UPDATE {schema.}tasks AS task
-SET state = CASE WHEN cancel_requested_at IS NOT NULL THEN 'cancelled'
-                 WHEN next_retry_at IS NULL THEN 'pending' ELSE 'failed' END,
-    completed_at = CASE WHEN cancel_requested_at IS NOT NULL THEN now() END,
-    started_at = NULL,
-    worker_id = NULL,
-    locked_until = NULL
-FROM given
-WHERE task.id = given.id
-RETURNING task.id::text, task.state, {include wake}
+),
+ended AS (
+    UPDATE {schema.}tasks AS task
+    SET state = CASE WHEN cancel_requested_at IS NOT NULL THEN 'cancelled'
+                     WHEN next_retry_at IS NULL THEN 'pending' ELSE 'failed' END,
+        completed_at = CASE WHEN cancel_requested_at IS NOT NULL THEN now() END,
+        started_at = NULL,
+        worker_id = NULL,
+        locked_until = NULL
+    FROM given
+    WHERE task.id = given.id
+    RETURNING task.id, task.state, task.node, task.reports_to, {include wake}
+),
+{include reported}
+SELECT id::text, state FROM ended

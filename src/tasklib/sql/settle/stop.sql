@@ -4,14 +4,18 @@ WITH stopped AS (
     FROM unnest(%(ids)s::uuid[], %(tokens)s::bigint[], %(errors)s::text[]) AS given (id, token, error)
     JOIN {schema.}tasks AS task ON task.id = given.id
     WHERE {include lock_held}
-)
-UPDATE {schema.}tasks AS task
-SET state = 'cancelled',
-    completed_at = now(),
-    next_retry_at = NULL,
-    error = stopped.error,
-    worker_id = NULL,
-    locked_until = NULL
-FROM stopped
-WHERE task.id = stopped.id
-RETURNING task.id::text
+),
+ended AS (
+    UPDATE {schema.}tasks AS task
+    SET state = 'cancelled',
+        completed_at = now(),
+        next_retry_at = NULL,
+        error = stopped.error,
+        worker_id = NULL,
+        locked_until = NULL
+    FROM stopped
+    WHERE task.id = stopped.id
+    RETURNING task.id, task.state, task.node, task.reports_to
+),
+{include reported}
+SELECT id::text FROM ended

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from tasklib.backends.postgres.flow_arguments import with_results
 from tasklib.backends.postgres.notifier import Notifier
 from tasklib.backends.postgres.registration import give_back, undelivered
 from tasklib.backends.postgres.remote.members import Member, Members
@@ -99,6 +100,7 @@ class Polls:
             tasks = await self._db.run(claim.claim(served, poll.limit, member.id, **self._terms))
             member.crowd.looked(time.monotonic() - looked_at)
             if tasks:
+                tasks = await with_results(self._db, tasks)
                 await self._count_promoted(tasks)
                 return await self._handed_out(member, turn, poll, Delivery(tasks, waited), gone)
             left = began + poll.wait_seconds - time.monotonic()
@@ -128,7 +130,7 @@ class Polls:
             return []
         leases = sorted(Lease(c.id, c.token) for c in lost)
         kept = await self._db.run(settle.extend(leases, member.id, self._config.lock_timeout_seconds))
-        return [c for c in lost if c.id in kept]
+        return await with_results(self._db, [c for c in lost if c.id in kept])
 
     async def _handed_out(self, member: Member, turn: int, poll: Poll, found: Delivery, gone: Gone) -> Delivery:
         """If the client is still connected. If the answer is lost nevertheless, the next poll asks for it."""

@@ -78,7 +78,7 @@ class Verdict:
     detail: str | None = None
 
 
-class Results:
+class RemoteResults:
     """Stores them for one server."""
 
     def __init__(self, config: Config, db: Runs, settlements: PostgresSettlements) -> None:

@@ -11,7 +11,7 @@ from tasklib.backends.postgres.notifier import Notifier
 from tasklib.backends.postgres.registration import leave
 from tasklib.backends.postgres.remote.members import Member, Members
 from tasklib.backends.postgres.remote.polls import Gone, Polls
-from tasklib.backends.postgres.remote.results import Results
+from tasklib.backends.postgres.remote.results import RemoteResults
 from tasklib.backends.postgres.settlements import PostgresSettlements, extension, run_steps
 from tasklib.backends.postgres.sleep import not_registered
 from tasklib.config import Config
@@ -58,7 +58,7 @@ class RemoteWorkers:
         self.members = Members(config, self.db)
         self.polls = Polls(config, self.db, notifier, self.members)
         self._settlements = PostgresSettlements(config, self.db)
-        self.results = Results(config, self.db, self._settlements)
+        self.results = RemoteResults(config, self.db, self._settlements)
 
     async def begin(self, member: Member, wanted: Mapping[Lease, bool]) -> tuple[list[Lease], list[Lease]]:
         """Record that these attempts begin; returns those that may, and those that the worker doesn't hold any more."""

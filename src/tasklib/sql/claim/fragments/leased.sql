@@ -1,7 +1,10 @@
 task.id::text, task.name, task.kwargs::text, task.lease_token, task.retry_count, task.max_retries, task.timeout_seconds,
     task.crash_count, task.priority, task.queue, task.required_capabilities::text,
-    -- What a run of a schedule knows of it travels with the trace: plain tasks have no column more for it.
-    CASE WHEN task.schedule IS NULL THEN task.trace_context
-         ELSE COALESCE(task.trace_context, '{}') || jsonb_build_object(
-             'tasklib_schedule', task.schedule, 'tasklib_slot', task.slot) END::text,
+    -- What a run of a schedule knows of it, or a task of its flow, travels with the trace: plain tasks have no column
+    -- more for it.
+    CASE WHEN task.schedule IS NULL AND task.flow IS NULL AND task.reports_to IS NULL THEN task.trace_context
+         ELSE COALESCE(task.trace_context, '{}') || jsonb_strip_nulls(jsonb_build_object(
+             'tasklib_schedule', task.schedule, 'tasklib_slot', task.slot, 'tasklib_flow', task.flow,
+             'tasklib_node', task.node, 'tasklib_reports_to', task.reports_to,
+             'tasklib_results', NULLIF(task.args, '{}'))) END::text,
     ({due})::text

@@ -18,9 +18,13 @@ changed AS (
         locked_until = NULL
     FROM attempt
     WHERE task.id = attempt.id
-    RETURNING task.id::text, task.name, task.state, {include wake}, queue, priority,
+    RETURNING task.id, task.name, task.state, {include wake}, queue, priority, task.node, task.reports_to,
               CASE WHEN attempt.begun OR cancelled THEN task.state ELSE 'released' END AS outcome,
               CASE WHEN attempt.begun THEN attempt.outcome ELSE '' END AS reason
 ),
+ended AS (
+    SELECT id, state, node, reports_to FROM changed
+),
+{include reported},
 {include counted}
-SELECT id, name, state FROM changed
+SELECT id::text, name, state FROM changed

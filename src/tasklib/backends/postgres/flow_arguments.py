@@ -1,0 +1,48 @@
+"""Arguments that are results of other tasks of a flow: read after the claim, before the task is handed on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tasklib.db.query import Runs
+from tasklib.store import flows
+from tasklib.store.claim import Claimed, FlowPart
+
+MOST_IN_LIST = 1_000_000
+"""More than a submission allows: a group that grew while it ran is cut off only here."""
+
+
+def need_results(claimed: Sequence[Claimed]) -> bool:
+    """Whether some of these have arguments that must be read first."""
+    return any(c.trace_context is not None and "tasklib_results" in c.trace_context for c in claimed)
+
+
+async def with_results(db: Runs, claimed: Sequence[Claimed]) -> list[Claimed]:
+    """These with all their arguments."""
+    if not need_results(claimed):
+        return list(claimed)
+    parts = {c.id: c.in_flow for c in claimed}
+    single = {r["task"] for part in parts.values() if part for r in part.results.values() if "task" in r}
+    ended = await db.run(flows.results_of(sorted(single))) if single else {}
+    return [await _filled_in(db, c, parts[c.id], ended) for c in claimed]
+
+
+async def _filled_in(
+    db: Runs, claimed: Claimed, part: FlowPart | None, ended: Mapping[str, Mapping[str, Any]]
+) -> Claimed:
+    if part is None or not part.results:
+        return claimed
+    values: dict[str, Any] = {}
+    for name, reference in part.results.items():
+        settled = bool(reference.get("settled"))
+        if "task" in reference:
+            found = ended.get(reference["task"])
+            values[name] = found if settled or found is None else found["result"]
+        elif reference.get("pages"):
+            values[name] = {"flow": part.flow, "nodes": reference["nodes"], "settled": settled}
+        else:
+            query = flows.node_results(part.flow or "", reference["nodes"], settled, None, MOST_IN_LIST)
+            values[name] = [value for _, value in await db.run(query)]
+    return claimed._replace(kwargs=json.dumps({**json.loads(claimed.kwargs), **values}))

@@ -1,0 +1,167 @@
+"""`tasklib flow`: tasks that wait for each other."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tasklib.cli.confirm import Yes, confirm
+from tasklib.cli.options import DatabaseUrl, Debug, Schema, configured
+from tasklib.cli.tables import print_rows
+from tasklib.formatting import count
+
+if TYPE_CHECKING:
+    from tasklib.client.flows import FlowDetails
+    from tasklib.store.flows import FlowInfo
+
+app = typer.Typer(no_args_is_help=True, help="Show, draw, cancel and replay flows.")
+
+Id = Annotated[str, typer.Argument(metavar="ID", show_default=False, help="The flow's id.")]
+
+
+class Drawing(StrEnum):
+    MERMAID = "mermaid"
+    DOT = "dot"
+
+
+@app.command("list")
+def list_(
+    name: Annotated[str | None, typer.Option(metavar="NAME", help="Only flows of this name.")] = None,
+    unfinished: Annotated[bool, typer.Option("--unfinished", help="Only those that go on.")] = False,
+    limit: Annotated[int, typer.Option(metavar="N", help="At most so many, the newest first.")] = 50,
+    json_: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
+    database_url: DatabaseUrl = None,
+    schema: Schema = None,
+    debug: Debug = False,
+) -> None:
+    """List flows, the newest first, and how far they are."""
+    from tasklib.client.clients import Client
+
+    with Client(configured(database_url, schema)) as client:
+        found = client.flows(name=name, unfinished=unfinished, limit=limit)
+    if json_:
+        for info in found:
+            typer.echo(json.dumps(_info(info)))
+        return
+    rows = (
+        (
+            str(i.id),
+            i.name,
+            i.state,
+            str(i.total),
+            str(i.completed),
+            str(i.failed),
+            i.created_at.isoformat("T", "seconds"),
+        )
+        for i in found
+    )
+    titles = ("id", "name", "state", "tasks", "completed", "failed", "created")
+    print_rows(titles, rows, none="no flows", numbers={"tasks", "completed", "failed"})
+
+
+@app.command()
+def show(
+    flow_id: Id,
+    json_: Annotated[bool, typer.Option("--json", help="JSON, with everything.")] = False,
+    database_url: DatabaseUrl = None,
+    schema: Schema = None,
+    debug: Debug = False,
+) -> None:
+    """Show a flow: its nodes, and what they wait for."""
+    details = _details(flow_id, database_url, schema)
+    if json_:
+        typer.echo(json.dumps(_everything(details), default=str))
+        return
+    info = details.info
+    typer.echo(f"{info.name} {info.id}: {info.state}, {info.completed} of {info.total} completed, {info.failed} failed")
+    if info.eta_seconds is not None:
+        typer.echo(f"at this pace, about {info.eta_seconds:.0f} s to go")
+    before = {name: [b for b, after in details.edges if after == name] for name in (n.name for n in details.nodes)}
+    rows = ((n.name, n.task, str(n.count), _states(n.states), ", ".join(before[n.name])) for n in details.nodes)
+    print_rows(("node", "task", "tasks", "states", "after"), rows, none="no tasks", numbers={"tasks"})
+
+
+@app.command()
+def graph(
+    flow_id: Id,
+    format_: Annotated[Drawing, typer.Option("--format", help="What draws it.")] = Drawing.MERMAID,
+    database_url: DatabaseUrl = None,
+    schema: Schema = None,
+    debug: Debug = False,
+) -> None:
+    """Write the graph of a flow for Mermaid or Graphviz; a group of any size is one node."""
+    from tasklib.cli.flow_graph import dot, mermaid
+
+    details = _details(flow_id, database_url, schema)
+    typer.echo(mermaid(details) if format_ is Drawing.MERMAID else dot(details))
+
+
+@app.command()
+def cancel(
+    flow_id: Id,
+    yes: Yes = False,
+    database_url: DatabaseUrl = None,
+    schema: Schema = None,
+    debug: Debug = False,
+) -> None:
+    """Cancel all tasks of a flow that have not ended."""
+    from tasklib.client.clients import Client
+
+    with Client(configured(database_url, schema)) as client:
+        info = client.get_flow(flow_id).info
+        left = info.total - info.completed - info.failed
+        confirm(f"cancel {count(left, 'task')} of the flow {info.name}", yes=yes)
+        counts = client.cancel_flow(flow_id)
+    typer.echo(f"cancelled {counts.cancelled}, requested {counts.asked} to stop")
+
+
+@app.command()
+def replay(
+    flow_id: Id,
+    database_url: DatabaseUrl = None,
+    schema: Schema = None,
+    debug: Debug = False,
+) -> None:
+    """Let a flow go on where it failed or was cancelled; what has completed stays."""
+    from tasklib.client.clients import Client
+
+    with Client(configured(database_url, schema)) as client:
+        revived = client.replay_flow(flow_id)
+    typer.echo(f"{count(revived, 'task starts', 'tasks start')} afresh")
+
+
+def _details(flow_id: str, database_url: str | None, schema: str | None) -> FlowDetails:
+    from tasklib.client.clients import Client
+
+    with Client(configured(database_url, schema)) as client:
+        return client.get_flow(flow_id)
+
+
+def _info(info: FlowInfo) -> dict[str, object]:
+    return {
+        "id": str(info.id),
+        "name": info.name,
+        "state": info.state,
+        "total": info.total,
+        "completed": info.completed,
+        "failed": info.failed,
+        "created_at": info.created_at.isoformat(),
+        "finished_at": info.finished_at.isoformat() if info.finished_at else None,
+        "cancel_requested_at": info.cancel_requested_at.isoformat() if info.cancel_requested_at else None,
+        "eta_seconds": info.eta_seconds,
+    }
+
+
+def _everything(details: FlowDetails) -> dict[str, object]:
+    from dataclasses import asdict
+
+    nodes = [asdict(node) for node in details.nodes]
+    return {**_info(details.info), "nodes": nodes, "gates": [asdict(gate) for gate in details.gates]}
+
+
+def _states(states: object) -> str:
+    assert isinstance(states, dict)
+    return ", ".join(f"{number} {state}" for state, number in sorted(states.items()))

@@ -1,0 +1,24 @@
+-- One page of a flow's dead letters and of tasks that were cancelled by request start afresh. What a gate cancelled is not
+-- among them: it waits again when its gate is judged anew.
+WITH page AS (
+    SELECT id FROM {schema.}tasks AS task
+    WHERE task.flow = %(id)s::text::uuid
+      AND (task.state = 'dead_letter' OR (task.state = 'cancelled' AND task.cancel_requested_at IS NOT NULL))
+    ORDER BY task.node, task.id
+    LIMIT %(limit)s
+    FOR UPDATE SKIP LOCKED
+),
+changed AS (
+    UPDATE {schema.}tasks AS task
+    SET {include replayed}
+    FROM page
+    WHERE task.id = page.id
+    RETURNING {include wake}, task.name, task.queue, task.priority, 'replayed' AS outcome,
+              task.history -> -1 ->> 'was' AS reason, task.node, task.reports_to, task.waits_for
+),
+revived AS (
+    SELECT reason AS was, node, reports_to, waits_for FROM changed
+),
+{include unreported},
+{include counted}
+SELECT reason FROM changed

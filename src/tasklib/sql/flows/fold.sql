@@ -1,0 +1,181 @@
+-- Count arrivals into their gates, decide gates, and move the tasks that wait at decided gates, a page of them at a
+-- time. The gate's lock makes it one at a time; a gate that another session has locked is left out: that session looks
+-- again after its commit, and sees what was committed before it was left out. An arrival is counted by the statement
+-- that deletes it, so it counts once, whatever the snapshot was. See docs/explanation/flows.md.
+WITH wanted AS (
+    SELECT unnest(%(gates)s::text::uuid[]) AS id
+    UNION
+    -- Without names: whatever was left behind by a process that died before it folded.
+    (SELECT gate FROM {schema.}arrivals WHERE %(gates)s::text IS NULL ORDER BY gate LIMIT %(most)s::int)
+    UNION
+    (SELECT id FROM {schema.}gates
+     WHERE %(gates)s::text IS NULL AND NOT released AND (opened_at IS NOT NULL OR failed_at IS NOT NULL)
+     ORDER BY id LIMIT %(most)s::int)
+),
+locked AS MATERIALIZED (
+    SELECT gate.id, gate.flow, gate.kind, gate.policy, gate.expected, gate.sealed, gate.completed, gate.failed,
+           gate.excused, gate.opened_at, gate.failed_at, gate.culprit
+    FROM {schema.}gates AS gate
+    WHERE gate.id = ANY (ARRAY(SELECT id FROM wanted))
+    ORDER BY gate.id
+    FOR UPDATE SKIP LOCKED
+),
+counted_here AS (
+    DELETE FROM {schema.}arrivals
+    WHERE ctid = ANY (ARRAY(
+        SELECT ctid FROM {schema.}arrivals WHERE gate = ANY (ARRAY(SELECT id FROM locked)) ORDER BY id LIMIT %(most)s::int))
+    RETURNING id, gate, node, completed, failed, culprit
+),
+-- A flow that was deleted meanwhile.
+orphaned AS (
+    DELETE FROM {schema.}arrivals AS arrival
+    WHERE gate = ANY (ARRAY(SELECT id FROM wanted))
+      AND NOT EXISTS (SELECT FROM {schema.}gates WHERE gates.id = arrival.gate)
+),
+sums AS (
+    SELECT arrival.gate, sum(arrival.completed)::bigint AS completed, sum(arrival.failed)::bigint AS failed,
+           (sum(arrival.failed) FILTER (WHERE is_excused))::bigint AS excused,
+           (array_agg(arrival.culprit ORDER BY arrival.id)
+                FILTER (WHERE arrival.culprit IS NOT NULL AND NOT is_excused))[1] AS culprit
+    FROM counted_here AS arrival
+    JOIN locked ON locked.id = arrival.gate
+    CROSS JOIN LATERAL (SELECT COALESCE(locked.policy -> 'optional' ? arrival.node, false) AS is_excused) AS excuse
+    GROUP BY arrival.gate
+),
+added AS (
+    SELECT locked.id, locked.flow, locked.kind, locked.policy, locked.expected, locked.sealed, locked.opened_at,
+           locked.failed_at, locked.completed + COALESCE(sums.completed, 0) AS completed,
+           locked.failed + COALESCE(sums.failed, 0) AS failed, locked.excused + COALESCE(sums.excused, 0) AS excused,
+           COALESCE(locked.culprit, sums.culprit) AS culprit, sums.gate IS NOT NULL AS had_arrivals
+    FROM locked
+    LEFT JOIN sums ON sums.gate = locked.id
+),
+-- An opened gate stays open. The gate of the whole flow is judged anew each time: a replay makes the flow unfinished.
+judged AS MATERIALIZED (
+    SELECT added.*,
+           CASE
+               WHEN opened_at IS NOT NULL AND kind <> 'flow' THEN 'open'
+               WHEN policy ->> 'kind' = 'settled' AND sealed AND completed + failed >= expected THEN 'open'
+               WHEN policy ->> 'kind' = 'all' AND failed > excused THEN 'failed'
+               WHEN policy ->> 'kind' = 'all' AND sealed AND completed + excused >= expected THEN 'open'
+               WHEN policy ->> 'kind' = 'at_least' AND sealed AND completed >= needed THEN 'open'
+               WHEN policy ->> 'kind' = 'at_least' AND sealed AND expected - failed < needed THEN 'failed'
+           END AS verdict
+    FROM added
+    CROSS JOIN LATERAL (
+        SELECT COALESCE((policy ->> 'count')::bigint, ceil((policy ->> 'share')::numeric * expected)::bigint) AS needed
+    ) AS policy_of
+),
+-- A gate that had failed and doesn't any more, because what failed was replayed: the tasks it cancelled wait again.
+-- Only then, by a later look, it may open.
+page AS MATERIALIZED (
+    SELECT judged.id AS gate, offered.id, 'restored' AS becomes
+    FROM judged
+    CROSS JOIN LATERAL (
+        SELECT task.id FROM {schema.}tasks AS task
+        WHERE task.waits_for = judged.id AND task.state = 'cancelled' AND task.cancel_requested_at IS NULL
+        ORDER BY task.id LIMIT %(page)s::int FOR UPDATE SKIP LOCKED
+    ) AS offered
+    WHERE judged.failed_at IS NOT NULL AND judged.verdict IS DISTINCT FROM 'failed'
+    UNION ALL
+    SELECT judged.id, offered.id, judged.verdict
+    FROM judged
+    CROSS JOIN LATERAL (
+        SELECT task.id FROM {schema.}tasks AS task
+        WHERE task.waits_for = judged.id AND task.state IN ('pending', 'failed')
+        ORDER BY task.id LIMIT %(page)s::int FOR UPDATE SKIP LOCKED
+    ) AS offered
+    WHERE judged.verdict = 'failed' OR (judged.verdict = 'open' AND judged.failed_at IS NULL)
+),
+opened AS (
+    UPDATE {schema.}tasks AS task
+    -- It waits in its lane from now on: at the gate it didn't earn priority.
+    SET waits_for = NULL, scheduled_at = GREATEST(task.scheduled_at, now())
+    FROM page
+    WHERE task.id = page.id AND page.becomes = 'open'
+    RETURNING page.gate
+),
+changed AS (
+    UPDATE {schema.}tasks AS task
+    SET state = 'cancelled', completed_at = now(), next_retry_at = NULL,
+        error = format('UpstreamFailed: cancelled because %%s of the same flow did not complete%%s',
+                       COALESCE(format('%%s (task %%s)', culprit.name, culprit.id), 'another task'),
+                       COALESCE(format(': it ended as %%s', culprit.state), ''))
+    FROM page
+    JOIN judged ON judged.id = page.gate
+    LEFT JOIN {schema.}tasks AS culprit ON culprit.id = judged.culprit
+    WHERE task.id = page.id AND page.becomes = 'failed'
+    RETURNING page.gate, judged.culprit, task.node, task.reports_to, task.name, task.queue, task.priority,
+              task.state AS outcome, '' AS reason
+),
+{include counted},
+revived AS (
+    UPDATE {schema.}tasks AS task
+    SET state = 'pending', completed_at = NULL, error = NULL
+    FROM page
+    WHERE task.id = page.id AND page.becomes = 'restored'
+    RETURNING page.gate, 'cancelled' AS was, task.node, task.reports_to, NULL::uuid AS waits_for
+),
+{include unreported},
+-- What was cancelled here names the first culprit to its own gates, not itself.
+passed_on AS (
+    INSERT INTO {schema.}arrivals (gate, node, failed, culprit)
+    SELECT next_gate, node, count(*), (array_agg(culprit))[1]
+    FROM changed
+    CROSS JOIN LATERAL unnest(reports_to) AS next_gate
+    WHERE reports_to IS NOT NULL
+    GROUP BY next_gate, node
+    UNION ALL
+    SELECT DISTINCT gate, NULL, 0, NULL::uuid FROM revived
+    UNION ALL
+    SELECT id, NULL, 0, NULL::uuid FROM judged WHERE failed_at IS NOT NULL AND verdict = 'open'
+),
+-- Whether all tasks that had to move did: others may be locked, or beyond this page.
+moved AS (
+    SELECT judged.id AS gate,
+           (SELECT count(*) FROM page WHERE page.gate = judged.id)
+           = (SELECT count(*) FROM (
+                  SELECT FROM {schema.}tasks AS task
+                  WHERE task.waits_for = judged.id
+                    AND CASE WHEN judged.verdict = 'failed' OR (judged.verdict = 'open' AND judged.failed_at IS NULL)
+                             THEN task.state IN ('pending', 'failed')
+                             WHEN judged.failed_at IS NOT NULL
+                             THEN task.state = 'cancelled' AND task.cancel_requested_at IS NULL
+                             ELSE false END
+                  LIMIT %(page)s::int + 1) AS waiting) AS is_all
+    FROM judged
+),
+written AS (
+    UPDATE {schema.}gates AS gate
+    SET completed = judged.completed,
+        failed = judged.failed,
+        excused = judged.excused,
+        opened_at = CASE WHEN judged.verdict = 'open' AND judged.failed_at IS NULL
+                         THEN COALESCE(judged.opened_at, now()) END,
+        failed_at = CASE WHEN judged.verdict = 'failed' THEN COALESCE(judged.failed_at, now())
+                         WHEN NOT moved.is_all THEN judged.failed_at END,
+        culprit = CASE WHEN judged.verdict = 'failed' OR NOT moved.is_all THEN judged.culprit END,
+        released = judged.verdict IS NOT NULL AND moved.is_all
+    FROM judged
+    JOIN moved ON moved.gate = judged.id
+    WHERE gate.id = judged.id
+    RETURNING gate.id
+),
+finished AS (
+    UPDATE {schema.}flows AS flow
+    SET finished_at = CASE WHEN judged.verdict = 'open' THEN COALESCE(flow.finished_at, now()) END
+    FROM judged
+    WHERE flow.id = judged.flow AND judged.kind = 'flow'
+      AND (judged.verdict = 'open') IS DISTINCT FROM (flow.finished_at IS NOT NULL)
+    RETURNING flow.id
+)
+-- The gates to look at again.
+SELECT again.gate::text, NULL FROM changed CROSS JOIN LATERAL unnest(changed.reports_to) AS again (gate)
+UNION
+SELECT again.gate::text, NULL FROM revived CROSS JOIN LATERAL unnest(revived.reports_to || revived.gate) AS again (gate)
+UNION
+SELECT judged.id::text, NULL FROM judged JOIN moved ON moved.gate = judged.id WHERE had_arrivals OR NOT moved.is_all
+UNION
+SELECT NULL, pg_notify('tasklib_' || nspname, '')::text
+FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+WHERE pg_class.oid = '{schema.}tasks'::regclass AND EXISTS (SELECT FROM opened)

@@ -1,0 +1,16 @@
+-- The same where some of the tasks report to gates.
+WITH written AS (
+    UPDATE {schema.}tasks AS task
+    {include completed}
+    FROM unnest(%(ids)s::uuid[], %(tokens)s::bigint[], %(results)s::text[]) AS done (id, token, result)
+    WHERE task.id = done.id
+      AND {still_running}
+      AND task.lease_token = done.token
+      AND task.worker_id = %(worker)s
+    RETURNING task.id, task.state, task.node, task.reports_to
+),
+ended AS (
+    SELECT * FROM written
+),
+{include reported}
+{include complete_answer}

@@ -1,0 +1,238 @@
+"""Flows: submitting them, counting arrivals into gates, and reading what a join needs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from tasklib.columns import returned
+from tasklib.db.fast_path import array, plain_array
+from tasklib.db.query import Query, Rows, nothing
+from tasklib.store.audit import Action, audited
+from tasklib.store.fleet import Term
+
+MOST_ARRIVALS = 10_000
+"""Arrivals, and gates, that one fold takes on."""
+PAGE = 1000
+"""Waiting tasks that one fold moves."""
+
+
+class NewFlow(NamedTuple):
+    """A flow that is ready to be inserted, with its gates."""
+
+    id: UUID
+    name: str
+    gates: Sequence[NewGate]
+    submitted_by: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NewGate:
+    """A gate of a flow that is ready to be inserted."""
+
+    id: UUID
+    policy: dict[str, Any]
+    nodes: Sequence[str]
+    expected: int
+    waiters: Sequence[str] = ()
+    kind: str = "join"
+    sealed: bool = True
+
+    @property
+    def is_open(self) -> bool:
+        """A gate that waits for nothing opens at once."""
+        return self.sealed and not self.expected
+
+
+def submit(flow: NewFlow, tasks: str, *, with_gates: bool) -> Query[None]:
+    """Insert a flow, its gates and tasks (a JSON array), all in one statement; or more tasks of the same flow."""
+    gates = [
+        {
+            "id": str(g.id),
+            "kind": g.kind,
+            "policy": g.policy,
+            "nodes": list(g.nodes),
+            "waiters": list(g.waiters),
+            "expected": g.expected,
+            "sealed": g.sealed,
+            "is_open": g.is_open,
+        }
+        for g in flow.gates
+    ]
+    parameters = {
+        "id": str(flow.id),
+        "name": flow.name,
+        "submitted_by": flow.submitted_by,
+        "gates": json.dumps(gates) if with_gates else "[]",
+        "tasks": tasks,
+    }
+    return Query("flow_submit", parameters, nothing, repeatable=True, all_text=True)
+
+
+def results_of(ids: Sequence[str]) -> Query[dict[str, dict[str, Any]]]:
+    """How these tasks ended, by id."""
+    return Query("flow_results", {"ids": plain_array(ids)}, lambda rows: {row[0]: _ended(row) for row in rows})
+
+
+def node_results(
+    flow: str, nodes: Sequence[str], settled: bool, after: str | None, limit: int
+) -> Query[list[tuple[str, Any]]]:
+    """What the tasks of these nodes returned, in the order of submission, each with its id.
+
+    `settled`: of all that have ended, and how they did.
+    """
+    parameters = {"flow": flow, "nodes": array(nodes), "settled": settled, "after": after, "limit": limit}
+
+    def read(rows: Rows) -> list[tuple[str, Any]]:
+        return [(row[0], _ended(row) if settled else returned(row[2])) for row in rows]
+
+    return Query("flow_node_results", parameters, read, prepare=True, repeatable=True)
+
+
+def _ended(row: tuple[Any, ...]) -> dict[str, Any]:
+    id_, state, result, error = row
+    return {"id": id_, "state": state, "result": returned(result), "error": error}
+
+
+def fold(gates: Sequence[str] | None) -> Query[list[str]]:
+    """Count arrivals, decide these gates, and move the tasks that wait there; reads the gates to look at again.
+
+    None: the gates that have arrivals or tasks to move, up to a number.
+    """
+    parameters = {"gates": None if gates is None else plain_array(gates), "most": MOST_ARRIVALS, "page": PAGE}
+    return Query("fold", parameters, _again, prepare=True, repeatable=True)
+
+
+def _again(rows: Rows) -> list[str]:
+    return [gate for gate, _ in rows if gate is not None]
+
+
+@dataclass(frozen=True, slots=True)
+class FlowInfo:
+    """A flow, and how far it is. `now` is the database's clock."""
+
+    id: UUID
+    name: str
+    created_at: datetime
+    cancel_requested_at: datetime | None
+    finished_at: datetime | None
+    submitted_by: str | None
+    total: int
+    completed: int
+    failed: int
+    """Tasks that ended as dead letters or were cancelled."""
+    now: datetime
+
+    @property
+    def state(self) -> str:
+        """`running`, `completed`, `cancelled`, or `failed` if a task did not complete."""
+        if self.finished_at is None:
+            return "running"
+        return "cancelled" if self.cancel_requested_at else "failed" if self.failed else "completed"
+
+    @property
+    def eta_seconds(self) -> float | None:
+        """How long the rest takes at the pace so far; None while nothing has ended, and after the end."""
+        ended = self.completed + self.failed
+        if self.finished_at is not None or not ended:
+            return None
+        return (self.now - self.created_at).total_seconds() / ended * (self.total - ended)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeInfo:
+    """A node of a flow: one task, or a group of any size."""
+
+    name: str
+    task: str
+    count: int
+    states: Mapping[str, int]
+    """How many of its tasks are in each state."""
+
+
+@dataclass(frozen=True, slots=True)
+class GateInfo:
+    """What some nodes wait for."""
+
+    id: str
+    policy: Mapping[str, Any]
+    nodes: Sequence[str]
+    waiters: Sequence[str]
+    expected: int
+    sealed: bool
+    completed: int
+    failed: int
+    opened_at: datetime | None
+    failed_at: datetime | None
+    culprit: str | None
+
+
+def infos(
+    *,
+    id_: UUID | None = None,
+    after: UUID | None = None,
+    name: str | None = None,
+    unfinished: bool = False,
+    owner: str | None = None,
+    limit: int = 100,
+) -> Query[list[FlowInfo]]:
+    """One page of flows, the newest first; or one of them."""
+    parameters = {
+        "id": None if id_ is None else str(id_),
+        "after": None if after is None else str(after),
+        "name": name,
+        "unfinished": unfinished,
+        "owner": owner,
+        "limit": limit,
+    }
+    return Query("flow_list", parameters, _infos, prepare=False, repeatable=True)
+
+
+def nodes_of(flow: UUID) -> Query[list[NodeInfo]]:
+    """The nodes of a flow, in the order of submission."""
+    return Query("flow_nodes", {"id": str(flow)}, lambda rows: [NodeInfo(*row) for row in rows], repeatable=True)
+
+
+def gates_of(flow: UUID) -> Query[list[GateInfo]]:
+    """The gates of a flow that nodes wait for."""
+    return Query("flow_gates", {"id": str(flow)}, lambda rows: [GateInfo(*row) for row in rows], repeatable=True)
+
+
+def cancel(flow: UUID, *, by: str, owner: str | None) -> Query[bool]:
+    """Note that a flow is to stop; False if it is finished or unknown."""
+    parameters = {"id": str(flow), "owner": owner}
+    return audited("flow_cancel", parameters, bool, by=by, action=Action.CANCEL_FLOW, target=str(flow))
+
+
+def cancel_tasks(flow: UUID, limit: int) -> Query[list[str]]:
+    """Cancel one page of a flow's tasks; their states."""
+    return Query("flow_cancel_tasks", {"id": str(flow), "limit": limit, "message": "cancel"}, _first)
+
+
+def replay(flow: UUID, *, by: str, owner: str | None) -> Query[bool]:
+    """Note that a flow goes on; False if all its tasks have completed or it is unknown."""
+    parameters = {"id": str(flow), "owner": owner}
+    return audited("flow_replay", parameters, bool, by=by, action=Action.REPLAY_FLOW, target=str(flow))
+
+
+def replay_tasks(flow: UUID, limit: int) -> Query[list[str]]:
+    """Let one page of what failed start afresh; what their states were."""
+    return Query("flow_replay_tasks", {"id": str(flow), "limit": limit, "message": ""}, _first)
+
+
+def forget(term: Term, age: float, limit: int) -> Query[tuple[int, int]]:
+    """Delete flows that ended so long ago; how many tasks and flows are gone."""
+    parameters = {**term.parameters(), "age": float(age), "limit": limit}
+    return Query("forget_flows", parameters, lambda rows: (rows[0][0], rows[0][1]))
+
+
+def _infos(rows: Rows) -> list[FlowInfo]:
+    return [FlowInfo(UUID(row[0]), *row[1:]) for row in rows]
+
+
+def _first(rows: Rows) -> list[str]:
+    return [row[0] for row in rows]
