@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,9 +46,14 @@ def check(mutant: int = 0, *, retries: int = 1, lost: int = 2, at_most_once: boo
     once = str(at_most_once or mutant in AT_MOST_ONCE).lower()
     defines = {"MUTANT": mutant, "MAX_RETRIES": retries, "MAX_LOST": lost, "ONCE": once}
     with tempfile.TemporaryDirectory() as directory:
-        _run(directory, "spin", *(f"-D{name}={value}" for name, value in defines.items()), "-a", str(MODEL))
-        _run(directory, "gcc", "-O2", "-w", "-DSAFETY", "-DCOLLAPSE", "-DVECTORSZ=2048", "-o", "pan", "pan.c")
-        return _read(_run(directory, "./pan", "-m500000", "-w24"))
+        return compiled(directory, MODEL, defines)
+
+
+def compiled(directory: str, model: Path, defines: Mapping[str, object]) -> Verdict:
+    """Compile a model with these definitions and visit its states."""
+    _run(directory, "spin", *(f"-D{name}={value}" for name, value in defines.items()), "-a", str(model))
+    _run(directory, "gcc", "-O2", "-w", "-DSAFETY", "-DCOLLAPSE", "-DVECTORSZ=2048", "-o", "pan", "pan.c")
+    return _read(_run(directory, "./pan", "-m500000", "-w24"))
 
 
 def _run(directory: str, *command: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -55,7 +56,7 @@ class FlowCalls(OnBehalf):
         if not isinstance(flow, Submittable):
             raise InvalidOption(f"submit_flow takes a Flow, chain(...) or group(...), not {flow!r}.")
         plan = planned(flow.as_flow(), self.defaults, self.id_type, self.identity.submitted_by)
-        span = submissions.span_of(plan.tasks) if tracing.is_used() and len(plan.tasks) else None
+        span = submissions.span_of(plan.tasks) if tracing.API in sys.modules and len(plan.tasks) else None
         if span is None:
             yield from self._store_flow(plan, connection)
         else:

@@ -1,7 +1,8 @@
 -- Count arrivals into their gates, decide gates, and move the tasks that wait at decided gates, a page of them at a
 -- time. The gate's lock makes it one at a time; a gate that another session has locked is left out: that session looks
--- again after its commit, and sees what was committed before it was left out. An arrival is counted by the statement
--- that deletes it, so it counts once, whatever the snapshot was. See docs/explanation/flows.md.
+-- again after its commit, and sees what was committed before it was left out. So every gate that was locked here is
+-- looked at again, and one without arrivals is not locked. An arrival is counted by the statement that deletes it: once,
+-- whatever the snapshot was. See docs/explanation/flows.md.
 WITH wanted AS (
     SELECT unnest(%(gates)s::text::uuid[]) AS id
     UNION
@@ -17,6 +18,9 @@ locked AS MATERIALIZED (
            gate.excused, gate.opened_at, gate.failed_at, gate.culprit
     FROM {schema.}gates AS gate
     WHERE gate.id = ANY (ARRAY(SELECT id FROM wanted))
+      AND (EXISTS (SELECT FROM {schema.}arrivals WHERE arrivals.gate = gate.id)
+           OR (%(gates)s::text IS NULL AND NOT gate.released
+               AND (gate.opened_at IS NOT NULL OR gate.failed_at IS NOT NULL)))
     ORDER BY gate.id
     FOR UPDATE SKIP LOCKED
 ),
@@ -46,7 +50,7 @@ added AS (
     SELECT locked.id, locked.flow, locked.kind, locked.policy, locked.expected, locked.sealed, locked.opened_at,
            locked.failed_at, locked.completed + COALESCE(sums.completed, 0) AS completed,
            locked.failed + COALESCE(sums.failed, 0) AS failed, locked.excused + COALESCE(sums.excused, 0) AS excused,
-           COALESCE(locked.culprit, sums.culprit) AS culprit, sums.gate IS NOT NULL AS had_arrivals
+           COALESCE(locked.culprit, sums.culprit) AS culprit
     FROM locked
     LEFT JOIN sums ON sums.gate = locked.id
 ),
@@ -117,19 +121,6 @@ revived AS (
     RETURNING page.gate, 'cancelled' AS was, task.node, task.reports_to, NULL::uuid AS waits_for
 ),
 {include unreported},
--- What was cancelled here names the first culprit to its own gates, not itself.
-passed_on AS (
-    INSERT INTO {schema.}arrivals (gate, node, failed, culprit)
-    SELECT next_gate, node, count(*), (array_agg(culprit))[1]
-    FROM changed
-    CROSS JOIN LATERAL unnest(reports_to) AS next_gate
-    WHERE reports_to IS NOT NULL
-    GROUP BY next_gate, node
-    UNION ALL
-    SELECT DISTINCT gate, NULL, 0, NULL::uuid FROM revived
-    UNION ALL
-    SELECT id, NULL, 0, NULL::uuid FROM judged WHERE failed_at IS NOT NULL AND verdict = 'open'
-),
 -- Whether all tasks that had to move did: others may be locked, or beyond this page.
 moved AS (
     SELECT judged.id AS gate,
@@ -144,6 +135,22 @@ moved AS (
                              ELSE false END
                   LIMIT %(page)s::int + 1) AS waiting) AS is_all
     FROM judged
+),
+-- What was cancelled here names the first culprit to its own gates, not itself.
+passed_on AS (
+    INSERT INTO {schema.}arrivals (gate, node, failed, culprit)
+    SELECT next_gate, node, count(*), (array_agg(culprit))[1]
+    FROM changed
+    CROSS JOIN LATERAL unnest(reports_to) AS next_gate
+    WHERE reports_to IS NOT NULL
+    GROUP BY next_gate, node
+    UNION ALL
+    -- There is more to do here. If the rest is locked by another transaction, the leader's sweep comes back to it.
+    SELECT judged.id, NULL, 0, NULL::uuid
+    FROM judged
+    JOIN moved ON moved.gate = judged.id
+    WHERE CASE WHEN is_all THEN failed_at IS NOT NULL AND verdict = 'open'
+               ELSE EXISTS (SELECT FROM page WHERE page.gate = judged.id) END
 ),
 written AS (
     UPDATE {schema.}gates AS gate
@@ -166,7 +173,7 @@ finished AS (
     SET finished_at = CASE WHEN judged.verdict = 'open' THEN COALESCE(flow.finished_at, now()) END
     FROM judged
     WHERE flow.id = judged.flow AND judged.kind = 'flow'
-      AND (judged.verdict = 'open') IS DISTINCT FROM (flow.finished_at IS NOT NULL)
+      AND COALESCE(judged.verdict = 'open', false) <> (flow.finished_at IS NOT NULL)
     RETURNING flow.id
 )
 -- The gates to look at again.
@@ -174,7 +181,7 @@ SELECT again.gate::text, NULL FROM changed CROSS JOIN LATERAL unnest(changed.rep
 UNION
 SELECT again.gate::text, NULL FROM revived CROSS JOIN LATERAL unnest(revived.reports_to || revived.gate) AS again (gate)
 UNION
-SELECT judged.id::text, NULL FROM judged JOIN moved ON moved.gate = judged.id WHERE had_arrivals OR NOT moved.is_all
+SELECT id::text, NULL FROM locked WHERE %(gates)s::text IS NOT NULL OR id IN (SELECT gate FROM counted_here)
 UNION
 SELECT NULL, pg_notify('tasklib_' || nspname, '')::text
 FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
