@@ -14,11 +14,12 @@ changed AS (
     FROM page
     WHERE task.id = page.id
     RETURNING {include wake}, task.name, task.queue, task.priority, 'replayed' AS outcome,
-              task.history -> -1 ->> 'was' AS reason, task.node, task.reports_to, task.waits_for
+              task.history -> -1 ->> 'was' AS reason, task.history -> -1 ->> 'was' AS was, task.id, task.node, task.reports_to, task.waits_for
 ),
 revived AS (
-    SELECT reason AS was, node, reports_to, waits_for FROM changed
+    SELECT was, node, reports_to, waits_for FROM changed
 ),
 {include unreported},
+{include steps_replayed},
 {include counted}
 SELECT reason FROM changed
