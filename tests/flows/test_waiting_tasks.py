@@ -30,7 +30,7 @@ def _a_task_at_a_gate(db: psycopg.Connection) -> None:
 
 def test_it_is_claimed_only_after_its_gate_has_opened(claiming: Claiming, db: psycopg.Connection) -> None:
     assert claiming.claim(Served(["join"]), 10) == []
-    assert claiming.run(claim.claim_next(Lane("default", "join", "{}", 0), "w", **TERMS)) == []
+    assert claiming.run(claim.claim_next(Lane("default", "", "{}", 0), ("join",), "w", **TERMS)) == []
     db.execute("UPDATE tasks SET waits_for = NULL")
     assert [c.name for c in claiming.claim(Served(["join"]), 10)] == ["join"]
 
