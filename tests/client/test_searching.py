@@ -237,7 +237,7 @@ def test_states_are_counted_up_to_a_limit(db: psycopg.Connection, client: Client
 
 
 def test_pending_tasks_behind_many_failed_ones_are_not_said_to_be_none(db: psycopg.Connection, client: Client) -> None:
-    insert(db, 900, state="'failed'", name="'a'")
+    insert(db, 900, state="'failed'", name="'a'", priority="-10")
     insert(db, 900, name="'b'")
     assert _counted(client)["pending"] == (100, True)
 

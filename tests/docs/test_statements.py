@@ -29,8 +29,8 @@ def _text(page: str) -> str:
 @pytest.mark.parametrize(
     ("page", "sentence", "value"),
     [
-        (CLAIM, "scans all lanes again after {:g} ms", claims._LOOK_EVERY_SECONDS * 1000),
-        (CLAIM, "or {} times as long as the last such scan took", claims._SHARE),
+        (CLAIM, "begins at the heads again after {:g} ms", claims._LOOK_EVERY_SECONDS * 1000),
+        (CLAIM, "or {} times as long as the last such claim took", claims._SHARE),
         (CLAIM, "claims of {} tasks or more", claims._MANY),
         (CLAIM, "at most {} tasks per claim", slots.BATCH),
         (CLAIM, "average less than {:g} ms", slots._SHORT_SECONDS * 1000),

@@ -14,7 +14,7 @@ from uuid import UUID
 import pytest
 from pydantic import BaseModel
 
-from tasklib import AsyncClient, Client, Schedule, Task, task
+from tasklib import AsyncClient, Client, Flow, Schedule, Task, task
 from tasklib.errors import InvalidOption, TaskLibError
 from tasklib.http import AsyncHttpClient, HttpClient
 from tasklib.store.filters import DeadLetterFilter, TaskFilter
@@ -26,7 +26,7 @@ TRACE = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01
 NOT_BEFORE = datetime(2020, 1, 1, tzinfo=UTC)
 
 
-# What the dashboard asks of its own server.
+# What the dashboard asks of its own server, and what needs a client with a database.
 WITHOUT_A_ROUTE: dict[str, Any] = {
     "search_tasks": ["state:failed"],
     "cancel_found": ["state:failed"],
@@ -37,6 +37,14 @@ WITHOUT_A_ROUTE: dict[str, Any] = {
     "latest_dead_letter_groups": [],
     "dead_letters_alike": ["abcdef"],
     "sync_schedules": [],
+    "signal_on_record": [UNKNOWN, "approved"],
+    "steps_of": [UNKNOWN],
+    "bound_queue": ["default"],
+    "queue_bounds": [],
+    "flows": [],
+    "get_flow": [UNKNOWN],
+    "cancel_flow": [UNKNOWN],
+    "replay_flow": [UNKNOWN],
 }
 
 
@@ -221,6 +229,19 @@ async def cancel_and_replay(s: Scene) -> Any:
         await failure(s.client.replay_task(done)),
         await failure(s.client.replay_task(UNKNOWN)),
         [await s.client.get_task(i) for i in (waits, runs, done)],
+    ]
+
+
+@row
+async def signals(s: Scene) -> Any:
+    waits, done = await s.task(), await s.task("completed")
+    return [
+        await s.client.signal(waits, "approved", {"by": "Ada"}),
+        await s.client.signal(waits, "approved", key="once"),
+        await s.client.signal(waits, "approved", key="once"),
+        await s.client.signal(done, "approved"),
+        await failure(s.client.signal(UNKNOWN, "approved")),
+        await failure(s.client.signal(waits, "")),
     ]
 
 
@@ -479,7 +500,7 @@ def public_calls(kind: type) -> dict[str, inspect.Signature]:
 
 def test_the_table_has_every_call() -> None:
     source = inspect.getsource(inspect.getmodule(test_the_table_has_every_call))  # type: ignore[arg-type]
-    apart = {"on_behalf_of", "perform", "close", "asynchronous", *WITHOUT_A_ROUTE}
+    apart = {"on_behalf_of", "perform", "close", "asynchronous", "submit_flow", *WITHOUT_A_ROUTE}
     assert [name for name in public_calls(AsyncClient) if name not in apart and f".{name}(" not in source] == []
 
 
@@ -490,6 +511,13 @@ def test_what_has_no_route_says_so(name: str) -> None:
         pytest.raises(InvalidOption, match="needs a client with"),
     ):
         getattr(client, name)(*WITHOUT_A_ROUTE[name])
+
+
+def test_flows_have_no_route_either(functions: dict[str, Any]) -> None:
+    flow = Flow("import")
+    flow.add(functions["shout"].s())
+    with HttpClient("http://localhost:1") as client, pytest.raises(InvalidOption, match="needs a client with"):
+        client.submit_flow(flow)
 
 
 @pytest.mark.parametrize(("over_http", "plain"), [(HttpClient, Client), (AsyncHttpClient, AsyncClient)])

@@ -107,7 +107,6 @@ CHORES = [
         ),
         goes_on_at_once=False,
     ),
-    Chore("gates", "SELECT", in_batches=False, goes_on_at_once=False),  # any process may fold: tests/flows
     Chore("snapshot", "SELECT", in_batches=False, goes_on_at_once=False),
     Chore(
         "stats",

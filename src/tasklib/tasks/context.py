@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 from tasklib.tasks.payload import dump
@@ -88,7 +88,10 @@ class LeaveRun(BaseException):
 
 def leaving(error: BaseException) -> LeaveRun | None:
     """Whether an error means that, alone or from several branches together."""
-    if isinstance(error, BaseExceptionGroup):
-        leaves, rest = error.split(LeaveRun)
+    kind = type(error)  # isinstance asks the exception itself, and an odd one raises then
+    if issubclass(kind, LeaveRun):
+        return cast("LeaveRun", error)
+    if kind in (ExceptionGroup, BaseExceptionGroup):
+        leaves, rest = cast("BaseExceptionGroup[BaseException]", error).split(LeaveRun)
         return leaving(leaves.exceptions[0]) if leaves is not None and rest is None else None
-    return error if isinstance(error, LeaveRun) else None
+    return None

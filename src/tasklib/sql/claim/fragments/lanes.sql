@@ -6,7 +6,7 @@
 -- Lanes of `known` are left out. Their heads are never read: what was claimed there may still be in the index.
 gaps AS (
     SELECT queue, lane, required_capabilities, priority,
-           COALESCE(lead(queue) OVER following, repeat(chr(1114111), 100)) AS end_queue,
+           COALESCE(lead(queue) OVER following, behind_all) AS end_queue,
            COALESCE(lead(lane) OVER following, '') AS end_lane,
            COALESCE(lead(required_capabilities) OVER following, '{}') AS end_capabilities,
            COALESCE(lead(priority) OVER following, -11) AS end_priority
@@ -15,6 +15,9 @@ gaps AS (
         UNION ALL
         SELECT '', '', '{}', -11
     ) AS border
+    CROSS JOIN LATERAL (
+        SELECT repeat(chr(CASE getdatabaseencoding() WHEN 'UTF8' THEN 1114111 ELSE 255 END), 100) AS behind_all
+    ) AS last
     WINDOW following AS (ORDER BY queue, lane, required_capabilities, priority)
 ),
 lanes AS (
