@@ -2,50 +2,24 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import asdict, is_dataclass
 from datetime import UTC, datetime, timedelta
-from enum import Enum
 from typing import Any
 from uuid import UUID
 
 import pytest
 from pydantic import BaseModel
 
-from tasklib import AsyncClient, Client, Flow, Schedule, Task, task
-from tasklib.errors import InvalidOption, TaskLibError
-from tasklib.http import AsyncHttpClient, HttpClient
+from tasklib import AsyncClient, Schedule, task
+from tasklib.http import AsyncHttpClient
 from tasklib.store.filters import DeadLetterFilter, TaskFilter
 from tasklib.tasks.ids import new_id
+from tests.http.comparing import UNKNOWN, Comparable, failure, timeless
 from tests.server.api import Api
 
-UNKNOWN = UUID("0196f2a0-7a3c-7d41-9a5e-3f2b8c1d4e5f")
 TRACE = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "tracestate": "a=1"}
 NOT_BEFORE = datetime(2020, 1, 1, tzinfo=UTC)
-
-
-# What the dashboard asks of its own server, and what needs a client with a database.
-WITHOUT_A_ROUTE: dict[str, Any] = {
-    "search_tasks": ["state:failed"],
-    "cancel_found": ["state:failed"],
-    "replay_found": ["state:dead_letter"],
-    "cancel_chosen": [[UNKNOWN]],
-    "replay_chosen": [[UNKNOWN]],
-    "count_states": [],
-    "latest_dead_letter_groups": [],
-    "dead_letters_alike": ["abcdef"],
-    "sync_schedules": [],
-    "signal_on_record": [UNKNOWN, "approved"],
-    "steps_of": [UNKNOWN],
-    "bound_queue": ["default"],
-    "queue_bounds": [],
-    "flows": [],
-    "get_flow": [UNKNOWN],
-    "cancel_flow": [UNKNOWN],
-    "replay_flow": [UNKNOWN],
-}
 
 
 class Point(BaseModel):
@@ -425,51 +399,6 @@ async def schedules(s: Scene) -> Any:
     ]  # fmt: skip
 
 
-async def failure(call: Awaitable[Any]) -> tuple[Any, ...]:
-    """What a call raises: its class, words, notes and facts."""
-    try:
-        answer = await call
-    except TaskLibError as e:
-        facts = {name: value for name, value in vars(e).items() if not name.startswith("_")}
-        return type(e).__name__, str(e), facts
-    raise AssertionError(f"nothing was raised, and this returned: {answer!r}")
-
-
-def timeless(sentence: str) -> str:
-    return re.sub(r"\d{4}-\d\d-\d\d [\d:]+[+]\d{4}", "a time", sentence)
-
-
-class Comparable:
-    """Answers without what differs from run to run: ids by the order of their appearance, times as such."""
-
-    def __init__(self) -> None:
-        self._ids: dict[str, str] = {}
-
-    def of(self, value: Any) -> Any:
-        match value:
-            case UUID():
-                return self._id(str(value))
-            case Enum():
-                return value.value
-            case str():
-                timeless = re.sub(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?\+00:00", "a time", value)
-                return re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", lambda m: self._id(m[0]), timeless)
-            case datetime():
-                return "a time"
-            case Task():
-                return self.of(value.model_dump())
-            case dict():
-                return {key: self.of(v) for key, v in sorted(value.items())}
-            case list() | tuple():
-                return [self.of(v) for v in value]
-            case _ if is_dataclass(value) and not isinstance(value, type):
-                return self.of(asdict(value))
-        return value
-
-    def _id(self, text: str) -> str:
-        return text if text == str(UNKNOWN) else self._ids.setdefault(text, f"id {len(self._ids)}")
-
-
 @pytest.fixture
 def with_database(api: Api) -> Iterator[AsyncClient]:
     me = next(t for t in api.client.tokens() if str(t.id) == api.token_ids["admin"])
@@ -491,42 +420,3 @@ async def test_both_clients_give_equal_answers(
 
 def token_of(api: Api, caller: str = "admin") -> str:
     return str(getattr(api, caller).headers["authorization"]).removeprefix("Bearer ")
-
-
-def public_calls(kind: type) -> dict[str, inspect.Signature]:
-    names = [n for n, f in vars(kind).items() if inspect.isfunction(f) and not n.startswith("_")]
-    return {name: inspect.signature(getattr(kind, name)) for name in names}
-
-
-def test_the_table_has_every_call() -> None:
-    source = inspect.getsource(inspect.getmodule(test_the_table_has_every_call))  # type: ignore[arg-type]
-    apart = {"on_behalf_of", "perform", "close", "asynchronous", "submit_flow", *WITHOUT_A_ROUTE}
-    assert [name for name in public_calls(AsyncClient) if name not in apart and f".{name}(" not in source] == []
-
-
-@pytest.mark.parametrize("name", WITHOUT_A_ROUTE)
-def test_what_has_no_route_says_so(name: str) -> None:
-    with (
-        HttpClient("http://localhost:1") as client,
-        pytest.raises(InvalidOption, match="needs a client with"),
-    ):
-        getattr(client, name)(*WITHOUT_A_ROUTE[name])
-
-
-def test_flows_have_no_route_either(functions: dict[str, Any]) -> None:
-    flow = Flow("import")
-    flow.add(functions["shout"].s())
-    with HttpClient("http://localhost:1") as client, pytest.raises(InvalidOption, match="needs a client with"):
-        client.submit_flow(flow)
-
-
-@pytest.mark.parametrize(("over_http", "plain"), [(HttpClient, Client), (AsyncHttpClient, AsyncClient)])
-def test_the_calls_and_their_signatures_are_the_same(over_http: type, plain: type) -> None:
-    calls = over_http.__init__.__globals__["HttpCalls"]  # type: ignore[misc]
-    for name, signature in public_calls(plain).items():
-        assert inspect.signature(getattr(over_http, name)).parameters == signature.parameters or name == "asynchronous"
-        if own := vars(calls).get(name):
-            wanted, given = inspect.signature(getattr(plain, name)).parameters, inspect.signature(own).parameters
-            assert {n: (p.kind, p.default) for n, p in given.items()} == {
-                n: (p.kind, p.default) for n, p in wanted.items()
-            }

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import re
-from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -14,74 +11,14 @@ import psycopg
 import pytest
 
 from tasklib import Config
-from tasklib.db.query import Query
 from tasklib.db.reconnecting import ReconnectingConnection
 from tasklib.events import DutyFailed, Event, Events, SlotsFired, SlotsSkipped
 from tasklib.maintenance.leader import Leadership
 from tasklib.maintenance.retention import delete_expired
 from tasklib.maintenance.schedules import Scheduler, decide
-from tasklib.schedules import Due, Schedule, due
-from tasklib.sql import statement
 from tasklib.store import firing, fleet
 from tasklib.store.fleet import Term
-
-HOUR = timedelta(hours=1)
-TEMPLATE = {
-    "queue": "reports",
-    "kwargs": {"day": 1},
-    "max_retries": 2,
-    "timeout_seconds": 60,
-    "priority": 5,
-    "tags": {"team": "a"},
-    "required_capabilities": ["gpu"],
-}
-Make = Callable[..., datetime]
-
-
-@pytest.fixture
-async def leader_db(config: Config) -> ReconnectingConnection:
-    return ReconnectingConnection(config, "schedules")
-
-
-@pytest.fixture
-async def term(leader_db: ReconnectingConnection) -> Term:
-    term = await leader_db.run(fleet.lead("leader", 60))
-    assert term is not None
-    return term
-
-
-@pytest.fixture
-def seen() -> list[Event]:
-    return []
-
-
-@pytest.fixture
-async def scheduler(config: Config, leader_db: ReconnectingConnection, seen: list[Event]) -> Scheduler:
-    events = Events()
-    events.subscribe(seen.append)
-    return Scheduler(leader_db, leader_db, Leadership(config, leader_db, events), events)
-
-
-@pytest.fixture
-def make(db: psycopg.Connection) -> Make:
-    """Store a schedule whose next slot is some time ago, by the database's clock; returns that slot."""
-
-    def make(name: str = "nightly", *, ago: timedelta = timedelta(seconds=5), **options: Any) -> datetime:
-        row = db.execute("SELECT now()").fetchone()
-        assert row is not None
-        slot: datetime = row[0].astimezone(UTC) - ago
-        spec = Schedule(every=options.pop("every", HOUR), anchor=slot, **options).to_json()
-        db.execute(
-            "INSERT INTO schedules (name, task, spec, template, next_slot) VALUES (%s, 'report', %s, %s, %s)",
-            (name, json.dumps(spec), json.dumps(TEMPLATE), slot),
-        )
-        return slot
-
-    return make
-
-
-def _slots(db: psycopg.Connection, name: str = "nightly") -> list[datetime]:
-    return [row[0] for row in db.execute("SELECT slot FROM tasks WHERE schedule = %s ORDER BY slot", (name,))]
+from tests.maintenance.conftest import HOUR, Make, slots_of
 
 
 def _skips(db: psycopg.Connection) -> list[tuple[Any, ...]]:
@@ -113,7 +50,7 @@ async def test_nothing_is_fired_before_its_time_and_the_leader_sleeps_until_then
     assert await scheduler.fire_due(term) > 0.5
     make("soon", ago=-timedelta(seconds=0.9))
     assert 0 <= await scheduler.fire_due(term) <= 0.9
-    assert _slots(db, "soon") == []
+    assert slots_of(db, "soon") == []
 
 
 async def test_a_leader_whose_term_is_over_fires_nothing(
@@ -122,7 +59,7 @@ async def test_a_leader_whose_term_is_over_fires_nothing(
     slot = make()
     await scheduler.fire_due(Term(term.holder, term.number - 1))
     await scheduler.fire_due(Term("somebody else", term.number))
-    assert _slots(db) == []
+    assert slots_of(db) == []
     assert db.execute("SELECT next_slot FROM schedules").fetchone() == (slot,)
 
 
@@ -146,7 +83,7 @@ async def test_two_leaders_with_the_same_slot_make_one_task(
     assert second is not None
     assert len((await leader_db.run(firing.fire(term, [first], [uuid4()]))).tasks) == 1
     assert await leader_db.run(firing.fire(term, [second], [uuid4()])) == (frozenset(), [])
-    assert len(_slots(db)) == 1
+    assert len(slots_of(db)) == 1
 
 
 @pytest.mark.parametrize("change", ["revision = revision + 1", "paused_at = now()", "retired_at = now()"])
@@ -159,7 +96,7 @@ async def test_what_was_decided_from_an_older_revision_is_not_done(
     assert offer is not None
     db.execute(f"UPDATE schedules SET {change}")  # type: ignore[arg-type]
     assert await leader_db.run(firing.fire(term, [offer], [uuid4()])) == (frozenset(), [])
-    assert _slots(db) == []
+    assert slots_of(db) == []
 
 
 async def test_a_slot_that_has_a_task_gets_no_second_one_even_if_the_cursor_went_back(
@@ -169,7 +106,7 @@ async def test_a_slot_that_has_a_task_gets_no_second_one_even_if_the_cursor_went
     await scheduler.fire_due(term)
     db.execute("UPDATE schedules SET next_slot = %s, last_slot = NULL", (slot,))
     await scheduler.fire_due(term)
-    assert _slots(db) == [slot]
+    assert slots_of(db) == [slot]
     assert db.execute("SELECT next_slot, fired FROM schedules").fetchone() == (slot + HOUR, 1)
 
 
@@ -189,7 +126,7 @@ async def test_missed_slots_are_on_record_with_their_reason_and_told(
 ) -> None:
     slot = make(ago=timedelta(hours=30, minutes=1))
     await scheduler.fire_due(term)
-    assert _slots(db) == [slot + 30 * HOUR]
+    assert slots_of(db) == [slot + 30 * HOUR]
     assert _skips(db) == [
         ("too_old", 7, slot, slot + 6 * HOUR),
         ("superseded", 23, slot + 7 * HOUR, slot + 29 * HOUR),
@@ -212,7 +149,7 @@ async def test_skip_runs_the_first_of_several_slots_and_leaves_the_others_out(
 ) -> None:
     slot = make(ago=timedelta(hours=2, minutes=1), overlap="skip", catch_up="all")
     await scheduler.fire_due(term)
-    assert _slots(db) == [slot]
+    assert slots_of(db) == [slot]
     assert _skips(db) == [("overlap", 2, slot + HOUR, slot + 2 * HOUR)]
 
 
@@ -228,7 +165,7 @@ async def test_skip_leaves_a_slot_out_while_an_earlier_run_is_not_finished(
         {"state": state},
     )
     await scheduler.fire_due(term)
-    assert _slots(db) == [None]
+    assert slots_of(db) == [None]
     assert _skips(db) == [("overlap", 1, slot, slot)]
 
 
@@ -278,10 +215,10 @@ async def test_wait_one_lets_one_slot_wait_until_the_run_before_is_finished(
     assert db.execute("SELECT waiting_slot, next_slot FROM schedules").fetchone() == (slot, slot + 3 * HOUR)
     assert _skips(db) == [("overlap", 2, slot + HOUR, slot + 2 * HOUR)]
     await scheduler.fire_due(term)
-    assert _slots(db) == [None]
+    assert slots_of(db) == [None]
     db.execute("UPDATE tasks SET state = 'completed', completed_at = now()")
     await scheduler.fire_due(term)
-    assert _slots(db) == [slot, None]
+    assert slots_of(db) == [slot, None]
     assert db.execute("SELECT waiting_slot, next_slot, fired FROM schedules").fetchone() == (None, slot + 3 * HOUR, 1)
 
 
@@ -305,7 +242,7 @@ async def test_a_schedule_is_paused_after_dead_letters_in_a_row_and_not_for_thos
         "tasklib",
         slot,
     )
-    assert slot not in _slots(db)
+    assert slot not in slots_of(db)
 
 
 async def test_jitter_moves_the_run_and_not_the_slot(
@@ -313,7 +250,7 @@ async def test_jitter_moves_the_run_and_not_the_slot(
 ) -> None:
     slot = make(jitter=3600 * 20)
     await scheduler.fire_due(term)
-    assert _slots(db) == [slot]
+    assert slots_of(db) == [slot]
     assert db.execute("SELECT scheduled_at > now() FROM tasks").fetchone() == (True,)
 
 
@@ -324,7 +261,7 @@ async def test_a_schedule_that_this_leader_can_not_read_keeps_no_other_from_bein
     make("good")
     db.execute("""UPDATE schedules SET spec = '{"moon": "full"}' WHERE name = 'a bad one'""")
     await scheduler.fire_due(term)
-    assert len(_slots(db, "good")) == 1
+    assert len(slots_of(db, "good")) == 1
     assert any(isinstance(event, DutyFailed) and "a bad one" in event.reason for event in seen)
     assert await scheduler.fire_due(term) > 0, "it is left aside for a while"
 
@@ -364,7 +301,7 @@ async def test_leaders_that_fire_at_the_same_time_and_change_hands_decide_about_
         row = db.execute("SELECT next_slot, fired, skipped FROM schedules WHERE name = %s", (name,)).fetchone()
         assert row is not None
         passed = [start + n * timedelta(seconds=1) for n in range(int((row[0] - start).total_seconds()))]
-        fired = _slots(db, name)
+        fired = slots_of(db, name)
         skipped = [
             slot
             for first_slot, last_slot in db.execute(
@@ -381,125 +318,3 @@ async def _fire(config: Config, term: Term) -> None:
     db = ReconnectingConnection(config, "schedules")
     await Scheduler(db, db, Leadership(config, db, Events()), Events()).fire_due(term)
     db.drop()
-
-
-async def test_looking_and_firing_read_indexes_however_many_schedules_and_runs_there_are(
-    db: psycopg.Connection, term: Term, make: Make, leader_db: ReconnectingConnection
-) -> None:
-    make("s0", ago=-HOUR)
-    db.execute(
-        "INSERT INTO schedules (name, task, spec, template, next_slot) SELECT 's' || n, task, spec, template, "
-        "next_slot + n * interval '1 min' FROM schedules, generate_series(1, 5000) AS n"
-    )
-    db.execute("UPDATE schedules SET next_slot = now() WHERE length(name) <= 3")
-    db.execute("UPDATE schedules SET waiting_slot = now() WHERE name LIKE '%7'")
-    db.execute(
-        "INSERT INTO tasks (name, schedule, slot) SELECT 'report', name, now() - n * interval '1 h' "
-        "FROM schedules, generate_series(1, 2) AS n"
-    )
-    db.execute("INSERT INTO schedule_skips SELECT schedule, slot, slot, 'overlap', 1 FROM tasks")
-    db.execute("ANALYZE schedules, tasks, schedule_skips")
-    look = firing.look(limit=1000)
-    plan = _plan(db, look)
-    assert "Index Scan using schedules_next" in plan
-    assert "Index Scan using schedules_waiting" in plan
-    assert not re.search("Seq Scan on (schedules|tasks)", plan)
-    due = (await leader_db.run(look)).due
-    offers = [offer for row in due if (offer := decide(row))]
-    assert len(offers) == 100
-    plan = _plan(db, firing.fire(term, offers, [uuid4() for _ in offers]))
-    assert "Index Scan using schedules_pkey" in plan
-    assert not re.search("Seq Scan on (schedules|tasks|schedule_skips)", plan)
-
-
-def _plan(db: psycopg.Connection, query: Query[Any]) -> str:
-    text = f"EXPLAIN {statement(query.name, None)}".encode()
-    return "\n".join(row[0] for row in db.execute(text, query.parameters))
-
-
-async def test_a_thousand_due_schedules_take_one_look_and_one_statement_that_fires(
-    config: Config, db: psycopg.Connection, leader_db: ReconnectingConnection, term: Term, make: Make
-) -> None:
-    make("s0")
-    db.execute(
-        "INSERT INTO schedules (name, task, spec, template, next_slot) "
-        "SELECT 's' || n, task, spec || jsonb_build_object('args', n), template, next_slot "
-        "FROM schedules, generate_series(1, 999) AS n"
-    )
-    counting = Counting(config, "schedules")
-    await Scheduler(counting, counting, Leadership(config, leader_db, Events()), Events()).fire_due(term)
-    assert counting.queries == 2
-    assert db.execute("SELECT count(DISTINCT schedule), count(*) FROM tasks").fetchone() == (1000, 1000)
-
-
-async def test_schedules_of_one_rule_that_are_due_together_are_decided_once(
-    scheduler: Scheduler, term: Term, db: psycopg.Connection, make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    slot = make("a", args={"tenant": 1}, queue="one")
-    spec = Schedule(every=HOUR, anchor=slot, args={"tenant": 2}, priority=7).to_json()
-    db.execute(
-        "INSERT INTO schedules (name, task, spec, template, next_slot) "
-        "SELECT 'b', task, %s, template, next_slot FROM schedules",
-        [json.dumps(spec)],
-    )
-    decided: list[datetime] = []
-
-    def counting(schedule: Schedule, stored_slot: datetime, now: datetime) -> Due:
-        decided.append(stored_slot)
-        return due(schedule, stored_slot, now)
-
-    monkeypatch.setattr("tasklib.maintenance.schedules.due", counting)
-    await scheduler.fire_due(term)
-    assert decided == [slot]
-    assert _slots(db, "a") == _slots(db, "b") == [slot]
-
-
-async def test_a_fleet_without_schedules_opens_no_connection_for_them(
-    config: Config, leader_db: ReconnectingConnection, term: Term, make: Make
-) -> None:
-    own = Counting(config, "schedules")
-    scheduler = Scheduler(leader_db, own, Leadership(config, leader_db, Events()), Events())
-    await scheduler.fire_due(term)
-    assert own.queries == 0
-    make()
-    await scheduler.fire_due(term)
-    assert own.queries == 1
-
-
-class Counting(ReconnectingConnection):
-    queries = 0
-
-    async def run(self, query: Any, then: Any = None) -> Any:
-        self.queries += 1
-        return await super().run(query, then)
-
-
-async def test_more_due_schedules_than_one_statement_takes_are_all_fired(
-    db: psycopg.Connection, scheduler: Scheduler, term: Term, make: Make
-) -> None:
-    make("s0")
-    db.execute(
-        "INSERT INTO schedules (name, task, spec, template, next_slot) "
-        "SELECT 's' || n, task, spec, template, next_slot FROM schedules, generate_series(1, 1500) AS n"
-    )
-    while not await scheduler.fire_due(term):
-        pass
-    assert db.execute("SELECT count(DISTINCT schedule), count(*) FROM tasks").fetchone() == (1501, 1501)
-
-
-async def test_what_was_fired_and_skipped_is_counted_with_its_lateness(
-    db: psycopg.Connection, scheduler: Scheduler, term: Term, make: Make
-) -> None:
-    make(ago=timedelta(hours=2, seconds=20))
-    await scheduler.fire_due(term)
-    rows = db.execute("SELECT name, outcome, reason, count FROM stats_deltas ORDER BY outcome").fetchall()
-    assert rows == [
-        ("report", "slot_fired", "", 1),
-        ("", "slot_lateness", "", 1),
-        ("report", "slot_skipped", "superseded", 2),
-    ]
-    row = db.execute("SELECT waited, waits FROM stats_deltas WHERE outcome = 'slot_lateness'").fetchone()
-    assert row is not None
-    assert row[0] >= 20
-    assert (sum(row[1]), len(row[1])) == (1, 16)
-    assert sum(row[1][:11]) == 0, "no bucket up to 10 s has it"

@@ -1,0 +1,74 @@
+"""Clients over HTTP have the calls of clients with a database, or say that there is no route."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pytest
+
+from tasklib import AsyncClient, Client, Flow, task
+from tasklib.errors import InvalidOption
+from tasklib.http import AsyncHttpClient, HttpClient
+from tests.http import test_same_answers
+from tests.http.comparing import UNKNOWN
+
+# What the dashboard asks of its own server, and what needs a client with a database.
+WITHOUT_A_ROUTE: dict[str, Any] = {
+    "search_tasks": ["state:failed"],
+    "cancel_found": ["state:failed"],
+    "replay_found": ["state:dead_letter"],
+    "cancel_chosen": [[UNKNOWN]],
+    "replay_chosen": [[UNKNOWN]],
+    "count_states": [],
+    "latest_dead_letter_groups": [],
+    "dead_letters_alike": ["abcdef"],
+    "sync_schedules": [],
+    "signal_on_record": [UNKNOWN, "approved"],
+    "steps_of": [UNKNOWN],
+    "bound_queue": ["default"],
+    "queue_bounds": [],
+    "flows": [],
+    "get_flow": [UNKNOWN],
+    "cancel_flow": [UNKNOWN],
+    "replay_flow": [UNKNOWN],
+}
+
+
+def public_calls(kind: type) -> dict[str, inspect.Signature]:
+    names = [n for n, f in vars(kind).items() if inspect.isfunction(f) and not n.startswith("_")]
+    return {name: inspect.signature(getattr(kind, name)) for name in names}
+
+
+def test_the_table_has_every_call() -> None:
+    source = inspect.getsource(test_same_answers)
+    apart = {"on_behalf_of", "perform", "close", "asynchronous", "submit_flow", *WITHOUT_A_ROUTE}
+    assert [name for name in public_calls(AsyncClient) if name not in apart and f".{name}(" not in source] == []
+
+
+@pytest.mark.parametrize("name", WITHOUT_A_ROUTE)
+def test_what_has_no_route_says_so(name: str) -> None:
+    with (
+        HttpClient("http://localhost:1") as client,
+        pytest.raises(InvalidOption, match="needs a client with"),
+    ):
+        getattr(client, name)(*WITHOUT_A_ROUTE[name])
+
+
+def test_flows_have_no_route_either() -> None:
+    flow = Flow("import")
+    flow.add(task(lambda: None, name="shout").s())
+    with HttpClient("http://localhost:1") as client, pytest.raises(InvalidOption, match="needs a client with"):
+        client.submit_flow(flow)
+
+
+@pytest.mark.parametrize(("over_http", "plain"), [(HttpClient, Client), (AsyncHttpClient, AsyncClient)])
+def test_the_calls_and_their_signatures_are_the_same(over_http: type, plain: type) -> None:
+    calls = over_http.__init__.__globals__["HttpCalls"]  # type: ignore[misc]
+    for name, signature in public_calls(plain).items():
+        assert inspect.signature(getattr(over_http, name)).parameters == signature.parameters or name == "asynchronous"
+        if own := vars(calls).get(name):
+            wanted, given = inspect.signature(getattr(plain, name)).parameters, inspect.signature(own).parameters
+            assert {n: (p.kind, p.default) for n, p in given.items()} == {
+                n: (p.kind, p.default) for n, p in wanted.items()
+            }
