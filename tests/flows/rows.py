@@ -49,7 +49,7 @@ class Rows:
             "INSERT INTO tasks (name, flow, node, waits_for, reports_to) VALUES (%s, %s, %s, %s, %s) RETURNING id",
             [node, flow, node, waits_for, reports_to],
         ).fetchall()
-        return id_  # type: ignore[no-any-return]
+        return UUID(str(id_))
 
     def hold(self, task: UUID, worker: str = "w") -> int:
         """Lease a task to a worker; the token."""
@@ -59,7 +59,7 @@ class Rows:
             "WHERE id = %s AND waits_for IS NULL RETURNING lease_token",
             [worker, task],
         ).fetchall()
-        return token  # type: ignore[no-any-return]
+        return int(token)
 
     def fold(self, *gates: UUID) -> None:
         """Fold these gates, or all, until nothing is left to look at."""
@@ -74,8 +74,8 @@ class Rows:
 
     def finished(self, flow: UUID) -> bool:
         ((finished,),) = self.db.execute("SELECT finished_at IS NOT NULL FROM flows WHERE id = %s", [flow]).fetchall()
-        return finished  # type: ignore[no-any-return]
+        return bool(finished)
 
     def arrivals(self) -> int:
         ((count,),) = self.db.execute("SELECT count(*) FROM arrivals").fetchall()
-        return count  # type: ignore[no-any-return]
+        return int(count)

@@ -196,5 +196,5 @@ async def test_a_flow_is_checked_before_anything_is_submitted(
     ]
     for build, message in refused:
         with pytest.raises((InvalidOption, TaskExecutionError), match=message):
-            await build().submit()  # type: ignore[no-untyped-call]
+            await build().submit()
     assert db.execute("SELECT count(*) FROM tasks").fetchall() == [(0,)]
