@@ -11,7 +11,18 @@ from pathlib import Path
 from tasklib.sql import fragments, statements
 
 GUARDED = (
-    *("complete", "complete_unlocked", "still_held", "fail", "release", "stop", "extend", "progress", "settled"),
+    *(
+        "complete",
+        "complete_reporting",
+        "complete_unlocked",
+        "still_held",
+        "fail",
+        "release",
+        "stop",
+        "extend",
+        "progress",
+        "settled",
+    ),
     *("begin", "begun", "held", "may_have_begun"),
     *("cancel", "cancellable", "cancel_batch", "replay", "replay_dead_letters", "purge_dead_letters"),
     *("rescue", "fail_overdue", "taken_back", "bury_workers", "leader", "lead", "resign"),

@@ -46,7 +46,9 @@ _DUTIES = (
 )
 FIRST = {
     **dict.fromkeys(("take", "lanes", "claim", "our_name"), _CLAIMS),
-    **dict.fromkeys(("complete", "complete_unlocked", "fail", "release", "stop", "extend", "progress"), _ENDS),
+    **dict.fromkeys(
+        ("complete", "complete_reporting", "complete_unlocked", "fail", "release", "stop", "extend", "progress"), _ENDS
+    ),
     **dict.fromkeys(("settled", "still_held"), _ENDS),
     **dict.fromkeys(("begin", "begun", "held", "may_have_begun"), _LOST),
     **dict.fromkeys(("cancel", "cancellable", "cancel_batch", "owned"), _CANCELS),
@@ -69,7 +71,10 @@ FIRST = {
 _HELD_RUNS = "a task with a worker runs: the table's own check, tasks_running_has_lease, says so"
 EQUIVALENT: dict[str, str] = {
     **{f"{name}: {{still_running}}": _HELD_RUNS for name in ("complete", "fail", "release", "stop", "extend")},
-    **{f"{name}: {{still_running}}": _HELD_RUNS for name in ("complete_unlocked", "still_held", "progress", "begin")},
+    **{
+        f"{name}: {{still_running}}": _HELD_RUNS
+        for name in ("complete_unlocked", "complete_reporting", "still_held", "progress", "begin")
+    },
     "held: state = 'running'": _HELD_RUNS,
     "rescue: state = 'running'": _HELD_RUNS,
     **{f"{name}: {{still_running}}": _HELD_RUNS for name in ("record_steps", "consume_signal", "suspend")},

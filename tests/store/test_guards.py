@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import psycopg
@@ -18,8 +18,19 @@ from tasklib.store.settle import Completion, Failure, Lease
 TOKEN, HOLDER = 5, "holder"
 
 Settlement = Callable[[Lease, str], Query[Any]]
+
+
+class _Plain(NamedTuple):
+    """The lease of a task that reports to no gate, as a claim gives it."""
+
+    id: str
+    token: int
+    reports: bool = False
+
+
 SETTLEMENTS: dict[str, Settlement] = {
-    "complete": lambda lease, worker: settle.complete([Completion(lease, '{"value": 1}')], worker),
+    "complete": lambda lease, worker: settle.complete([Completion(_Plain(*lease), "1")], worker),
+    "complete_reporting": lambda lease, worker: settle.complete([Completion(lease, '{"value": 1}')], worker),
     "complete_unlocked": lambda lease, worker: settle.complete([Completion(lease, "1")], worker, contended=True),
     "fail": lambda lease, worker: settle.fail([Failure(lease, "boom", "error", 0.0)], worker, 3),
     "release": lambda lease, worker: settle.release([lease], worker),

@@ -76,8 +76,9 @@ borders AS (
             AS high_since,
         now() - make_interval(secs => medium_after) AS medium_since
     ) AS raised
-    WHERE NOT EXISTS (SELECT FROM fitting)
-       OR EXISTS (SELECT FROM fitting WHERE lanes.required_capabilities <@ capabilities)
+    WHERE (lanes.lane = '' OR (SELECT counts FROM any_name) OR lanes.lane IN (SELECT name FROM serving))
+      AND (NOT EXISTS (SELECT FROM fitting)
+           OR EXISTS (SELECT FROM fitting WHERE lanes.required_capabilities <@ capabilities))
 ),
 -- In the index's order, and up to a number unknown to the planner: so it plans to stop, not to read all and sort.
 ahead AS (
