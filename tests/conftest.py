@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 
 import tasklib
 from tasklib import Config
-from tasklib.tasks import registry
+from tasklib.tasks import hooks, registry
 from tasklib.testing import databases
 from tasklib.testing.reused_databases import ReusedDatabases
 
@@ -103,6 +103,6 @@ def db(database_url: str) -> Iterator[psycopg.Connection]:
 @pytest.fixture(autouse=True)
 def _clean_slate() -> Iterator[None]:
     """No test leaves task functions or a default client behind."""
-    with registry.isolated():
+    with registry.isolated(), hooks.isolated():
         yield
     tasklib.close()

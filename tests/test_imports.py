@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import tasklib
 
@@ -22,11 +24,13 @@ from tasklib import Config, Reject, Retry, RetryPolicy, SubmitOptions, TaskId, c
 async def send_email(to: str) -> int: ...
 """
 RUNS_A_CHILD = """
-from tasklib.executors.child import ChildRunner
+import socket
+from tasklib.executors.child import Channels, ChildRunner
 from tasklib.executors.child_protocol import Setup
 from tasklib.executors.template import *
 
-ChildRunner(None, None, Setup([], [], None, None, None, [], 10_000, 10_000, "send_email", "tasks"))
+channels = Channels(*socket.socketpair(), socket.socketpair()[0])
+ChildRunner(channels, Setup([], [], None, None, None, [], 10_000, 10_000, "send_email", "tasks"))
 """
 RUNS_A_WORKER = """
 from tasklib import Worker, task
@@ -73,3 +77,15 @@ def test_every_public_name_is_importable_in_a_fresh_interpreter() -> None:
     loaded(
         f"from tasklib import {', '.join(tasklib.__all__)}\nfrom tasklib import *\nfrom tasklib.sync import get_task"
     )
+
+
+def test_an_import_beside_the_other_distribution_of_that_name_says_so(tmp_path: Path) -> None:
+    package = tmp_path / "tasklib"
+    shutil.copytree(Path(tasklib.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__", "celery"))
+    (package / "serializing.py").touch()
+    for theirs in (None, "from .backends import TaskWarrior\n"):  # ours was installed last, then theirs
+        if theirs:
+            (package / "serializing.py").unlink()
+            (package / "__init__.py").write_text(theirs)
+        done = subprocess.run([sys.executable, "-c", "import tasklib"], cwd=tmp_path, capture_output=True, text=True)
+        assert "a library for Taskwarrior, is installed over `tasklib-pg`" in done.stderr

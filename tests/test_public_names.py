@@ -13,18 +13,23 @@ from tasklib.columns import TASK_COLUMNS
 
 PUBLIC = [
     "AccessDenied",
+    "Approval",
+    "ApprovalNotOpen",
     "AsyncClient",
+    "Batch",
     "Client",
     "Config",
     "ConfigError",
     "DatabaseUnavailable",
     "DeadLetterFilter",
+    "Depends",
     "DuplicateTask",
     "Flow",
     "FlowNotFound",
     "IdempotencyKeyTaken",
     "InvalidOption",
     "InvalidTaskFunction",
+    "Limit",
     "NotInitialized",
     "QueueFull",
     "Reject",
@@ -58,6 +63,9 @@ PUBLIC = [
     "Worker",
     "WorkerLost",
     "WorkerNotFound",
+    "approve",
+    "around_attempts",
+    "around_submissions",
     "backfill_schedule",
     "cancel_task",
     "chain",
@@ -69,6 +77,7 @@ PUBLIC = [
     "delete_schedule",
     "effective_priority",
     "explain_schedule",
+    "gather",
     "get_schedule",
     "get_task",
     "group",
@@ -80,22 +89,30 @@ PUBLIC = [
     "is_pending",
     "is_running",
     "is_terminal",
+    "list_approvals",
     "list_schedules",
     "list_tasks",
+    "on_event",
+    "on_shutdown",
+    "on_startup",
     "patched",
     "pause_schedule",
     "preview_schedule",
+    "queue",
+    "reject",
     "replay_task",
     "resume_schedule",
     "run_schedule",
     "signal",
     "sleep",
+    "spawned",
     "step",
     "submit_many",
     "submit_task",
     "sync",
     "task",
     "wait_for",
+    "wait_for_approval",
     "wait_for_signal",
 ]
 
@@ -136,7 +153,7 @@ def test_the_tree_of_errors_is_the_one_in_the_docstring() -> None:
 def test_each_call_of_sync_is_an_awaitable_one_of_tasklib() -> None:
     calls = {name: getattr(tasklib, name) for name in PUBLIC}
     awaitable = {name for name, call in calls.items() if getattr(call, "__qualname__", "").endswith(f"Calls.{name}")}
-    awaitable |= {"patched", "sleep", "step", "wait_for_signal"}  # in durable functions
+    awaitable |= {"gather", "patched", "sleep", "step", "wait_for_approval", "wait_for_signal"}  # in durable functions
     assert set(tasklib.sync.__all__) == awaitable
     for name in awaitable:
         assert inspect.signature(getattr(tasklib.sync, name)) == inspect.signature(getattr(tasklib, name))

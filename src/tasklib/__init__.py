@@ -12,11 +12,13 @@ await task_id.result(timeout=10)
 """
 
 import importlib
+import os
 import typing
 
 from tasklib.config import Config
 from tasklib.errors import (
     AccessDenied,
+    ApprovalNotOpen,
     ConfigError,
     DatabaseUnavailable,
     DuplicateTask,
@@ -66,6 +68,7 @@ if typing.TYPE_CHECKING:
     from tasklib.client.async_clients import AsyncClient
     from tasklib.client.clients import Client
     from tasklib.client.default import (
+        approve,
         backfill_schedule,
         cancel_task,
         change_schedule,
@@ -76,10 +79,12 @@ if typing.TYPE_CHECKING:
         get_schedule,
         get_task,
         init,
+        list_approvals,
         list_schedules,
         list_tasks,
         pause_schedule,
         preview_schedule,
+        reject,
         replay_task,
         resume_schedule,
         run_schedule,
@@ -91,27 +96,53 @@ if typing.TYPE_CHECKING:
     from tasklib.models import Task
     from tasklib.schedules import Schedule
     from tasklib.store.filters import DeadLetterFilter, TaskFilter
-    from tasklib.tasks.durable import continue_as_new, patched, sleep, step, wait_for_signal
+    from tasklib.tasks.approvals import Approval
+    from tasklib.tasks.batches import Batch
+    from tasklib.tasks.dependencies import Depends
+    from tasklib.tasks.durable import (
+        continue_as_new,
+        gather,
+        patched,
+        sleep,
+        step,
+        wait_for_approval,
+        wait_for_signal,
+    )
     from tasklib.tasks.flow_results import Results, SettledTask
-    from tasklib.tasks.flows import Flow, chain, group
+    from tasklib.tasks.flow_shapes import chain, group, spawned
+    from tasklib.tasks.flows import Flow
+    from tasklib.tasks.hooks import around_attempts, around_submissions, on_event, on_shutdown, on_startup
+    from tasklib.tasks.limits import Limit, queue
     from tasklib.worker.worker import Worker
 
 __version__ = "0.1.0"
 
+if os.path.exists(os.path.join(os.path.dirname(__file__), "serializing.py")):
+    # Another program's file among ours: both distributions are installed into one directory.
+    raise ImportError(
+        "the distribution `tasklib`, a library for Taskwarrior, is installed over `tasklib-pg`. They can't be in one "
+        "environment: pip uninstall tasklib tasklib-pg, then pip install tasklib-pg."
+    )
+
 __all__ = [
     "AccessDenied",
+    "Approval",
+    "ApprovalNotOpen",
     "AsyncClient",
+    "Batch",
     "Client",
     "Config",
     "ConfigError",
     "DatabaseUnavailable",
     "DeadLetterFilter",
+    "Depends",
     "DuplicateTask",
     "Flow",
     "FlowNotFound",
     "IdempotencyKeyTaken",
     "InvalidOption",
     "InvalidTaskFunction",
+    "Limit",
     "NotInitialized",
     "QueueFull",
     "Reject",
@@ -145,6 +176,9 @@ __all__ = [
     "Worker",
     "WorkerLost",
     "WorkerNotFound",
+    "approve",
+    "around_attempts",
+    "around_submissions",
     "backfill_schedule",
     "cancel_task",
     "chain",
@@ -156,6 +190,7 @@ __all__ = [
     "delete_schedule",
     "effective_priority",
     "explain_schedule",
+    "gather",
     "get_schedule",
     "get_task",
     "group",
@@ -167,65 +202,89 @@ __all__ = [
     "is_pending",
     "is_running",
     "is_terminal",
+    "list_approvals",
     "list_schedules",
     "list_tasks",
+    "on_event",
+    "on_shutdown",
+    "on_startup",
     "patched",
     "pause_schedule",
     "preview_schedule",
+    "queue",
+    "reject",
     "replay_task",
     "resume_schedule",
     "run_schedule",
     "signal",
     "sleep",
+    "spawned",
     "step",
     "submit_many",
     "submit_task",
     "sync",
     "task",
     "wait_for",
+    "wait_for_approval",
     "wait_for_signal",
 ]
 
 
 # Imported when first asked for: a module that only defines tasks needs neither a driver nor a worker nor SQLModel.
 _LATER = {
+    "Approval": "tasklib.tasks.approvals",
     "AsyncClient": "tasklib.client.async_clients",
+    "Batch": "tasklib.tasks.batches",
     "Client": "tasklib.client.clients",
     "DeadLetterFilter": "tasklib.store.filters",
+    "Depends": "tasklib.tasks.dependencies",
     "Flow": "tasklib.tasks.flows",
+    "Limit": "tasklib.tasks.limits",
     "Results": "tasklib.tasks.flow_results",
     "Schedule": "tasklib.schedules",
     "SettledTask": "tasklib.tasks.flow_results",
     "Task": "tasklib.models",
     "TaskFilter": "tasklib.store.filters",
     "Worker": "tasklib.worker.worker",
+    "approve": "tasklib.client.default",
+    "around_attempts": "tasklib.tasks.hooks",
+    "around_submissions": "tasklib.tasks.hooks",
     "backfill_schedule": "tasklib.client.default",
     "cancel_task": "tasklib.client.default",
+    "chain": "tasklib.tasks.flow_shapes",
     "change_schedule": "tasklib.client.default",
-    "chain": "tasklib.tasks.flows",
     "close": "tasklib.client.default",
     "continue_as_new": "tasklib.tasks.durable",
     "create_schedule": "tasklib.client.default",
     "delete_schedule": "tasklib.client.default",
     "explain_schedule": "tasklib.client.default",
+    "gather": "tasklib.tasks.durable",
     "get_schedule": "tasklib.client.default",
     "get_task": "tasklib.client.default",
-    "group": "tasklib.tasks.flows",
+    "group": "tasklib.tasks.flow_shapes",
     "init": "tasklib.client.default",
+    "list_approvals": "tasklib.client.default",
     "list_schedules": "tasklib.client.default",
     "list_tasks": "tasklib.client.default",
+    "on_event": "tasklib.tasks.hooks",
+    "on_shutdown": "tasklib.tasks.hooks",
+    "on_startup": "tasklib.tasks.hooks",
     "patched": "tasklib.tasks.durable",
     "pause_schedule": "tasklib.client.default",
     "preview_schedule": "tasklib.client.default",
+    "reject": "tasklib.client.default",
+    "queue": "tasklib.tasks.limits",
     "replay_task": "tasklib.client.default",
     "resume_schedule": "tasklib.client.default",
     "run_schedule": "tasklib.client.default",
     "signal": "tasklib.client.default",
     "sleep": "tasklib.tasks.durable",
+    "spawned": "tasklib.tasks.flow_shapes",
     "step": "tasklib.tasks.durable",
     "submit_many": "tasklib.client.default",
     "submit_task": "tasklib.client.default",
     "wait_for": "tasklib.client.default",
+    "wait_for_approval": "tasklib.tasks.durable",
     "wait_for_signal": "tasklib.tasks.durable",
 }
 

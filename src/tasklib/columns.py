@@ -9,6 +9,7 @@ TASK_COLUMNS: tuple[str, ...] = (
     "id",
     "name",
     "queue",
+    "lane",
     "state",
     "args",
     "kwargs",
@@ -48,7 +49,6 @@ TASK_COLUMNS: tuple[str, ...] = (
     "reports_to",
     "merge_key",
     "merge_while",
-    "by_name",
 )
 
 

@@ -12,6 +12,7 @@ import types
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from tasklib import environment
@@ -130,7 +131,7 @@ class Config:
     """How many tasks a worker may hold beyond its slots while tasks take only milliseconds; 0: none."""
 
     poll_interval_seconds: float = 1.0
-    """The longest interval at which an idle worker polls; notifications wake it at once."""
+    """The longest interval at which an idle worker polls; four times this while notifications arrive and wake it."""
 
     listen: bool = True
     """Wake on NOTIFY. False means polling only, for poolers and databases without LISTEN."""
@@ -215,7 +216,7 @@ class Config:
     def from_env(cls, environ: Mapping[str, str] | None = None, **overrides: Any) -> Config:
         """Read TASKLIB_<FIELD> variables; keyword arguments win over them.
 
-        Without TASKLIB_DATABASE_URL, DATABASE_URL counts if it is a PostgreSQL URL.
+        TASKLIB_DATABASE_URL_FILE names a file with the URL. Without both, DATABASE_URL counts if it is PostgreSQL's.
         """
         environ = os.environ if environ is None else environ
         values = environment.read(cls, ENV_PREFIX, environ)
@@ -243,13 +244,28 @@ class Config:
 
 
 def url_in(environ: Mapping[str, str]) -> str | None:
-    """The database that the environment names: TASKLIB_DATABASE_URL, else DATABASE_URL if that is PostgreSQL's.
+    """The database that the environment names: TASKLIB_DATABASE_URL, a file with it, or DATABASE_URL if PostgreSQL's.
 
     DATABASE_URL belongs to the whole program, whose own database may be another one.
     """
     common = environ.get(_COMMON_URL, "")
     is_postgresql = re.match(r"postgres(ql)?(\+\w+)?://", common.strip()) is not None
-    return environ.get(f"{ENV_PREFIX}DATABASE_URL") or (common if is_postgresql else None)
+    if url := environ.get(f"{ENV_PREFIX}DATABASE_URL"):
+        return url
+    if file := environ.get(f"{ENV_PREFIX}DATABASE_URL_FILE"):
+        return url_in_file(Path(file))
+    return common if is_postgresql else None
+
+
+def url_in_file(file: Path) -> str:
+    """The database's URL from a file, such as a mounted secret."""
+    try:
+        url = file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as e:
+        raise ConfigError(f"the database's URL can't be read from {file}: {e}.") from None
+    if not url:
+        raise ConfigError(f"{file} is empty. It should hold the database's URL: postgresql://user@host/db.")
+    return url
 
 
 def channel_of(schema: str) -> str:

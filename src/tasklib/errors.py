@@ -9,6 +9,7 @@ TaskLibError
 ├── WorkerNotFound (LookupError)         no live worker has this id
 ├── ScheduleNotFound (LookupError)       no schedule has this name
 ├── FlowNotFound (LookupError)           no flow has this id
+├── ApprovalNotOpen                      the task doesn't ask for this approval, or it was answered before
 ├── TokenNotFound (LookupError)          no API token has this id or prefix
 ├── IdempotencyKeyTaken                  the key belongs to a task that this caller may not see
 ├── DuplicateTask                        a task with this merge key exists, and may not be changed
@@ -36,6 +37,7 @@ from uuid import UUID
 
 __all__ = [
     "AccessDenied",
+    "ApprovalNotOpen",
     "ConfigError",
     "DatabaseUnavailable",
     "DuplicateTask",
@@ -146,6 +148,19 @@ class FlowNotFound(TaskLibError, LookupError):
     def __init__(self, flow_id: UUID) -> None:
         super().__init__(f"no flow has the id {flow_id}. See which there are: tasklib flow list")
         self.flow_id = flow_id
+
+
+class ApprovalNotOpen(TaskLibError):
+    """An approval that can't be answered: it was not asked, was answered before, or its time is over."""
+
+    def __init__(self, task_id: UUID, name: str | None) -> None:
+        self.task_id = task_id
+        self.name = name
+        asks = "waits for no approval" if name is None else f"doesn't wait for the approval {name!r}"
+        super().__init__(
+            f"task {task_id} {asks}: it was answered before, its time is over, or the task has not asked yet. "
+            "`tasklib approvals` lists the open ones."
+        )
 
 
 class TokenNotFound(TaskLibError, LookupError):

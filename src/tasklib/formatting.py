@@ -12,6 +12,8 @@ from uuid import UUID
 _SHORT_ID = 8
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _UNITS = {"w": 7 * _DAY, "d": _DAY, "h": _HOUR, "m": _MINUTE, "s": 1}
+MARKS = {"completed": "✓", "dead_letter": "✗", "failed": "!", "cancelled": "/", "running": "▸", "pending": "…"}
+"""States in little room, told apart without colours."""
 _LENGTH = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
 
 

@@ -69,6 +69,7 @@ class Task(_Base, table=True):  # type: ignore[no-redef]  # the plugin takes the
     id: UUID = Field(default=None, sa_column=Column(Uuid, primary_key=True, server_default=FetchedValue()))
     name: str = Field(sa_column=Column(Text(collation="C"), nullable=False))
     queue: str = Field(default="default", sa_column=Column(Text(collation="C"), nullable=False))
+    lane: str = Field(default="", sa_column=Column(Text(collation="C"), nullable=False))
     state: str = Field(default=TaskState.PENDING.value, sa_column=Column(Text, nullable=False))
     args: dict[str, Any] = Field(default_factory=dict, sa_column=Column(JSONB, nullable=False))
     kwargs: dict[str, Any] = Field(default_factory=dict, sa_column=Column(JSONB, nullable=False))
@@ -110,7 +111,6 @@ class Task(_Base, table=True):  # type: ignore[no-redef]  # the plugin takes the
     reports_to: list[UUID] | None = Field(default=None, sa_column=Column(ARRAY(Uuid)))
     merge_key: str | None = Field(default=None, sa_column=Column(Text(collation="C")))
     merge_while: str | None = Field(default=None, sa_column=Column(Text))
-    by_name: bool | None = None
 
     @property
     def attempts(self) -> int:

@@ -9,30 +9,39 @@ task_id.result(timeout=10)
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
-from typing import Any, ParamSpec, TypeVar, cast, overload
+from typing import Any, Literal, ParamSpec, TypeVar, cast, overload
 
 from tasklib.client.calls import Calls
 from tasklib.client.default import blocking
 from tasklib.client.signatures import SyncRunSchedule, SyncSubmitMany, SyncSubmitTask, SyncWaitFor
 from tasklib.tasks import durable
+from tasklib.tasks.approvals import Approval, ApproverRole, Question
+from tasklib.tasks.durable import Part
 from tasklib.tasks.durable_run import CallFunction
+from tasklib.tasks.flow_results import SettledTask
+from tasklib.tasks.flows import When
+from tasklib.tasks.gathering import IfCancelled
 
 __all__ = [
+    "approve",
     "backfill_schedule",
     "cancel_task",
     "change_schedule",
     "create_schedule",
     "delete_schedule",
     "explain_schedule",
+    "gather",
     "get_schedule",
     "get_task",
+    "list_approvals",
     "list_schedules",
     "list_tasks",
     "patched",
     "pause_schedule",
     "preview_schedule",
+    "reject",
     "replay_task",
     "resume_schedule",
     "run_schedule",
@@ -42,11 +51,13 @@ __all__ = [
     "submit_many",
     "submit_task",
     "wait_for",
+    "wait_for_approval",
     "wait_for_signal",
 ]
 
 P = ParamSpec("P")
 R = TypeVar("R")
+R2 = TypeVar("R2")
 
 submit_task: SyncSubmitTask = cast("Any", blocking(Calls.submit_task))
 submit_many: SyncSubmitMany = cast("Any", blocking(Calls.submit_many))
@@ -67,6 +78,9 @@ backfill_schedule = blocking(Calls.backfill_schedule)
 preview_schedule = blocking(Calls.preview_schedule)
 explain_schedule = blocking(Calls.explain_schedule)
 signal = blocking(Calls.signal)
+list_approvals = blocking(Calls.approvals, "list_approvals")
+approve = blocking(Calls.approve)
+reject = blocking(Calls.reject)
 
 
 # ---- in durable functions ----
@@ -109,6 +123,75 @@ def sleep(duration: float | timedelta | datetime, *, name: str = "sleep", key: s
 def wait_for_signal(name: str, *, timeout: float | timedelta | None = None, key: str | int | None = None) -> Any:
     """`tasklib.wait_for_signal` for sync functions."""
     return durable.drive_blocking(durable.run().wait_for_signal(name, timeout=timeout, key=key))
+
+
+@overload
+def wait_for_approval(
+    name: str,
+    *,
+    title: str = "",
+    details: Any = None,
+    role: ApproverRole = "approver",
+    timeout: float | timedelta | None = None,
+    key: str | int | None = None,
+) -> Approval[None]: ...
+@overload
+def wait_for_approval(
+    name: str,
+    *,
+    form: type[R],
+    title: str = "",
+    details: Any = None,
+    role: ApproverRole = "approver",
+    timeout: float | timedelta | None = None,
+    key: str | int | None = None,
+) -> Approval[R]: ...
+def wait_for_approval(
+    name: str,
+    *,
+    form: type[Any] | None = None,
+    title: str = "",
+    details: Any = None,
+    role: ApproverRole = "approver",
+    timeout: float | timedelta | None = None,
+    key: str | int | None = None,
+) -> Approval[Any]:
+    """`tasklib.wait_for_approval` for sync functions."""
+    question = Question(name, title, details, role, form)
+    return durable.drive_blocking(durable.run().wait_for_approval(question, timeout=timeout, key=key))
+
+
+@overload
+def gather(
+    children: Iterable[Part[R]], /, *, name: str = ..., key: str | int | None = ..., if_cancelled: IfCancelled = ...
+) -> list[R]: ...
+@overload
+def gather(
+    children: Iterable[Part[R]],
+    /,
+    *,
+    when: Literal["settled"],
+    name: str = ...,
+    key: str | int | None = ...,
+    if_cancelled: IfCancelled = ...,
+) -> list[SettledTask[R]]: ...
+@overload
+def gather(
+    one: Part[R], two: Part[R2], /, *, name: str = ..., key: str | int | None = ..., if_cancelled: IfCancelled = ...
+) -> tuple[R, R2]: ...
+@overload
+def gather(
+    *children: Part[R], name: str = ..., key: str | int | None = ..., if_cancelled: IfCancelled = ...
+) -> tuple[R, ...]: ...
+def gather(
+    *children: Any,
+    when: When = "all",
+    name: str = "gather",
+    key: str | int | None = None,
+    if_cancelled: IfCancelled = "cancel",
+) -> Any:
+    """`tasklib.gather` for sync functions."""
+    return durable.drive_blocking(durable.gathered(children, when, name, key, if_cancelled))
 
 
 def patched(name: str) -> bool:

@@ -49,7 +49,7 @@ async def test_a_wrong_guess_costs_one_statement_and_loses_nothing(config: Confi
     @task
     async def usual() -> None: ...
 
-    @task
+    @task(priority=5)  # another lane
     async def unusual() -> None: ...
 
     client = AsyncClient(config)

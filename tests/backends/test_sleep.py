@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from tasklib import AsyncClient, Config, task
+from tasklib.backends.postgres.lanes import Lanes
 from tasklib.backends.postgres.notifier import Notifier
 from tasklib.backends.postgres.sleep import Sleep, Wakeup
 from tasklib.db.reconnecting import ReconnectingConnection
@@ -48,14 +49,14 @@ def listener(connect: Connect) -> psycopg.Connection:
 def _heard(listener: psycopg.Connection, db: psycopg.Connection) -> int:
     """How often we were notified since the last call: all that comes before a mark of our own."""
     db.execute("NOTIFY tasklib_public, 'mark'")
-    for count, notification in enumerate(listener.notifies(timeout=20)):
+    for count, notification in enumerate(listener.notifies(timeout=120)):
         if notification.payload == "mark":
             return count
     raise AssertionError("the mark never came")
 
 
 def _a_worker(db: psycopg.Connection, *, asleep: bool = False, status: str = "active") -> None:
-    db.execute("INSERT INTO workers (id, asleep, reported_status) VALUES ('w', %s, %s)", (asleep, status))
+    db.execute("INSERT INTO workers (id, names, asleep, reported_status) VALUES ('w', NULL, %s, %s)", (asleep, status))
 
 
 def test_producers_notify_only_while_a_worker_sleeps(listener: psycopg.Connection, db: psycopg.Connection) -> None:
@@ -115,7 +116,7 @@ class Sleeper:
         self.notifier = Notifier(config)
         self.notifier.listening.set()
         self.wakeup = Wakeup(self.notifier, 1000.0, Events())
-        self.sleep = Sleep(self.link)
+        self.sleep = Sleep(self.link, Lanes(self.link, 600.0, 600.0, 1200.0))
 
     async def rest(self) -> bool:
         """Rest once; whether it now relies on being notified."""
@@ -149,6 +150,7 @@ async def test_worker_does_not_rely_on_notification_before_every_writer_knows(
     assert _is_asleep(db)
     assert not await sleeper.rest()
     if told == "after":
+        listener.execute(f"LISTEN {sleeper.notifier.channel}".encode())
         producer.execute(INSERT)
     producer.execute("COMMIT")
     assert _heard(listener, db) == (0 if told == "before" else 1)

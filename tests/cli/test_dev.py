@@ -105,6 +105,7 @@ def data(tmp_path: Path) -> Iterator[Path]:
     shutil.rmtree((tmp_path / "data/data").resolve(), ignore_errors=True)
 
 
+@pytest.mark.long
 def test_embedded_server_serves_the_application_and_ends_with_ctrl_c(
     data: Path, command: Command, project: Path
 ) -> None:

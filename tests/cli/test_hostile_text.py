@@ -19,7 +19,8 @@ from tasklib import Client
 from tasklib.doctor.run import examine
 from tasklib.events import LeasesRescued, TaskEnded, TaskStarted, WorkerStarted
 from tasklib.formatting import json_text, printable, shell_option, shell_word
-from tasklib.observe.logs import LogLines, configure_task_logging, log_to
+from tasklib.observe.logs import LogLines, log_to
+from tasklib.observe.task_logging import configure_task_logging
 from tasklib.observe.terminal import TerminalView
 from tests.cli.conftest import Run
 
@@ -39,6 +40,7 @@ HARMFUL = "".join(
 )
 """C0 (but for NUL, which PostgreSQL refuses), C1, marks of direction, separators of lines and paragraphs."""
 FORGED = "\n✓ everything is fine\r\n2026-01-01 completed"
+FLOW = "0196f2a0-7a3c-7d41-9a5e-3f2b8c1d4e5f"
 HOSTILE = f"evil\x1b]0;owned\x07\x9b31m\u202e{HARMFUL}{FORGED}"
 
 
@@ -92,6 +94,16 @@ def hostile(url: str, db: psycopg.Connection) -> dict[str, str]:
     with Client(url) as client:
         client.pause(queue=HOSTILE)
         client.pause(name=HOSTILE)
+        client.create_schedule(HOSTILE, "@daily", name=HOSTILE, registered_elsewhere=True)
+        client.pause_schedule(HOSTILE, HOSTILE)
+    db.execute("INSERT INTO flows (id, name) VALUES (%s, %s)", [FLOW, HOSTILE])
+    made["of a flow"] = insert(db, name=HOSTILE, flow=FLOW, node=HOSTILE)
+    asked = {"title": HOSTILE, "details": {HOSTILE: HOSTILE}, "role": "approver", "form": None}
+    made["asking"] = insert(db, name=HOSTILE, scheduled_at="9999-12-01", awaited_signals=[f"approval:{HOSTILE}"])
+    db.execute(
+        "INSERT INTO steps (task, kind, name, result, token) VALUES (%s, 'approval', %s, %s, 1)",
+        [made["asking"], HOSTILE, Jsonb({"value": asked})],
+    )
     return made
 
 
@@ -101,6 +113,28 @@ COMMANDS: dict[str, Callable[[dict[str, str]], list[list[str]]]] = {
     "list": lambda t: [["list"], ["list", "--json"], ["list", "--name", HOSTILE]],
     "wait": lambda t: [["wait", t["completed"]], ["wait", t["dead_letter"]]],
     "doctor": lambda t: [["doctor"], ["doctor", "--json"]],
+    "flow": lambda t: [
+        ["flow", "list"],
+        ["flow", "list", "--json"],
+        ["flow", "show", FLOW],
+        ["flow", "graph", FLOW],
+        ["flow", "graph", FLOW, "--format", "dot"],
+    ],
+    "schedule": lambda t: [
+        ["schedule", "list"],
+        ["schedule", "list", "--json"],
+        ["schedule", "show", HOSTILE],
+        ["schedule", "explain", HOSTILE],
+        ["schedule", "preview", HOSTILE],
+        ["schedule", "delete", HOSTILE],
+        ["schedule", "resume", HOSTILE],
+    ],
+    "approvals": lambda t: [
+        ["approvals"],
+        ["approvals", "--json"],
+        ["approve", t["asking"], "--name", HOSTILE],
+        ["reject", t["asking"], "--name", HOSTILE],
+    ],
     "workers": lambda t: [["workers"], ["workers", "--json"], ["workers", "drain", HOSTILE]],
     "pauses": lambda t: [
         ["pauses"],

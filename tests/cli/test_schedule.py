@@ -81,10 +81,22 @@ def test_a_backfill_shows_its_slots_and_runs_them_once(run: Run, db: psycopg.Con
     ok(run("schedule", "create", "nightly", "report", "--cron", "@daily"))
     stretch = ("--from", "2026-03-01T00:00Z", "--to", "2026-03-03T00:00Z")
     assert len(ok(run("schedule", "backfill", "nightly", *stretch, "--dry-run")).splitlines()) == 3
-    assert "run up to 3 slots" in run("schedule", "backfill", "nightly", *stretch).output
+    assert "run 3 slots of nightly all at once" in run("schedule", "backfill", "nightly", *stretch).output
     assert len(ok(run("schedule", "backfill", "nightly", *stretch, "--yes")).splitlines()) == 3
     assert ok(run("schedule", "backfill", "nightly", *stretch, "--yes")) == ""
     assert "has no time zone" in run("schedule", "backfill", "nightly", "--from", "2026-03-01", "--to", "x").output
+
+
+def test_a_schedule_that_can_not_be_read_is_shown_with_the_reason(run: Run, db: psycopg.Connection) -> None:
+    ok(run("schedule", "create", "nightly", "report", "--cron", "0 3 * * *"))
+    db.execute("""UPDATE schedules SET spec = spec || '{"timezone": "Mars/Olympus"}'""")
+    assert "Mars/Olympus" in ok(run("schedule", "show", "nightly"))
+
+
+def test_a_zone_goes_with_an_expression_and_not_with_a_schedule(run: Run) -> None:
+    ok(run("schedule", "create", "nightly", "report", "--cron", "0 3 * * *"))
+    result = run("schedule", "preview", "nightly", "--timezone", "Europe/Berlin")
+    assert (result.exit_code, "nightly has a zone of its own" in result.output) == (2, True)
 
 
 def test_sync_stores_what_modules_declare(run: Run, project: Path) -> None:

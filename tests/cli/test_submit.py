@@ -241,7 +241,7 @@ def _work_until_done(url: str) -> None:
     with Client(url) as client, psycopg.connect(url, autocommit=True) as connection:
         connection.execute("LISTEN tasklib_public")
         connection.execute(
-            "INSERT INTO workers (id, reported_status, asleep) VALUES ('s', 'dead', true)"
+            "INSERT INTO workers (id, names, asleep, last_heartbeat) VALUES ('s', NULL, true, '2020-01-01')"
         )  # else nobody is notified
         if not client.list_tasks():
             next(connection.notifies(timeout=30))

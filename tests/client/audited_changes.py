@@ -63,6 +63,16 @@ class Change:
         return getattr(client, self.call)(*self.args, **self.options)
 
 
+def approve(scene: Scene) -> Change:
+    task = scene.task(awaited_signals="ARRAY['approval:go']")
+    asked = '{"value": {"title": "Go?", "role": "approver"}}'
+    scene.db.execute(
+        "INSERT INTO steps (task, kind, name, result, token) VALUES (%s, 'approval', 'go', %s, 1)", [task, asked]
+    )
+    details = {"approval": "go", "approved": True, "comment": "fine"}
+    return Change("approve", (task, "go"), {"comment": "fine"}, target=task, details=details)
+
+
 def cancel_task(scene: Scene) -> Change:
     task = scene.task()
     return Change("cancel_task", (task,), target=task)
@@ -196,10 +206,26 @@ def unbound_queue(scene: Scene) -> Change:
     return Change("bound_queue", ("mail",), target="queue:mail")
 
 
+def set_limit(_: Scene) -> Change:
+    details = {"max_running": 5}
+    return Change("set_limit", ("queue:mail",), details, target="limit:queue:mail", details=details)
+
+
+def remove_limit(scene: Scene) -> Change:
+    scene.client.set_limit("stripe", max_running=5)
+    return Change("remove_limit", ("stripe",), target="limit:stripe")
+
+
+def reset_limit(scene: Scene) -> Change:
+    scene.db.execute("INSERT INTO limits (name, declared) VALUES ('reset', '{\"max_running\": 5}')")
+    return Change("reset_limit", ("reset",), target="limit:reset")
+
+
 CHANGES: dict[Action, Callable[[Scene], Change]] = {
     Action.CANCEL_TASK: cancel_task,
     Action.REPLAY_TASK: replay_task,
     Action.SIGNAL_TASK: signal_on_record,
+    Action.ANSWER_APPROVAL: approve,
     Action.CANCEL_FLOW: cancel_flow,
     Action.REPLAY_FLOW: replay_flow,
     Action.CANCEL_TASKS: cancel_tasks,
@@ -211,6 +237,9 @@ CHANGES: dict[Action, Callable[[Scene], Change]] = {
     Action.DRAIN_WORKER: drain_worker,
     Action.BOUND_QUEUE: bound_queue,
     Action.UNBOUND_QUEUE: unbound_queue,
+    Action.SET_LIMIT: set_limit,
+    Action.REMOVE_LIMIT: remove_limit,
+    Action.RESET_LIMIT: reset_limit,
     Action.CHANGE_SETTINGS: change_settings,
     Action.CREATE_SCHEDULE: create_schedule,
     Action.CHANGE_SCHEDULE: change_schedule,
@@ -226,5 +255,5 @@ CHANGES: dict[Action, Callable[[Scene], Change]] = {
 ANEW_EACH_TIME = {
     *(Action.REPLAY_TASK, Action.CREATE_TOKEN, Action.RUN_SCHEDULE),
     # These refuse to be done again.
-    *(Action.CREATE_SCHEDULE, Action.DELETE_SCHEDULE),
+    *(Action.CREATE_SCHEDULE, Action.DELETE_SCHEDULE, Action.ANSWER_APPROVAL),
 }

@@ -20,12 +20,14 @@ READING = {
     *("workers", "pauses", "settings", "dead_letters", "dead_letter_groups", "tokens", "audit"),
     *("search_tasks", "count_states", "latest_dead_letter_groups", "dead_letters_alike"),
     *("schedules", "get_schedule", "preview_schedule", "explain_schedule"),
-    *("flows", "get_flow", "steps_of", "queue_bounds"),
+    *("flows", "get_flow", "steps_of", "queue_bounds", "approvals", "approval", "limits"),
 }
 SUBMITTING = {"submit_task", "submit", "submit_many", "submit_each", "submit_flow", "signal"}
 NO_CALLS = {"perform", "close", "on_behalf_of", "asynchronous"}
-ALIKE = {"cancel_chosen", "cancel_found", "replay_found"}
-"""Other ways to an action that is tried here; what they record is in test_searching.py."""
+DECLARING = {"sync_limits"}
+"""What the code says, as workers store it: no decision of an operator."""
+ALIKE = {"cancel_chosen", "cancel_found", "replay_found", "answer", "reject"}
+"""Other ways to an action that is tried here; what they record is in test_searching.py and test_approvals.py."""
 
 
 every_change = pytest.mark.parametrize("action", CHANGES)
@@ -33,6 +35,7 @@ every_change = pytest.mark.parametrize("action", CHANGES)
 
 @pytest.fixture
 def scene(client: Client, db: psycopg.Connection) -> Scene:
+    db.execute("DELETE FROM limits")
     db.execute("DELETE FROM pauses")
     db.execute("DELETE FROM schedules")
     db.execute("UPDATE settings SET promote_to_medium_after_seconds = NULL, promote_to_high_after_seconds = NULL")
@@ -53,7 +56,8 @@ def last_id(client: Client) -> int:
 def test_every_call_is_known_to_read_to_submit_or_to_be_recorded() -> None:
     calls = {name for name, value in vars(Client).items() if not name.startswith("_") and callable(value)}
     changes = {change.__name__ for change in CHANGES.values()}
-    assert calls - READING - SUBMITTING - NO_CALLS - ALIKE == changes - {"unbound_queue"}  # bound_queue does both
+    others = READING | SUBMITTING | DECLARING | NO_CALLS | ALIKE
+    assert calls - others == changes - {"unbound_queue"}  # bound_queue does both
     assert CHANGES.keys() == set(Action) - CHANGES_NOTHING
 
 

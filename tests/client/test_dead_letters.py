@@ -257,7 +257,7 @@ async def test_replayed_task_wakes_a_worker_and_can_be_claimed(
     dead = die(db, "mail", "x")
     db.execute("LISTEN tasklib_public")
     await either.replay_dead_letters(everything=True)
-    assert {n.payload for n in db.notifies(timeout=20, stop_after=1)} == {""}
+    assert {n.payload for n in db.notifies(timeout=120, stop_after=1)} == {""}
     database = Database(config)
     [claimed] = database.run(claim.claim(Served(["mail"]), 1, "w", lease_seconds=60, medium_after=600, high_after=1200))
     database.close()

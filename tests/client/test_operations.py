@@ -76,7 +76,7 @@ async def test_drain_is_stored_and_told_and_may_be_asked_twice(either: Either, d
     assert asked is not None
     assert asked[0] is not None
     assert db.execute("SELECT drain_requested_at FROM workers").fetchone() == asked
-    assert {n.payload for n in db.notifies(timeout=20, stop_after=1)} == {"drain"}
+    assert {n.payload for n in db.notifies(timeout=120, stop_after=1)} == {"drain"}
 
 
 async def test_drain_of_a_worker_that_is_not_there_says_so_and_who_may_be_meant(
@@ -119,7 +119,7 @@ async def test_resume_wakes_sleeping_workers(either: Either, db: psycopg.Connect
     await either.pause(name="a")
     db.execute("LISTEN tasklib_public")
     await either.resume(name="a")
-    assert [n.payload for n in db.notifies(timeout=20, stop_after=1)] == [""]
+    assert [n.payload for n in db.notifies(timeout=120, stop_after=1)] == [""]
 
 
 @pytest.mark.parametrize("what", [{}, {"queue": "a", "name": "b"}, {"queue": ""}, {"name": ""}])

@@ -52,6 +52,52 @@ def assorted(db: psycopg.Connection) -> None:
     insert(db, name="'welcome'", state="'completed'", priority="-10")
 
 
+def timed(db: psycopg.Connection) -> None:
+    """Tasks that differ in what they were given, when they failed, are due, and how long they took."""
+    failed = """jsonb_build_array(jsonb_build_object('outcome', 'error', 'ended_at', now() - interval '5 min'))"""
+    insert(
+        db, name="'order'", kwargs="""'{"order": {"id": 9001}, "to": "ada"}'""", scheduled_at="now() + interval '2 h'"
+    )
+    insert(db, name="'again'", state="'failed'", history=failed, error="'KeyError: 7'")
+    insert(db, name="'dead'", state="'dead_letter'", completed_at="now() - interval '1 day'", error="'KeyError: 7'")
+    insert(db, name="'slow'", state="'completed'", started_at="now() - interval '20 s'", kwargs="""'{"order": 9001}'""")
+    insert(db, name="'long'", state="'running'", started_at="now() - interval '1 h'")
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("args.order:9001", ["slow"]),
+        ("args.order.id:9001", ["order"]),
+        ("args.order:*", ["slow", "order"]),
+        ("args.order:* -args.to:ada", ["slow"]),
+        ("failed:<10m", ["again"]),
+        ("failed:>1h", ["dead"]),
+        ("failed:>1m", ["dead", "again"]),
+        ("due:<90m", ["again"]),
+        ("due:>90m", ["order"]),
+        ("duration:>10s", ["long", "slow"]),
+        ("duration:>10s duration:<1m", ["slow"]),
+    ],
+)
+def test_times_durations_and_arguments_are_found(
+    client: Client, db: psycopg.Connection, text: str, names: list[str]
+) -> None:
+    timed(db)
+    assert found(client, text) == names
+
+
+def test_a_cause_finds_failed_tasks_and_dead_letters_that_differ_in_numbers_only(
+    client: Client, db: psycopg.Connection
+) -> None:
+    insert(db, name="'charge'", state="'dead_letter'", error="'KeyError: 7'")
+    insert(db, name="'charge'", state="'failed'", error="'KeyError: 8'")
+    insert(db, name="'charge'", state="'failed'", error="'ValueError: 8'")
+    [cause] = [group.fingerprint for group in client.dead_letter_groups()]
+    assert found(client, f"cause:{cause[:8]}") == ["charge", "charge"]
+    assert found(client, f"-cause:{cause} state:failed") == ["charge"]
+
+
 @pytest.mark.parametrize(
     ("text", "names"),
     [

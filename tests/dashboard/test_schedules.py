@@ -80,7 +80,7 @@ def test_one_schedule_shows_its_definition_times_runs_and_skipped_slots(site: Si
     portray(page, "schedule")
     slot = slot_of(site, "nightly-report")
     page.goto(f"/schedules/show?name=nightly-report&at={quote(slot.isoformat())}")
-    page.locator("#of-slot", has_text="was run: task").wait_for()
+    page.locator("#of-slot", has_text="was fired: task").wait_for()
     page.locator(".ran-slots a").first.click()
     page.wait_for_url("**/tasks/*")
 
@@ -171,6 +171,27 @@ def test_a_backfill_shows_its_count_before_it_runs(site: Site, tab: Tab) -> None
     assert "schedule.backfill" in _actions(site, "invoices")
 
 
+def test_a_backfill_one_by_one_is_chosen_shown_and_leads_to_its_flow(site: Site, tab: Tab) -> None:
+    page = tab("/schedules/backfill?name=invoices")
+    page.get_by_label("From").fill("2026-01-01T00:00:00")
+    page.get_by_label("To").fill("2026-03-31T00:00:00")
+    page.get_by_label("Overlap").select_option("One by one: each when the run before it has ended")
+    page.get_by_label("Priority").fill("7")
+    page.get_by_role("button", name="Preview").click()
+    page.get_by_text("They run one by one, the oldest first").wait_for()
+    assert page.get_by_label("Overlap").input_value() == "one_by_one"
+    portray(page, "schedule-backfill-one-by-one")
+    page.get_by_role("button", name="Run 3 slots").click()
+    page.wait_for_url("**/flows/*")
+    page.get_by_text("Submitted 3 tasks for 3 slots. They run one by one.").wait_for()
+    page.get_by_role("heading", name="backfill of invoices").wait_for()
+    [flow] = site.client.flows()
+    made = [task for task in site.client.list_tasks(limit=100) if task.flow == flow.id]
+    assert [(task.slot is not None, task.priority, task.state) for task in made] == [(True, 7, "pending")] * 3
+    # Only the first can be claimed; each of the others waits for a gate of the flow.
+    assert sorted(task.waits_for is None for task in made) == [False, False, True]
+
+
 def test_everything_works_without_script(site: Site, tab: Tab) -> None:
     page = tab("/schedules/show?name=stock", java_script_enabled=False)
     page.locator("summary", has_text="Pause").click()
@@ -178,6 +199,7 @@ def test_everything_works_without_script(site: Site, tab: Tab) -> None:
     page.get_by_role("button", name="Pause it").click()
     page.get_by_role("button", name="Resume").click()
     page.get_by_role("button", name="Run now").click()
+    page.get_by_role("button", name="Run its task now").click()
     page.get_by_text("Submitted a run of stock.").wait_for()
     page.goto("/schedules/change?name=stock")
     page.get_by_label("Or every").fill("5m")
@@ -186,6 +208,7 @@ def test_everything_works_without_script(site: Site, tab: Tab) -> None:
     page.get_by_role("button", name="Save").click()
     page.get_by_text("Changed.").wait_for()
     page.get_by_role("button", name="Delete").click()
+    page.get_by_role("button", name="Delete this schedule").click()
     page.get_by_text("Deleted stock.").wait_for()
 
 

@@ -72,20 +72,6 @@ def test_a_click_narrows_the_search(tab: Tab, ids: dict[str, str]) -> None:
     assert names(page) == ["generate_invoice"]
 
 
-def test_a_refresh_leaves_the_selection_and_shows_what_is_new(
-    tab: Tab, ids: dict[str, str], db: psycopg.Connection
-) -> None:
-    page = tab("/tasks?q=queue:selected")
-    page.get_by_text("No task matches this search").wait_for()
-    first = row(db, name="first", queue="selected")
-    page.get_by_role("link", name="first").wait_for()
-    page.locator(f'input[value="{first}"]').check()
-    row(db, name="second", queue="selected")
-    page.get_by_role("link", name="second").wait_for()
-    assert page.locator(f'input[value="{first}"]').is_checked()
-    page.get_by_text("1 selected").wait_for()
-
-
 def test_a_selection_is_cancelled_after_a_question(tab: Tab, site: Site, db: psycopg.Connection) -> None:
     chosen = [row(db, name="unwanted", queue="bulk") for _ in range(3)]
     page = tab("/tasks?q=queue:bulk")
@@ -147,6 +133,7 @@ def test_a_dead_letter_is_replayed(tab: Tab, site: Site, db: psycopg.Connection)
     task_id = row(db, "dead_letter", name="replay_me", error="boom")
     page = tab(f"/tasks/{task_id}")
     page.get_by_role("button", name="Replay", exact=True).click()
+    page.get_by_role("dialog").get_by_role("button", name="Replay this task").click()
     page.get_by_text("It runs again from the beginning").wait_for()
     page.get_by_text("Replayed; it was dead letter").wait_for()
     page.get_by_text("task.replay").wait_for()
@@ -210,7 +197,7 @@ def test_dead_letters_are_replayed_by_cause_and_purged_one_by_one(
     portray(page, "dead-letter-group")
     page.locator("td.pick input").first.check()
     page.get_by_role("button", name="Purge selected").click()
-    page.get_by_role("dialog").get_by_role("button", name="Purge selected").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete the selected").click()
     page.get_by_text("Deleted 1 dead letter.").wait_for()
     page.get_by_role("button", name="Replay all").click()
     page.get_by_role("dialog").get_by_role("button", name="Replay all").click()

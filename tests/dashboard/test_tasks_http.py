@@ -325,3 +325,58 @@ def test_a_row_with_nulls_of_json_is_shown_on_every_screen(
     if state == "dead_letter":
         group = client.dead_letter_groups()[0].fingerprint
         assert web.http.get(f"/dead-letters/{group}").status_code == 200
+
+
+# ---- confirmation without a script ----
+
+
+def test_without_a_script_the_server_asks_before_it_acts(web: Running, client: Client, db: psycopg.Connection) -> None:
+    task_id = row(db, "completed", name="charge")
+    shown = web.http.get(f"/tasks/{task_id}").text
+    form = re.search(rf'<form method="post" action="/tasks/{task_id}/replay".*?</form>', shown, re.DOTALL)
+    assert form is not None
+    fields = dict(re.findall(r'name="(\w+)" value="([^"]*)"', form[0]))
+    asked = web.http.post(
+        f"/tasks/{task_id}/replay",
+        data={name: html.unescape(value) for name, value in fields.items()},
+        headers={"Referer": f"{web.http.base_url}/tasks/{task_id}"},
+    )
+    assert asked.status_code == 200
+    assert "Replay this task? It is completed, and runs again from the beginning" in text_of(asked)
+    assert f'href="/tasks/{task_id}">Keep as it is' in asked.text
+    assert [t.state for t in client.list_tasks()] == ["completed"]
+    again = dict(re.findall(r'name="(\w+)" value="([^"]*)"', asked.text))
+    assert again["confirmed"] == "yes"
+    done = web.http.post(f"/tasks/{task_id}/replay", data={n: html.unescape(v) for n, v in again.items()})
+    assert done.status_code == 303
+    assert [t.state for t in client.list_tasks()] == ["pending"]
+
+
+def test_the_question_leads_back_to_no_other_site(web: Running, db: psycopg.Connection) -> None:
+    task_id = row(db, "completed", name="charge")
+    elsewhere = {"Referer": "http://evil.example//evil.example/x"}
+    asked = post(web, f"/tasks/{task_id}/replay", elsewhere, ask="Sure?", yes="Yes")
+    assert asked.status_code == 200
+    assert 'href="/">Keep as it is' in asked.text
+
+
+def test_only_the_action_that_asks_is_asked_about(web: Running, client: Client, db: psycopg.Connection) -> None:
+    task_id = row(db, "dead_letter", error="boom")
+    group = client.dead_letter_groups()[0].fingerprint
+    fields = {"scope": "chosen", "id": task_id, "ask_purge": "Delete?", "yes_purge": "Delete the selected"}
+    asked = post(web, f"/dead-letters/{group}", action="purge", **fields)
+    assert "Delete the selected" in asked.text
+    assert client.get_task(task_id) is not None
+    assert post(web, f"/dead-letters/{group}", action="replay", **fields).status_code == 303
+
+
+def test_a_viewer_cant_guess_a_masked_value_by_searching(
+    config: Config, client: Client, db: psycopg.Connection
+) -> None:
+    token = client.create_token("v", roles=["viewer"]).text
+    with running(config) as web:
+        for q in ("args.password:hunter2", "tag.api_token:x", "tag:secret=x"):
+            page = web.http.get("/tasks", params={"q": q}, headers={**HTML, **bearer(token)})
+            assert page.status_code == 422, q
+            assert "is masked" in page.text
+        assert web.http.get("/tasks?q=args.order:7", headers={**HTML, **bearer(token)}).status_code == 200

@@ -23,6 +23,7 @@ def test_the_tests_of_a_project_pass_with_real_workers(empty_database_url: str, 
     manage(empty_database_url, "test", module, "--noinput", CONN_MAX_AGE=max_age)
 
 
+@pytest.mark.long
 def test_migrate_makes_the_tables_and_a_worker_runs_the_tasks_of_every_app(empty_database_url: str) -> None:
     """One project from its first command to its first result."""
     manage(empty_database_url, "migrate")
@@ -37,6 +38,7 @@ def test_migrate_makes_the_tables_and_a_worker_runs_the_tasks_of_every_app(empty
         assert connection.execute("SELECT receipts FROM shop_order").fetchall() == [(2,)]
 
 
+@pytest.mark.long
 def test_nothing_is_left_to_migrate_whether_or_not_there_is_a_schema(empty_database_url: str) -> None:
     settings = {"SCHEMA": "jobs"}
     manage(empty_database_url, "migrate", "tasklib", tasklib=settings)

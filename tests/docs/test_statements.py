@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import MISSING, fields
 from typing import Any
@@ -24,6 +25,10 @@ MINUTES, TENS, HOURS = (age for _, age, _ in stats.KEPT)
 
 def _text(page: str) -> str:
     return " ".join((ROOT / page).read_text().split())
+
+
+def _last_record(benchmark: str) -> Any:
+    return json.loads((ROOT / f"benchmarks/results/{benchmark}.jsonl").read_text().splitlines()[-1])
 
 
 @pytest.mark.parametrize(
@@ -57,6 +62,29 @@ def test_the_speed_in_the_readme_is_that_of_the_comparison() -> None:
     assert re.search(
         rf"one worker, per second \| {speed[1]} \| [\d,]+ \| {speed[2]} \|", _text("docs/explanation/performance.md")
     )
+
+
+def test_the_speed_of_children_is_that_of_the_last_run_of_their_benchmark() -> None:
+    run = _last_record("children")
+    speed, start = run["median"], run["start_ms"]
+    text = _text("docs/explanation/performance.md")
+    assert f"takes {start['now']['p50']} ms at the median; before there was a template it took" in text
+    assert f"it took {start['before']['p50']:.0f} ms" in text
+    assert f"runs {speed['now']} tasks of 2 ms per second; it was {speed['before']} before" in text
+    assert f"on Redis runs {speed['celery']}." in text
+    assert f"TaskLib runs {speed['now, kept']} and Celery {speed['celery, kept']}." in text
+
+
+def test_the_lateness_of_slots_is_that_of_the_last_run_of_their_benchmark() -> None:
+    run = _last_record("schedules")
+    late = run["living_leader_ms"]
+    text = _text("docs/explanation/performance.md")
+    assert f"With {run['schedules']:,} schedules, of which {run['schedules'] // 100:,} are due each second" in text
+    assert f"committed {late['p50']:.0f} ms after the slot at the median, {late['p99']:.0f} ms at the 99th" in text
+    assert (
+        f"up to {run['after_its_death_ms']['most'] / 1000:.1f} s with a lease of {run['lease_ms'] / 1000:.0f} s" in text
+    )
+    assert run["skipped"] == run["doubled"] == 0
 
 
 def test_the_versions_of_postgresql_in_the_readme_are_those_that_make_test_postgres_runs_on() -> None:

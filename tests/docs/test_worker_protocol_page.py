@@ -11,7 +11,8 @@ from pydantic import BaseModel
 
 from tasklib import Config
 from tasklib.backends.postgres.remote.polls import MOST_TASKS
-from tasklib.server.remote.request_models import (
+from tasklib.server.settings import ServerSettings
+from tasklib.server.worker_models import (
     PROTOCOL,
     ClaimedTask,
     HeartbeatAnswer,
@@ -22,7 +23,6 @@ from tasklib.server.remote.request_models import (
     RegisterBody,
     ResultBody,
 )
-from tasklib.server.settings import ServerSettings
 from tests.docs.pages import ROOT, Page
 
 PAGE = Page(ROOT / "docs/reference/worker-protocol.md")

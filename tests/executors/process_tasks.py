@@ -153,7 +153,7 @@ async def clean_up_async(path: Path) -> None:
 @task(executor="process")
 def wait_for_file(path: Path) -> str:
     current_task().progress(os.getpid())
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 300
     while not path.exists():
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -185,6 +185,20 @@ def linger(path: Path) -> None:
 def report(count: int) -> None:
     for i in range(count):
         current_task().progress({"step": i})
+
+
+@task(executor="process")
+def leave_a_thread(path: Path) -> None:
+    """Return, and leave a thread behind that reports once the file is there."""
+    context = current_task()
+
+    def report_late() -> None:
+        while not path.exists():
+            time.sleep(0.01)
+        context.progress("late")
+        path.with_suffix(".told").touch()
+
+    threading.Thread(target=report_late, daemon=True).start()
 
 
 @task(executor="process")

@@ -221,5 +221,21 @@ async def test_child_has_the_workers_path_and_nothing_else_of_it(fresh: ProcessE
     assert seen["pythonpath"] == os.environ.get("PYTHONPATH")
     assert seen["stdin"] == os.devnull
     assert seen["session"]
-    # The standard three, the two sockets, the lifeline, and the directory being listed.
-    assert len(seen["descriptors"]) == 7
+    # The standard three, the three sockets, the lifeline, and the directory being listed.
+    assert len(seen["descriptors"]) == 8
+
+
+async def test_report_of_a_thread_that_a_task_left_behind_is_not_taken_for_the_next_ones(
+    executor: ProcessExecutor, tmp_path: Path
+) -> None:
+    assert await value(executor, tasks.leave_a_thread, path=tmp_path / "late") is None
+    reports: list[Any] = []
+    text = tasks.wait_for_file.arguments.to_json({"path": tmp_path / "go"})
+    described = context("wait_for_file", lambda report: reports.append(json.loads(report)))
+    running = asyncio.create_task(executor.run(tasks.wait_for_file, text, described))
+    await soon(lambda: bool(reports), "it has begun")
+    (tmp_path / "late").touch()
+    await soon((tmp_path / "late.told").exists, "the thread has reported")
+    (tmp_path / "go").touch()
+    assert isinstance(await running, Done)
+    assert len(reports) == 1

@@ -9,7 +9,7 @@ import pytest
 
 import tasklib
 from tasklib import Config, Flow, InvalidOption, Results, SettledTask, TaskExecutionError, chain, group, task
-from tasklib.client import flow_plans
+from tasklib.client import flow_graphs
 from tasklib.tasks import registry
 from tasklib.testing import drain, drain_sync
 
@@ -175,7 +175,7 @@ async def test_a_flow_exists_if_and_only_if_the_callers_transaction_commits(
 async def test_a_flow_is_checked_before_anything_is_submitted(
     db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(flow_plans, "MOST_IN_LIST", 3)
+    monkeypatch.setattr(flow_graphs, "MOST_IN_LIST", 3)
     other: Flow[Any] = Flow()
     stranger = other.add(add.s(1, 1))
     twice: Flow[Any] = Flow()
@@ -198,3 +198,8 @@ async def test_a_flow_is_checked_before_anything_is_submitted(
         with pytest.raises((InvalidOption, TaskExecutionError), match=message):
             await build().submit()
     assert db.execute("SELECT count(*) FROM tasks").fetchall() == [(0,)]
+
+
+async def test_a_flow_without_tasks_is_finished_when_it_is_submitted(db: psycopg.Connection) -> None:
+    run = await group([]).submit()
+    assert db.execute("SELECT finished_at IS NOT NULL FROM flows WHERE id = %s", [run.id]).fetchall() == [(True,)]

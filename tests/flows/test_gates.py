@@ -74,6 +74,7 @@ def test_opening_notifies_workers_that_may_be_asleep(rows: Rows) -> None:
     group = Group(rows, 1)
     group.complete(0)
     ((schema,),) = rows.db.execute("SELECT current_schema()").fetchall()
+    rows.db.execute("INSERT INTO workers (id, names, asleep) VALUES ('sleeper', NULL, true)")
     rows.db.execute(psycopg.sql.SQL("LISTEN {}").format(psycopg.sql.Identifier(f"tasklib_{schema}")))
     rows.fold()
     assert [n.payload for n in rows.db.notifies(timeout=30, stop_after=1)] == [""]

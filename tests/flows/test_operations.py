@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Any
 from uuid import uuid4
 
 import psycopg
@@ -19,6 +20,7 @@ from tasklib.maintenance.gates import sweep_gates
 from tasklib.maintenance.retention import delete_expired
 from tasklib.store import fleet
 from tasklib.tasks import registry
+from tasklib.tasks.flow_runs import Submittable
 from tasklib.testing import drain_sync
 
 broken = True
@@ -122,6 +124,21 @@ def test_explain_names_the_gate_and_how_far_it_is(client: Client) -> None:
     assert reason.code == "waits_for_gate"
     assert "of 3 tasks of ops.step, 0 completed" in reason.sentence
     assert str(run.id) in reason.hint
+
+
+def test_explain_says_what_a_gate_needs(client: Client) -> None:
+    def wanted(part: Submittable[Any]) -> str:
+        run = client.submit_flow(part)
+        return client.explain_task(run.last).reasons[0].sentence
+
+    parts = group(step.s(n) for n in range(4))
+    assert "until at least 3 of them have completed: of 4 tasks" in wanted(parts.then(step.s(x=1), at_least=3))
+    assert "until at least 0.5 of them have completed" in wanted(parts.then(step.s(x=1), at_least=0.5))
+    assert "until all have ended" in wanted(parts.then(step.s(x=1), when="settled"))
+    flow: Flow[int] = Flow()
+    maybe = flow.add(step.s(1), name="maybe")
+    flow.add(step.s(2), optional=[maybe])
+    assert "until all have completed, of which maybe may fail" in wanted(flow)
 
 
 async def test_the_leader_counts_what_a_worker_left_behind(config: Config, db: psycopg.Connection) -> None:

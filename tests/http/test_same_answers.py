@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -14,6 +15,7 @@ from pydantic import BaseModel
 from tasklib import AsyncClient, Schedule, task
 from tasklib.http import AsyncHttpClient
 from tasklib.store.filters import DeadLetterFilter, TaskFilter
+from tasklib.tasks import registry
 from tasklib.tasks.ids import new_id
 from tests.http.comparing import UNKNOWN, Comparable, failure, timeless
 from tests.server.api import Api
@@ -264,6 +266,25 @@ async def pauses(s: Scene) -> Any:
 
 
 @row
+async def limits(s: Scene) -> Any:
+    s.api.db.execute("DELETE FROM limits")
+    return [
+        await s.client.set_limit("queue:a é&=", max_running=0),
+        await s.client.set_limit("stripe", rate=1.5, per=60, burst=7),
+        [await s.client.set_limit("queue:ledger", serial=True) for _ in range(2)],
+        await s.client.set_limit("share", max_running=2, weight=3, may_burst=True),
+        [(i.name, i.max_running, i.rate, i.per, i.burst, i.serial, i.weight) for i in await s.client.limits()],
+        [type(i.changed_at) for i in await s.client.limits()],
+        [await s.client.remove_limit("queue:a é&=") for _ in range(2)],
+        await s.client.reset_limit("stripe"),
+        await failure(s.client.set_limit("stripe")),
+        await failure(s.client.set_limit("queue", max_running=1)),
+        await failure(s.client.set_limit("a\x01", max_running=1)),
+        await failure(s.client.set_limit("stripe", rate=-1)),
+    ]
+
+
+@row
 async def settings(s: Scene) -> Any:
     return [
         await s.client.settings(),
@@ -378,6 +399,8 @@ async def schedules(s: Scene) -> Any:
         type(await s.client.run_schedule("b")).__name__,
         await s.client.backfill_schedule("a/b é?", **past, dry_run=True),
         await s.client.backfill_schedule("a/b é?", **past, priority=7),
+        await s.client.backfill_schedule("a/b é?", **past, overlap="one_by_one"),
+        await s.client.backfill_schedule("http.plain", start=slot, end=slot, overlap="one_by_one"),
         timeless((await s.client.explain_schedule("a/b é?", slot))[0]),
         [(task.schedule, task.slot) for task in await s.client.list_tasks()],
         [(p.description, [(x.utc, x.local.isoformat(), x.note) for x in p.slots]) for p in [
@@ -393,10 +416,55 @@ async def schedules(s: Scene) -> Any:
         await failure(s.client.change_schedule("a/b é?", moon="full")),
         await failure(s.client.change_schedule("a/b é?", timezone="Mars")),
         await failure(s.client.backfill_schedule("a/b é?", start=past["end"], end=past["start"])),
+        await failure(s.client.backfill_schedule("a/b é?", **past, overlap="skip")),
         await failure(s.client.pause_schedule("a/b é?", "x" * 1001)),
         await failure(s.client.preview_schedule("61 * * * *")),
         await failure(s.client.explain_schedule("a/b é?", datetime(2026, 1, 1))),
     ]  # fmt: skip
+
+
+@row
+async def approvals(s: Scene) -> Any:
+    form = {"type": "object", "properties": {"account": {"type": "string"}}, "required": ["account"]}
+    asked = json.dumps({"value": {"title": "Pay?", "details": {"to": "ACME"}, "role": "operator", "form": form}})
+    paid, kept = await s.task(), await s.task()
+    for id_ in (paid, kept):
+        s.api.db.execute(
+            "INSERT INTO steps (task, kind, name, result, token) VALUES (%s, 'approval', 'pay', %s, 1)", [id_, asked]
+        )
+    shown = [(a.name, a.title, a.details, a.role, a.form) for a in await s.client.approvals(task_id=paid)]
+    return [
+        shown,
+        len(await s.client.approvals()),
+        await failure(s.client.approve(paid, form={"acount": "1"})),
+        await s.client.approve(paid, form={"account": "DE02"}, comment="fine"),
+        await s.client.reject(kept, "pay"),
+        await s.client.approvals(),
+        await failure(s.client.approve(paid)),
+        await failure(s.client.reject(UNKNOWN)),
+    ]
+
+
+@row
+async def schedules_in_code(s: Scene) -> Any:
+    daily = Schedule("@daily", name="http.daily", args={"name": "é"}, jitter=1.5)
+    weekly = Schedule("@weekly", name="http.weekly", args={"name": "b"})
+
+    def declare(*schedules: Schedule) -> None:
+        registry.functions.pop("http.scheduled", None)
+        task(name="http.scheduled", schedule=schedules)(_scheduled)
+
+    declare(daily, weekly)
+    first = await s.client.sync_schedules()
+    await s.client.pause_schedule("http.daily", "stays")
+    made = await s.client.schedules(source="code")
+    declare(daily)
+    s.api.db.execute("UPDATE schedules SET deployed_at = deployed_at - interval '1 day'")
+    await s.client.create_schedule("other.program", "@daily", name="c", registered_elsewhere=True)
+    return [first, made, await s.client.sync_schedules(), await s.client.sync_schedules(retire_others=True)]
+
+
+def _scheduled(name: str) -> None: ...
 
 
 @pytest.fixture

@@ -19,7 +19,6 @@ import pytest
 import tasklib
 import tasklib.http
 from tasklib import Config, task
-from tasklib.backends.http.connection import server_address
 from tasklib.client.effects import Pause
 from tasklib.errors import (
     AccessDenied,
@@ -34,6 +33,7 @@ from tasklib.errors import (
 )
 from tasklib.http import AsyncHttpClient, HttpClient
 from tasklib.http.calls import HttpCalls
+from tasklib.http.connection import server_address
 from tasklib.http.requests import Answer, NoAnswer, Request
 from tasklib.tasks.options import Options
 from tasklib.tasks.submitter import Submission

@@ -53,6 +53,48 @@ async def test_nothing_is_fired_before_its_time_and_the_leader_sleeps_until_then
     assert slots_of(db, "soon") == []
 
 
+async def test_a_slot_is_looked_at_ahead_of_its_time_and_fired_no_earlier(
+    db: psycopg.Connection, scheduler: Scheduler, term: Term, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tasklib.maintenance.schedules.AHEAD_SECONDS", 3600.0)
+    first = make("first", ago=-timedelta(seconds=1.5))
+    make("second", ago=-timedelta(seconds=1000))
+    assert await scheduler.fire_due(term) == 0, "it has waited for the first one"
+    assert (slots_of(db, "first"), slots_of(db, "second")) == ([first], [])
+    assert db.execute("SELECT count(*) FROM tasks WHERE created_at < slot OR scheduled_at < slot").fetchall() == [(0,)]
+
+
+async def test_what_is_decided_ahead_of_its_time_is_not_fired_before_it(
+    db: psycopg.Connection, leader_db: ReconnectingConnection, term: Term, make: Make
+) -> None:
+    make(ago=-timedelta(seconds=60))
+    [row] = (await leader_db.run(firing.look(limit=10, ahead_seconds=120))).due
+    assert row.is_ahead
+    assert row.next_slot is not None
+    offer = decide(row._replace(now=row.next_slot))
+    assert offer is not None
+    fired = await leader_db.run(firing.fire(term, [offer], [uuid4()]))
+    assert (fired.schedules, fired.tasks) == (frozenset(), [])
+
+
+@pytest.mark.parametrize("policy", [{"overlap": "skip"}, {"pause_after": 3}])
+async def test_what_depends_on_its_runs_is_not_looked_at_ahead_of_its_time(
+    leader_db: ReconnectingConnection, make: Make, policy: dict[str, Any]
+) -> None:
+    make(ago=-timedelta(seconds=60), **policy)
+    assert (await leader_db.run(firing.look(limit=10, ahead_seconds=120))).due == []
+
+
+async def test_a_change_ends_the_wait_for_a_slot(
+    db: psycopg.Connection, scheduler: Scheduler, term: Term, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tasklib.maintenance.schedules.AHEAD_SECONDS", 3600.0)
+    make(ago=-timedelta(seconds=1000))
+    scheduler.look()
+    assert await scheduler.fire_due(term) == 0
+    assert slots_of(db, "nightly") == []
+
+
 async def test_a_leader_whose_term_is_over_fires_nothing(
     db: psycopg.Connection, leader_db: ReconnectingConnection, scheduler: Scheduler, term: Term, make: Make
 ) -> None:

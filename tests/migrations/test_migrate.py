@@ -183,14 +183,14 @@ def test_a_schema_may_have_any_name(schema: str, config: Config, db: Any) -> Non
     heard = there.channel
     assert heard is not None
     db.execute(sql.SQL("LISTEN {}").format(sql.Identifier(heard)))
-    sleeper = sql.SQL("INSERT INTO {}.workers (id, asleep) VALUES ('sleeper', true)")
+    sleeper = sql.SQL("INSERT INTO {}.workers (id, names, asleep) VALUES ('sleeper', NULL, true)")
     db.execute(sleeper.format(sql.Identifier(schema)))  # else nobody is notified
     with Client(there) as client:
         first = client.submit_task("a", idempotency_key="k", registered_elsewhere=True)
         assert client.submit_task("a", idempotency_key="k", registered_elsewhere=True) == first
         ids = client.submit_many("a", [{}] * 150, registered_elsewhere=True)
         assert {t.id for t in client.list_tasks(limit=200)} == {first, *ids}
-    assert {n.channel for n in db.notifies(timeout=20, stop_after=1)} == {heard}
+    assert {n.channel for n in db.notifies(timeout=120, stop_after=1)} == {heard}
 
 
 def test_nothing_is_created_outside_the_schema(config: Config, db: Any) -> None:

@@ -26,7 +26,8 @@ from tasklib.events import (
     WorkerStarted,
     WorkerStopped,
 )
-from tasklib.observe.logs import LogLines, configure_task_logging, log_to
+from tasklib.observe.logs import LogLines, log_to
+from tasklib.observe.task_logging import configure_task_logging
 
 ID = "01a1dd41-7329-7000-968c-a7dbc7546636"
 STARTED = WorkerStarted("host-1-abcd", ("noop",), None, 10)

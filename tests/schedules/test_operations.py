@@ -138,7 +138,7 @@ def test_a_pause_loses_slots_and_resuming_goes_on_from_now(client: Client, db: p
     assert paused.paused_at is not None
     assert paused.pause_note == "the disk is full"
     again = client.pause_schedule("nightly", "another note")
-    assert again.pause_note == "the disk is full", "the first pause stays"
+    assert (again.pause_note, again.paused_at) == ("another note", paused.paused_at)
     db.execute("UPDATE schedules SET next_slot = date_trunc('hour', now()) - interval '2 h'")
     resumed = client.resume_schedule("nightly")
     assert resumed.paused_at is None
@@ -146,7 +146,8 @@ def test_a_pause_loses_slots_and_resuming_goes_on_from_now(client: Client, db: p
     assert resumed.next_slot > resumed.read_at - timedelta(seconds=1)
     assert _skips(db) == [("nightly", "paused", 3)]
     assert client.resume_schedule("nightly").revision == resumed.revision, "there is nothing to resume"
-    assert [action for action, _ in _actions(db)] == ["schedule.create", "schedule.pause", "schedule.resume"]
+    done = ["schedule.create", "schedule.pause", "schedule.pause", "schedule.resume"]
+    assert [action for action, _ in _actions(db)] == done
 
 
 def test_run_now_makes_a_task_without_a_slot_and_moves_nothing(
@@ -169,36 +170,6 @@ def test_a_deleted_schedule_is_gone_and_its_tasks_stay(client: Client, db: psyco
         with pytest.raises(ScheduleNotFound):
             call("nightly")
     assert db.execute("SELECT schedule FROM tasks").fetchall() == [("nightly",)]
-
-
-def test_a_backfill_runs_each_slot_that_has_not_been_run_at_a_lower_priority(
-    client: Client, db: psycopg.Connection, report: Any
-) -> None:
-    client.create_schedule(report, Schedule(every=HOUR, priority=50), name="nightly")
-    start = datetime(2026, 3, 28, 22, tzinfo=UTC)
-    db.execute("INSERT INTO tasks (name, schedule, slot) VALUES ('report', 'nightly', %s)", (start + HOUR,))
-    end = start + 4 * HOUR
-    dry = client.backfill_schedule("nightly", start=start, end=end, dry_run=True)
-    assert (dry.count, dry.task_ids) == (5, [])
-    assert dry.slots == [start + n * HOUR for n in range(5)]
-    done = client.backfill_schedule("nightly", start=start, end=end)
-    assert (done.count, len(done.task_ids)) == (5, 4)
-    rows = db.execute("SELECT slot, priority FROM tasks WHERE priority <> 0 ORDER BY id").fetchall()
-    assert rows == [(start + n * HOUR, 40) for n in (0, 2, 3, 4)]
-    assert client.backfill_schedule("nightly", start=start, end=end).task_ids == []
-
-
-def test_a_backfill_is_limited_and_never_of_the_future(client: Client, db: psycopg.Connection, report: Any) -> None:
-    client.create_schedule(report, Schedule(every=HOUR), name="nightly")
-    start = datetime(2026, 1, 1, tzinfo=UTC)
-    with pytest.raises(InvalidOption, match="more than 10 slots"):
-        client.backfill_schedule("nightly", start=start, end=start + 10 * HOUR, limit=10)
-    with pytest.raises(InvalidOption, match="has not passed yet"):
-        client.backfill_schedule("nightly", start=start, end=_now(db) + HOUR)
-    with pytest.raises(InvalidOption, match="later than end"):
-        client.backfill_schedule("nightly", start=start, end=start - HOUR)
-    with pytest.raises(InvalidOption, match="naive"):
-        client.backfill_schedule("nightly", start=datetime(2026, 1, 1), end=start)
 
 
 def test_a_preview_says_in_words_and_times_what_a_schedule_means(client: Client, report: Any) -> None:
@@ -226,7 +197,7 @@ def test_a_schedule_explains_what_became_of_a_slot(client: Client, db: psycopg.C
     def told(at: datetime) -> str:
         return client.explain_schedule("nightly", at)[0]
 
-    assert "was run: task" in told(slot)
+    assert "was fired: task" in told(slot)
     assert "an earlier run was not finished" in told(slot + 2 * HOUR)
     assert "is not on record" in told(slot + 4 * HOUR)
     assert "is no slot of this schedule" in told(slot + timedelta(minutes=30))
@@ -289,3 +260,23 @@ async def test_schedules_have_module_level_calls_of_both_colours(config: Config,
         assert await asyncio.to_thread(tasklib.sync.list_schedules) == []
     finally:
         tasklib.close()
+
+
+def test_pausing_again_changes_the_note_and_without_one_keeps_it(client: Client, db: psycopg.Connection) -> None:
+    client.create_schedule("report", "@daily", name="nightly", registered_elsewhere=True)
+    first = client.pause_schedule("nightly", "the disk is full")
+    again = client.pause_schedule("nightly", "a new disk comes on Monday")
+    assert (again.pause_note, again.paused_at) == ("a new disk comes on Monday", first.paused_at)
+    kept = client.pause_schedule("nightly")
+    assert (kept.pause_note, kept.revision) == (again.pause_note, again.revision)
+    assert [action for action, _ in _actions(db)].count("schedule.pause") == 2
+
+
+def test_a_slot_whose_task_waits_is_explained_with_where_to_look(client: Client, db: psycopg.Connection) -> None:
+    client.create_schedule("report", Schedule(every=HOUR), name="hourly", registered_elsewhere=True)
+    slot = datetime(2026, 3, 1, tzinfo=UTC)
+    [id_] = client.backfill_schedule("hourly", start=slot, end=slot).task_ids
+    waits = client.explain_schedule("hourly", slot)[0]
+    assert waits.endswith(f"was fired: task {id_} is pending. To see what it waits for: tasklib explain {id_}")
+    db.execute("UPDATE tasks SET state = 'cancelled', completed_at = now()")
+    assert client.explain_schedule("hourly", slot)[0].endswith(f"task {id_} is cancelled.")

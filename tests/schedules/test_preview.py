@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import UTC, date, datetime, timedelta
+from itertools import islice
 
 import pytest
 
-from tasklib.schedules import Schedule, describe, preview
+from tasklib.schedules import Schedule, describe, preview, slots
 
 NOON = datetime(2026, 3, 27, 12, tzinfo=UTC)
 NEWEST = "of missed slots the newest is run, if it is not older than 1 day"
@@ -74,3 +76,12 @@ def test_a_time_that_comes_twice_says_which_one_it_is() -> None:
 
 def test_a_schedule_that_ends_shows_what_is_left() -> None:
     assert len(preview(Schedule("@daily", ends_at=NOON + timedelta(days=3)), NOON)) == 3
+
+
+def test_a_preview_ends_after_so_many_exclusions_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(vars(sys.modules[slots.__module__]), "MOST_EXCLUDED", 50)  # the package has a function `slots`
+    minutely_at_noon_and_midnight = Schedule("* * * * *", exclude=["1-59 * * * *", "* 1-11,13-23 * * *"])
+    assert preview(minutely_at_noon_and_midnight, NOON) == []  # 719 in a row
+    every_twenty_minutes = Schedule("* * * * *", exclude=["1-19,21-39,41-59 * * * *"])
+    assert len(preview(every_twenty_minutes, NOON)) == 2  # 19 before each
+    assert len(list(islice(slots(every_twenty_minutes, NOON), 20))) == 20, "the leader counts those in a row"

@@ -108,6 +108,7 @@ def test_a_changed_copy_is_checked_like_a_new_one() -> None:
         ({"cron": "@daily", "exclude": NOON}, r"write .date\(\)"),
         ({"cron": "@daily", "exclude": ["Christmas"]}, "1 fields"),
         ({"cron": "@daily", "exclude": [5]}, "must be a string"),
+        ({"cron": "@daily", "exclude": [f"{n} 3 * * *" for n in range(51)]}, "at most 50 cron expressions, not 51"),
         ({"cron": "@daily", "catch_up": "everything"}, "catch_up must be 'latest', 'all' or 'none'"),
         ({"cron": "@daily", "catch_up_limit": 0}, "catch_up_limit must be a whole number from 1"),
         ({"cron": "@daily", "catch_up_limit": True}, "catch_up_limit must be a whole number"),

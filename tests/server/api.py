@@ -22,6 +22,8 @@ CALLERS = {
     "operator": ["operator"],
     "admin": ["admin"],
 }
+_CLEARED = ["tasks", "limits", "limit_states", "limited_names", "places", "pauses", "worker_registrations"]
+_CLEARED += ["stats_deltas", "stats", "schedules", "schedule_skips"]
 
 
 class Api:
@@ -70,7 +72,8 @@ class Api:
 
     def clear(self) -> None:
         """No tasks, schedules, pauses or workers are left for the next test."""
-        self.db.execute("TRUNCATE tasks, pauses, worker_registrations, stats_deltas, stats, schedules, schedule_skips")
+        for table in _CLEARED:  # they hold a few rows: TRUNCATE would write a dozen files for each
+            self.db.execute(f"DELETE FROM {table}".encode())
 
 
 @contextmanager

@@ -10,9 +10,9 @@ from fastapi import APIRouter, Body, Depends
 from fastapi.responses import StreamingResponse
 
 from tasklib.errors import DatabaseUnavailable
-from tasklib.server.access import Principal, Role, allow
+from tasklib.server.access import Principal, Role, allow, services
 from tasklib.server.problems import Problem
-from tasklib.server.services import Services, services
+from tasklib.server.services import Services
 
 router = APIRouter(prefix="/api/test")
 

@@ -58,7 +58,7 @@ def test_what_opens_nothing_is_refused(server: Start, config: Config, token: Any
 def test_a_token_opens_what_its_roles_are_for(server: Start, config: Config, token: Callable[..., str]) -> None:
     url = server(config, router)
     opens = {
-        "/api/test/viewer": {"viewer", "operator", "admin"},
+        "/api/test/viewer": {"viewer", "approver", "operator", "admin"},
         "/api/test/submitter": {"submitter", "operator", "admin"},
         "/api/test/worker": {"worker"},
     }
@@ -162,7 +162,8 @@ def test_only_these_routes_are_open_to_everybody(config: Config) -> None:
 
 
 def test_roles_include_each_other_as_the_page_says() -> None:
-    assert with_included(["operator"]) == {Role.OPERATOR, Role.VIEWER, Role.SUBMITTER}
+    assert with_included(["approver"]) == {Role.APPROVER, Role.VIEWER}
+    assert with_included(["operator"]) == {Role.OPERATOR, Role.APPROVER, Role.VIEWER, Role.SUBMITTER}
     assert with_included(["admin"]) == set(Role) - {Role.WORKER}
     assert with_included(["viewer", "of a later version"]) == {Role.VIEWER}
 

@@ -48,6 +48,8 @@ TABLE = {
     "DELETE /api/v1/tasks/{task_id}": "                 401    403   403    403 404 200     404      200   200",
     "POST   /api/v1/tasks/{task_id}/replay": "          401    403   403    403 404 200     404      200   200",
     "POST   /api/v1/tasks/{task_id}/signals": "         401    403   403    403 404 200     404      200   200",
+    "POST   /api/v1/tasks/{task_id}/answer": "          401    403   403    403 403 403     403      200   200",
+    "GET    /api/v1/approvals": "                       401    403   403    200 200 200     200      200   200",
     "GET    /api/v1/tasks/{task_id}/steps": "           401    403   403    200 404 200     200      200   200",
     "GET    /api/v1/tasks/{task_id}/explain": "         401    403   403    200 404 200     200      200   200",
     "GET    /api/v1/tasks/{task_id}/result": "          401    403   403    200 404 200     200      200   200",
@@ -65,15 +67,26 @@ TABLE = {
     "GET    /api/v1/schedules/{name}/preview": "           401    403   403    200 403 403     200      200   200",
     "GET    /api/v1/schedules/{name}/explain": "           401    403   403    200 403 403     200      200   200",
     "POST   /api/v1/schedules/preview": "                  401    403   403    200 403 403     200      200   200",
+    "POST   /api/v1/schedules/sync": "                     401    403   403    403 403 403     403      200   200",
     "PATCH  /api/v1/schedules/{name}": "                   401    403   403    403 403 403     403      200   200",
     "DELETE /api/v1/schedules/{name}": "                   401    403   403    403 403 403     403      204   204",
     "POST   /api/v1/schedules/{name}/pause": "             401    403   403    403 403 403     403      200   200",
     "POST   /api/v1/schedules/{name}/resume": "            401    403   403    403 403 403     403      200   200",
     "POST   /api/v1/schedules/{name}/run": "               401    403   403    403 403 403     403      201   201",
     "POST   /api/v1/schedules/{name}/backfill": "          401    403   403    403 403 403     403      200   200",
+    "GET    /api/v1/flows": "                           401    403   403    200 200 200     200      200   200",
+    "POST   /api/v1/flows": "                           401    403   403    403 201 201     201      201   201",
+    "GET    /api/v1/flows/{flow_id}": "                 401    403   403    200 404 200     200      200   200",
+    "GET    /api/v1/flows/{flow_id}/graph": "           401    403   403    200 404 200     200      200   200",
+    "POST   /api/v1/flows/{flow_id}/cancel": "          401    403   403    403 404 200     404      200   200",
+    "POST   /api/v1/flows/{flow_id}/replay": "          401    403   403    403 404 200     404      200   200",
     "GET    /api/v1/pauses": "                          401    403   403    200 403 403     200      200   200",
     "POST   /api/v1/pauses": "                          401    403   403    403 403 403     403      201   201",
     "DELETE /api/v1/pauses": "                          401    403   403    403 403 403     403      200   200",
+    "GET    /api/v1/limits": "                          401    403   403    200 403 403     200      200   200",
+    "PUT    /api/v1/limits": "                          401    403   403    403 403 403     403      200   200",
+    "DELETE /api/v1/limits": "                          401    403   403    403 403 403     403      200   200",
+    "POST   /api/v1/limits/reset": "                    401    403   403    403 403 403     403      200   200",
     "GET    /api/v1/settings": "                        401    403   403    200 403 403     200      200   200",
     "PATCH  /api/v1/settings": "                        401    403   403    403 403 403     403      200   200",
     "GET    /api/v1/tokens": "                          401    403   403    403 403 403     403      403   200",
@@ -93,8 +106,14 @@ TABLE = {
     "GET    /tasks": "                                  401    403   403    200 200 200     200      200   200",
     "GET    /tasks/{task_id}": "                        401    403   403    200 404 200     200      200   200",
     "GET    /tasks/{task_id}/edit": "                   401    403   403    403 403 403     403      200   200",
+    "GET    /tasks/{task_id}/signal": "                 401    403   403    403 403 403     403      200   200",
+    "GET    /approvals": "                              401    403   403    200 200 200     200      200   200",
+    "GET    /approvals/{task_id}": "                    401    403   403    200 404 200     200      200   200",
     "GET    /queues": "                                 401    403   403    200 403 403     200      200   200",
     "GET    /workers": "                                401    403   403    200 403 403     200      200   200",
+    "GET    /flows": "                                  401    403   403    200 200 200     200      200   200",
+    "GET    /flows/{flow_id}": "                        401    403   403    200 404 200     200      200   200",
+    "GET    /flows/{flow_id}/confirm": "                401    403   403    403 403 403     403      200   200",
     "GET    /schedules": "                              401    403   403    200 403 403     200      200   200",
     "GET    /schedules/calendar": "                     401    403   403    200 403 403     200      200   200",
     "GET    /schedules/show": "                         401    403   403    200 403 403     200      200   200",
@@ -115,6 +134,8 @@ SEEN = {
     "POST   /api/v1/dead-letters/replay": {"ann", "operator", "admin"},
     "DELETE /api/v1/dead-letters": {"operator", "admin"},
     "GET    /api/v1/audit": set(),
+    "GET    /api/v1/approvals": {"viewer", "ann", "watcher", "operator", "admin"},
+    "GET    /approvals": {"viewer", "ann", "watcher", "operator", "admin"},
     "GET    /tasks": {"viewer", "ann", "watcher", "operator", "admin"},
 }
 # Who changes Ann's task where the answer is 200 for others too: they changed nothing.
@@ -122,18 +143,23 @@ CHANGED = {"POST   /api/v1/tasks/cancel": {"ann", "operator", "admin"}}
 
 _ATTEMPT = {"task_id": "0196f2a0-7a3c-7d41-9a5e-3f2b8c1d4e5f", "lease_token": 1}  # of a task that never was
 _NEW = {"task_type": "matrix_any"}
+_FLOW = {"nodes": [{"name": "a", "task": _NEW}]}
 BODIES: dict[str, Any] = {
     "POST   /api/v1/tasks": _NEW,
     "POST   /api/v1/tasks/batch": {"tasks": [_NEW]},
     "POST   /api/v1/tasks/cancel": {"name": "matrix_anns"},
     "POST   /api/v1/tasks/{task_id}/signals": {"name": "go"},
+    "POST   /api/v1/tasks/{task_id}/answer": {"approved": True},
     "POST   /api/v1/dead-letters/replay": {"name": "matrix_anns"},
     "POST   /api/v1/schedules": {"name": "new", "task_type": "matrix_any", "schedule": {"cron": ["@daily"]}},
     "PATCH  /api/v1/schedules/{name}": {"schedule": {"jitter": 5}},
     "POST   /api/v1/schedules/preview": {"schedule": {"cron": ["@daily"]}},
+    "POST   /api/v1/schedules/sync": {"deployed_at": "2026-01-01T00:00:00Z", "modules": None, "schedules": []},
     "POST   /api/v1/schedules/{name}/pause": {"note": "why"},
     "POST   /api/v1/schedules/{name}/backfill": dict.fromkeys(("start", "end"), "2026-01-01T00:00:00Z"),
+    "POST   /api/v1/flows": _FLOW,
     "POST   /api/v1/pauses": {"queue": "matrix"},
+    "PUT    /api/v1/limits": {"name": "queue:matrix_none", "max_running": 5},
     "PATCH  /api/v1/settings": {"promote_to_medium_after_seconds": 300},
     "POST   /api/v1/tokens": {"name": "one more", "roles": ["viewer"]},
     "POST   /internal/workers/register": {"task_types": ["matrix_none"]},
@@ -146,6 +172,10 @@ BODIES: dict[str, Any] = {
 QUERIES = {
     "DELETE /api/v1/dead-letters": "name=matrix_anns",
     "DELETE /api/v1/pauses": "queue=matrix",
+    "DELETE /api/v1/limits": "name=queue:matrix_none",
+    "POST   /api/v1/limits/reset": "name=queue:matrix_none",
+    "GET    /flows/{flow_id}/confirm": "action=cancel",
+    "GET    /approvals/{task_id}": "name=go",
     "GET    /schedules/show": "name=matrix",
     "GET    /schedules/change": "name=matrix",
     "GET    /schedules/backfill": "name=matrix",
@@ -174,10 +204,17 @@ class Stage:
         self.api.db.execute(
             "INSERT INTO workers (id, host, pid, version, capacity) VALUES ('matrix', 'here', 1, '0', 1)"
         )
+        if "approv" in row or "answer" in row:
+            self.api.db.execute(
+                "INSERT INTO steps (task, kind, name, result, token) VALUES (%s, 'approval', 'go', %s, 1)",
+                [task_id, '{"value": {"title": "Go?", "role": "approver"}}'],
+            )
         self.api.db.execute("DELETE FROM schedules")
         self.api.client.create_schedule("matrix_any", "@daily", name="matrix", registered_elsewhere=True)
+        flow_id = self.callers["ann"].post("/api/v1/flows", json=_FLOW).json()["flow_id"] if "flow" in row else ""
         worker_id = self.register() if "/internal/" in row else "matrix"
-        return {"name": "matrix", "task_id": task_id, "worker_id": worker_id, "id_or_prefix": self.spare_token(row)}
+        ids = {"task_id": task_id, "worker_id": worker_id, "flow_id": flow_id}
+        return {"name": "matrix", "id_or_prefix": self.spare_token(row), **ids}
 
     def register(self) -> str:
         answer = self.callers["worker"].post("/internal/workers/register", json={"task_types": ["matrix_none"]})
@@ -255,7 +292,11 @@ def check_refusal(answer: httpx.Response, task_id: str) -> None:
     assert answer.headers["content-type"] == "application/problem+json"
     if answer.status_code in (401, 403):
         assert problem["roles"]
-    if answer.status_code == 404 and problem["code"] not in ("worker_not_found", "schedule_not_found"):
+    if answer.status_code == 404 and problem["code"] not in (
+        "worker_not_found",
+        "schedule_not_found",
+        "flow_not_found",
+    ):
         assert problem["code"] == "task_not_found"
         assert problem["detail"] == f"no task has the id {task_id}; it may have been deleted."
 

@@ -26,7 +26,7 @@ from tests.server.conftest import PATIENCE, bearer, running
 from tests.server.test_access_matrix import routes
 
 PAGE = Path(__file__).parents[2] / "docs/how-to/tokens-and-audit.md"
-ROLES = ["viewer", "submitter", "worker", "operator", "admin"]
+ROLES = ["viewer", "submitter", "worker", "approver", "operator", "admin"]
 STRANGERS = {
     "nobody": {},
     "unknown": bearer(f"tasklib_{'0' * 12}_{'s' * 43}"),

@@ -13,7 +13,7 @@ from starlette.types import Message, Receive, Scope, Send
 from structlog.testing import capture_logs
 
 from tasklib import Config
-from tasklib.server.limits import Limits, is_deeper
+from tasklib.server.bodies import Limits, is_deeper
 from tasklib.server.problems import Problem
 from tasklib.server.settings import ServerSettings
 from tests.server.conftest import Running, bearer

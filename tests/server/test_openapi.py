@@ -10,7 +10,7 @@ import pytest
 from pydantic import BaseModel
 
 from tasklib import Config
-from tasklib.server import fleet_response_models, request_models, response_models
+from tasklib.server import fleet_response_models, flow_models, request_models, response_models
 from tasklib.server.app import create_app
 from tasklib.server.openapi import document
 
@@ -58,7 +58,7 @@ def test_every_operation_is_complete(key: str) -> None:
     if "requestBody" in operation:
         assert {"400", "408", "413", "415", "422"} <= operation["responses"].keys()
         assert _has_example(_content(operation["requestBody"]))
-    if "{task_id}" in key or "{worker_id}" in key or "{id_or_prefix}" in key:
+    if "{task_id}" in key or "{flow_id}" in key or "{worker_id}" in key or "{id_or_prefix}" in key:
         assert "404" in operation["responses"]
     for status, response in operation["responses"].items():
         assert response["description"]
@@ -76,7 +76,7 @@ def test_operation_ids_are_unique_and_references_lead_somewhere() -> None:
     assert not [name for name in SCHEMAS if "__" in name], "two models share a name"
 
 
-@pytest.mark.parametrize("module", [request_models, response_models, fleet_response_models])
+@pytest.mark.parametrize("module", [request_models, response_models, fleet_response_models, flow_models])
 def test_every_example_is_valid(module: Any) -> None:
     for model in vars(module).values():
         if isinstance(model, type) and issubclass(model, BaseModel) and model is not BaseModel:

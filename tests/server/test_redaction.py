@@ -167,3 +167,19 @@ def test_without_words_nothing_is_hidden() -> None:
     assert nothing.masked(value) == value
     assert nothing.text("token=1 redis://:x@y") == "token=1 redis://:x@y"
     assert Redaction(("", "_")).text("token=1") == "token=1"
+
+
+@pytest.mark.parametrize("tag", ["api_key=key-of-the-tags", "api_key=wrong", 'deep={"api_key": "key-of-the-tags"}'])
+def test_a_masked_tag_can_not_be_guessed_by_listing_tasks_that_have_it(api: Api, tag: str) -> None:
+    task_id = filled(api, "pending")
+    refused(api.viewer.get(TASKS, params={"tag": tag}), 403, "role_missing")
+    assert api.operator.get(TASKS, params={"tag": tag}).status_code == 200
+    found = api.ann.get(TASKS, params={"tag": "api_key=key-of-the-tags"}).json()["tasks"]
+    assert task_id in [task["task_id"] for task in found], "a submitter knows what it sent"
+    assert api.viewer.get(TASKS, params={"tag": "team=mail"}).status_code == 200
+
+
+def test_long_texts_without_a_secret_stay_as_they_are_and_odd_spellings_are_masked() -> None:
+    assert REDACTION.text("A" * 1_000_000) == "A" * 1_000_000
+    for text in ("PASSWORD=abcdef", "pa\u017f\u017fword=abcdef", "api-\u212aey: abcdef", "x://ada:abcdef@db"):
+        assert "abcdef" not in (REDACTION.text(text) or ""), text

@@ -49,6 +49,50 @@ def test_secrets_in_the_arguments_are_masked(api: Api) -> None:
         assert "s3cret-word" not in answer.text
 
 
+HIDDEN = {
+    "password": "s3cret-word",
+    "note": "it was s3cret-word",
+    "url": "postgresql://ada:pw-in-url@db/shop",
+    "text": "token=t0ken-in-text",
+}
+
+
+def test_secrets_in_texts_tags_and_notes_of_a_schedule_are_masked_as_those_of_its_tasks_are(api: Api) -> None:
+    schedule = {"every": 3600, "args": HIDDEN, "tags": {"api_key": "key-of-the-tags"}}
+    api.operator.post(URL, json={**NIGHTLY, "schedule": schedule})
+    api.operator.post(f"{URL}/nightly/pause", json={"note": "password=pw-in-note"})
+    shown = [api.viewer.get(f"{URL}{path}") for path in ("", "/nightly", "/nightly/explain")]
+    shown += [api.admin.get("/api/v1/audit", params={"action": "schedule.create"})]
+    shown += [api.viewer.get("/schedules/show", params={"name": "nightly"}, headers={"Accept": "text/html"})]
+    shown += [api.operator.get("/schedules/change", params={"name": "nightly"}, headers={"Accept": "text/html"})]
+    for answer in shown:
+        assert answer.status_code == 200, answer.text
+        for secret in ("s3cret-word", "pw-in-url", "t0ken-in-text", "key-of-the-tags", "pw-in-note"):
+            assert secret not in answer.text, answer.url
+
+
+def test_a_schedule_that_is_sent_back_with_its_masks_keeps_what_they_hide(api: Api) -> None:
+    api.operator.post(URL, json={**NIGHTLY, "schedule": {"every": 3600, "args": HIDDEN, "tags": {"token": "abcdef"}}})
+    shown = api.viewer.get(f"{URL}/nightly").json()["schedule"]
+    for body in ({"schedule": {**shown, "overlap": "skip"}, "replace": True}, {"schedule": {"args": shown["args"]}}):
+        assert api.operator.patch(f"{URL}/nightly", json=body).status_code == 200
+        [(spec, template)] = api.db.execute("SELECT spec, template FROM schedules").fetchall()
+        assert (spec["args"], spec["tags"], template["kwargs"]) == (HIDDEN, {"token": "abcdef"}, HIDDEN)
+    assert spec["overlap"] == "skip"
+
+
+@pytest.mark.parametrize(
+    "at", ["0001-01-05T00:00:00Z", "1969-12-31T00:00:00Z", "3000-01-01T00:00:00Z", "9999-12-28T00:00:00Z"]
+)
+def test_instants_in_years_without_slots_are_refused(api: Api, at: str) -> None:
+    api.operator.post(URL, json=NIGHTLY)
+    refused(api.viewer.get(f"{URL}/nightly/explain", params={"at": at}), 422, "invalid_option")
+    stretch = {"start": at, "end": "2026-03-01T02:00:00Z"}
+    refused(api.operator.post(f"{URL}/nightly/backfill", json=stretch), 422, "invalid_option")
+    page = api.viewer.get("/schedules/show", params={"name": "nightly", "at": at}, headers={"Accept": "text/html"})
+    assert (page.status_code, "in the years 1970 to 2999" in page.text) == (422, True)
+
+
 def test_a_backfill_shows_and_then_runs_the_slots(api: Api) -> None:
     api.operator.post(URL, json={**NIGHTLY, "schedule": {"every": 3600}})
     stretch = {"start": "2026-03-01T00:00:00Z", "end": "2026-03-01T02:00:00Z"}
@@ -85,6 +129,16 @@ def test_a_schedule_with_slashes_in_its_name_has_all_its_routes(api: Api) -> Non
         assert api.viewer.get(f"{URL}/{name}").json()["name"] == "eu/nightly"
         assert len(api.viewer.get(f"{URL}/{name}/preview").json()["slots"]) == 20
     assert api.operator.delete(f"{URL}/eu/nightly").status_code == 204
+
+
+def test_a_page_of_schedules_with_large_arguments_ends_early_and_its_next_leads_on(api: Api) -> None:
+    for name in ("a", "b", "c"):
+        schedule = {"every": 3600, "args": {"text": "x" * 400_000}}
+        assert api.operator.post(URL, json={**NIGHTLY, "name": name, "schedule": schedule}).status_code == 201
+    first = api.viewer.get(URL).json()
+    assert ([each["name"] for each in first["schedules"]], first["next"]) == (["a", "b"], "b")
+    rest = api.viewer.get(URL, params={"after": "b"}).json()
+    assert ([each["name"] for each in rest["schedules"]], rest["next"]) == (["c"], None)
 
 
 def test_schedules_come_in_pages_by_name(api: Api) -> None:

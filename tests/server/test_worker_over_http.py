@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,16 @@ import pytest
 
 from tasklib import AsyncClient, Config, Retry, Worker, current_task, task
 from tasklib.errors import ConfigError
-from tasklib.events import DatabaseBack, DatabaseLost, ResultRefused, TaskStarted, WorkerRenewed
+from tasklib.events import (
+    DatabaseBack,
+    DatabaseLost,
+    DutyFailed,
+    Event,
+    ResultRefused,
+    SchedulesSynced,
+    TaskStarted,
+    WorkerRenewed,
+)
 from tasklib.tasks import registry
 from tests.eventually import soon
 from tests.server.conftest import Running
@@ -346,3 +356,33 @@ def test_worker_knows_a_server_by_its_url(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("TASKLIB_TOKEN", "tasklib_x")
     worker = Worker("https://tasks.example.com")
     assert (worker.server, worker._token) == ("https://tasks.example.com", "tasklib_x")
+
+
+async def test_a_worker_over_http_stores_its_schedules_if_its_token_may(
+    config: Config, db: psycopg.Connection, server: Callable[..., Running]
+) -> None:
+    @task(schedule="@daily")
+    async def nightly() -> None: ...
+
+    url = str(server(config))
+    client = AsyncClient(config)
+    told: list[Event] = []
+
+    async def start(token: str | None, stamp: str) -> None:
+        worker = Worker(config.with_changes(deployed_at=stamp), server=url, token=token, burst=True)
+        worker.events.subscribe(told.append)
+        await worker.run()
+
+    await start(None, "2026-11-01T00:00:00Z")
+    assert [e.created for e in told if isinstance(e, SchedulesSynced)] == [("nightly",)]
+    assert db.execute("SELECT source, module, deployed_at FROM schedules").fetchall() == [
+        ("code", __name__, datetime(2026, 11, 1, tzinfo=UTC))
+    ]
+    told.clear()
+    await start((await client.create_token("w", roles=["worker"])).text, "2026-11-02T00:00:00Z")
+    [failed] = [e for e in told if isinstance(e, DutyFailed)]
+    assert "tasklib schedule sync" in failed.reason
+    told.clear()
+    both = (await client.create_token("wo", roles=["worker", "operator"])).text
+    await start(both, "2026-11-02T00:00:00Z")
+    assert [e.unchanged for e in told if isinstance(e, SchedulesSynced)] == [("nightly",)]

@@ -20,6 +20,7 @@ BY_NO_OPERATOR = {
     # A submission: the row itself says when, and by whom.
     *("submit", "submit_once", "submit_one", "submit_one_once", "submit_given", "submit_copy"),
     *("submit_unique", "submit_replacing"),
+    "flow_new",
     "flow_submit",
     # Arrivals, counted into gates; and what follows on flow_cancel and flow_replay, which are audited.
     *("fold", "flow_cancel_tasks", "flow_replay_tasks"),
@@ -28,6 +29,8 @@ BY_NO_OPERATOR = {
         "claim",
         "claim_next",
         "set_apart",
+        "claim_limited",
+        "name_lanes",
         "begin",
         "complete",
         "complete_reporting",
@@ -40,13 +43,17 @@ BY_NO_OPERATOR = {
     ),
     *("worker_register", "worker_heartbeat", "worker_sleeps", "worker_may_begin", "worker_deregister"),
     # What durable tasks record, while they run.
-    *("record_steps", "consume_signal", "suspend"),
+    *("record_steps", "consume_signal", "suspend", "adopt"),
+    # What running tasks add.
+    "spawn",
     # The leader and its duties.
     *("lead", "resign", "bury_workers", "rescue", "fail_overdue"),
     *("expire_keys", "expire_dead_letters", "retain", "take_snapshot", "schedule_fire", "forget_skips"),
     "forget_flows",
     # That a deploy has a schedule as it is: nothing of it changes.
     "schedule_deployed",
+    # The limits that the code declares.
+    "limits_sync",
     # What happened, counted.
     *("stats_add", "stats_reported", "stats_fold", "stats_coarsen"),
     # Tests, and the use of a token.
@@ -72,8 +79,8 @@ def test_every_statement_that_changes_something_is_audited_or_has_a_reason_not_t
     changing = {name for name, text in texts.items() if _CHANGES.search(text)}
     audited = {name for name, text in texts.items() if "INSERT INTO {schema.}audit" in text}
     assert changing - audited == BY_NO_OPERATOR
-    # A schedule is changed and resumed by one statement, and run and backfilled by one.
-    shared = {Action.RESUME_SCHEDULE, Action.BACKFILL_SCHEDULE}
+    # A schedule is changed and resumed by one statement. It is backfilled by that which runs it, or one by one.
+    shared = {Action.RESUME_SCHEDULE}
     assert len(audited) - 1 == len(set(Action) - CHANGES_NOTHING - shared)
 
 

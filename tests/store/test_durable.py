@@ -140,20 +140,20 @@ def test_a_signal_that_came_before_the_suspension_is_not_missed(database: Databa
     """The function looked, found nothing, and is about to suspend."""
     lease = running(database, db)
     found = database.run(durable.consume_signal(lease, "w", "go", step="go", expired=False))
-    assert found == (None, None)
+    assert found == (None, None, True)
     send(database, lease, "go")
     database.run(durable.suspend([Suspension(lease, None, ["go"], seen=None)], "w"))
     again = claimed(database)
     assert again is not None
     found = database.run(durable.consume_signal(again, "w", "go", step="go", expired=False))
-    assert found == ('{"value": 5}', 1)
+    assert found == ('{"value": 5}', 1, True)
 
 
 def test_a_suspension_that_has_seen_every_signal_waits(database: Database, db: psycopg.Connection) -> None:
     lease = running(database, db)
     send(database, lease, "other")
     found = database.run(durable.consume_signal(lease, "w", "go", step="go", expired=False))
-    assert found == (None, 1)
+    assert found == (None, 1, True)
     database.run(durable.suspend([Suspension(lease, None, ["go"], seen=1)], "w"))
     assert claimed(database) is None
 
@@ -253,7 +253,7 @@ def test_a_task_gets_its_own_signals_and_records_only(database: Database, db: ps
     send(database, waiting, "go")
     database.run(durable.consume_signal(other, "w", "go", step="go", expired=False))
     database.run(durable.record_steps([NewStep(lease, StepId(StepKind.STEP, "go"), '{"value": 7}')], "w"))
-    assert database.run(durable.consume_signal(lease, "w", "go", step="go", expired=False)) == (None, None)
+    assert database.run(durable.consume_signal(lease, "w", "go", step="go", expired=False)) == (None, None, True)
     late = Lease(waiting.id, waiting.token - 1)
     assert database.run(durable.consume_signal(late, "w", "go", step="go", expired=False)) is None
     assert db.execute("SELECT count(*) FROM signals WHERE consumed_at IS NOT NULL").fetchone() == (1,)
@@ -306,3 +306,27 @@ def test_a_sender_that_waits_for_a_suspension_finds_the_task_suspended(
         thread.join()
         sender.commit()
     assert claimed(database) is not None
+
+
+def test_a_signal_that_an_unanswered_statement_is_just_consuming_is_asked_for_again(
+    database: Database, config: Config, db: psycopg.Connection
+) -> None:
+    """Taken for "there is none", it would let the task wait for a signal that it has."""
+    lease = running(database, db)
+    database.run(durable.send_signal(UUID(lease.id), "go", "1", key=None, sender="me"))
+    database.run(durable.send_signal(UUID(lease.id), "go", "2", key=None, sender="me"))
+    consume = durable.consume_signal(lease, "w", "go", step="go", expired=False)
+    answers: list[Any] = []
+    with psycopg.connect(config.database_url) as lost, psycopg.connect(config.database_url) as again:
+        execute(lost, consume, None)
+        thread = Thread(target=lambda: answers.append(execute(again, consume, None)))
+        thread.start()
+        waits = "SELECT FROM pg_locks WHERE NOT granted AND pid = %s"
+        while not db.execute(waits, (again.info.backend_pid,)).fetchall():
+            pass
+        lost.commit()
+        thread.join()
+        again.commit()
+    assert [(answer.result, answer.is_decided) for answer in answers] == [(None, False)]
+    assert database.run(consume) == ('{"value": 1}', 2, True)
+    assert db.execute("SELECT count(*) FROM signals WHERE consumed_at IS NOT NULL").fetchall() == [(1,)]

@@ -21,11 +21,12 @@ Settlement = Callable[[Lease, str], Query[Any]]
 
 
 class _Plain(NamedTuple):
-    """The lease of a task that reports to no gate, as a claim gives it."""
+    """The lease of a task that reports to no gate and has no limits, as a claim gives it."""
 
     id: str
     token: int
     reports: bool = False
+    holds_places: bool = False
 
 
 SETTLEMENTS: dict[str, Settlement] = {

@@ -38,7 +38,9 @@ def take(database: Database, limit: int = 100, worker: str = "w") -> list[Claime
 def rescue(database: Database, db: psycopg.Connection, batch: int = 500, worker: str = "w") -> list[str]:
     """The worker is dead: end its attempts. The states of those ended, in the order of their ids."""
     db.execute("UPDATE worker_registrations SET reported_status = 'dead' WHERE id = %s", (worker,))
-    db.execute("UPDATE tasks SET locked_until = now() - interval '1 s' WHERE worker_id = %s", (worker,))
+    db.execute(
+        "UPDATE tasks SET locked_until = now() - interval '1 s' WHERE worker_id = %s AND state = 'running'", (worker,)
+    )
     term = database.run(fleet.lead("leader", 60))
     assert term is not None
     ended: dict[str, str] = {}

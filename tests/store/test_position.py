@@ -45,7 +45,7 @@ def add_worker(connection: psycopg.Connection, served: Served, id_: str = "w", *
 def test_as_many_are_ahead_of_a_task_as_the_order_of_claims_puts_before_it(queue: Queue, scene: Scene) -> None:
     medium, high = scene.configured
     with queue.connection.transaction(force_rollback=True):
-        tasks = queue._insert(scene)
+        tasks = queue.fill(scene)
         add_worker(queue.connection, scene.served)
         line = sorted((scene.rank(Task(t, id_)), id_) for id_, t in tasks.items() if scene.may_take(t))
         for place, (_, id_) in enumerate(line[:10]):
@@ -66,7 +66,7 @@ def test_only_what_fitting_workers_would_take_is_ahead(queue: Queue) -> None:
         Waiting("q", "ours", (), 0, timedelta(seconds=-60)),
     ]
     with queue.connection.transaction(force_rollback=True):
-        ids = list(queue._insert(Scene(tasks, Served([]))))
+        ids = list(queue.fill(Scene(tasks, Served([]))))
         nobody = position_of(queue.connection, ids[0])
         add_worker(queue.connection, Served(["ours"], None, ["gpu"]), "fits", capacity=4)
         add_worker(queue.connection, Served(["ours", "theirs"]), "has no gpu")
@@ -133,7 +133,7 @@ def plan_of(db: psycopg.Connection, task_id: UUID) -> dict[str, Any]:
 @pytest.mark.timeout(240)
 def test_position_reads_a_bounded_number_of_rows_whatever_lies_beside(waiting: psycopg.Connection) -> None:
     insert(waiting, 200_000, name="'work'", state="'completed'", started_at="now()", completed_at="now()")
-    insert(waiting, 30_000, name="'unknown'", priority="100", scheduled_at="now() - interval '1 h'", by_name="true")
+    insert(waiting, 30_000, name="'unknown'", priority="100", scheduled_at="now() - interval '1 h'", lane="'unknown'")
     insert(waiting, 30_000, name="'work'", priority="100", scheduled_at="now() + interval '1 h'")
     insert(waiting, 30_000, name="'work'", queue="'another'", scheduled_at="now() - interval '1 h'")
     insert(waiting, 50, name="'work'", scheduled_at="now() - interval '10 s' + n * interval '1 ms'")

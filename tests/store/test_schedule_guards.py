@@ -150,6 +150,23 @@ def test_a_finished_run_and_one_that_was_asked_to_stop_are_not_cancelled_again(
     assert after.fetchall() == before
 
 
+def test_a_cancelled_run_of_a_flow_arrives_at_its_gates(
+    database: Database, term: Term, make: Make, db: psycopg.Connection
+) -> None:
+    make("a", spec=json.dumps(Schedule(every=HOUR, overlap="cancel_running").to_json()))
+    gate, waits, runs = uuid4(), uuid4(), uuid4()
+    db.execute(
+        "INSERT INTO tasks (id, name, schedule, slot, state, worker_id, locked_until, flow, node, reports_to) VALUES "
+        "(%s, 'report', 'a', now() - interval '1 h', 'pending', NULL, NULL, %s, 'one', %s), "
+        "(%s, 'report', 'a', now() - interval '2 h', 'running', 'w', now() + interval '1 h', %s, 'two', %s)",
+        (waits, uuid4(), [gate], runs, uuid4(), [gate]),
+    )
+    offer = decide(_read(database))
+    assert offer is not None
+    database.run(firing.fire(term, [offer], [uuid4()]))
+    assert db.execute("SELECT gate, node, failed, culprit FROM arrivals").fetchall() == [(gate, "one", 1, waits)]
+
+
 def _skips(db: psycopg.Connection) -> list[tuple[Any, ...]]:
     return db.execute(
         "SELECT schedule, first_slot, last_slot, reason, count FROM schedule_skips ORDER BY schedule, last_slot"
@@ -257,14 +274,17 @@ def test_what_a_change_skips_follows_on_the_schedules_own_last_slot(
     assert _skips(db) == [("a", SLOT - HOUR, SLOT, "changed", 2)]
 
 
-def test_a_pause_concerns_one_schedule_and_the_first_one_counts(
+def test_a_pause_concerns_one_schedule_and_only_another_note_changes_it(
     database: Database, make: Make, db: psycopg.Connection
 ) -> None:
     make("a")
     make("b")
     assert database.run(schedules.pause("a", "first", by="me"))
-    assert not database.run(schedules.pause("a", "second", by="you"))
+    assert not database.run(schedules.pause("a", "first", by="you"))
+    assert not database.run(schedules.pause("a", None, by="you"))
     assert _row(db, "a", "paused_by, pause_note, revision") == ("me", "first", 2)
+    assert database.run(schedules.pause("a", "second", by="you"))
+    assert _row(db, "a", "paused_by, pause_note, revision") == ("you", "second", 3)
     assert _row(db, "b", "paused_at, revision") == (None, 1)
 
 

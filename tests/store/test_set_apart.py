@@ -25,7 +25,7 @@ def claiming(config: Config) -> Iterator[Claiming]:
 
 def _rows(db: psycopg.Connection[Any]) -> list[tuple[Any, ...]]:
     """Everything but the lane."""
-    return db.execute("SELECT (to_jsonb(tasks) - 'by_name')::text FROM tasks ORDER BY id").fetchall()
+    return db.execute("SELECT (to_jsonb(tasks) - 'lane')::text FROM tasks ORDER BY id").fetchall()
 
 
 def test_a_claim_reads_nothing_of_what_was_set_apart(claiming: Claiming, db: psycopg.Connection) -> None:
@@ -58,7 +58,7 @@ def test_nothing_else_of_a_task_changes(claiming: Claiming, db: psycopg.Connecti
         {"required_capabilities": "'{gpu}'"},
         {"state": "'running'", "worker_id": "'w'", "locked_until": "now() + interval '1 h'"},
         {"state": "'completed'", "completed_at": "now()"},
-        {"by_name": "true"},
+        {"lane": "'theirs'"},
     ],
     ids=lambda columns: next(iter(columns)),
 )
@@ -78,8 +78,8 @@ def test_a_task_that_another_transaction_holds_stays_where_it_is(
         assert len(other.claim(THEIRS, 3)) == 3
         assert claiming.run(claim.set_apart(MINE)) == 2
     other.connection.close()
-    states = db.execute("SELECT state, by_name, count(*) FROM tasks GROUP BY 1, 2 ORDER BY 1").fetchall()
-    assert states == [("pending", True, 2), ("running", None, 3)]
+    states = db.execute("SELECT state, lane, count(*) FROM tasks GROUP BY 1, 2 ORDER BY 1").fetchall()
+    assert states == [("pending", "theirs", 2), ("running", "", 3)]
 
 
 def test_a_paused_name_is_set_apart_and_found_once_it_is_resumed(claiming: Claiming, db: psycopg.Connection) -> None:
@@ -94,16 +94,16 @@ def test_a_paused_name_is_set_apart_and_found_once_it_is_resumed(claiming: Claim
 def test_an_idle_worker_learns_of_a_crowd_and_of_its_own_next_task(claiming: Claiming, db: psycopg.Connection) -> None:
     insert(db, CROWD - 1, name="'theirs'", scheduled_at="now() - interval '1 min'")
     insert(db, 1, name="'mine'", scheduled_at="now() + interval '100 s'")
-    next_due, _, is_crowded = claiming.run(claim.outlook(MINE))
+    next_due, _, is_crowded, *_ = claiming.run(claim.outlook(MINE))
     assert next_due is not None
     assert 50 < next_due <= 100
     assert not is_crowded
     insert(db, 1, name="'theirs'", scheduled_at="now() - interval '1 min'")
-    next_due, _, is_crowded = claiming.run(claim.outlook(MINE))
+    next_due, _, is_crowded, *_ = claiming.run(claim.outlook(MINE))
     assert next_due is None, "not looked for behind a crowd"
     assert is_crowded
     claiming.run(claim.set_apart(MINE))
-    next_due, _, is_crowded = claiming.run(claim.outlook(MINE))
+    next_due, _, is_crowded, *_ = claiming.run(claim.outlook(MINE))
     assert next_due is not None
     assert not is_crowded
 
@@ -111,7 +111,28 @@ def test_an_idle_worker_learns_of_a_crowd_and_of_its_own_next_task(claiming: Cla
 def test_a_crowd_that_is_not_due_yet_is_left_alone_until_it_is(claiming: Claiming, db: psycopg.Connection) -> None:
     insert(db, CROWD, name="'theirs'", scheduled_at="now() + interval '100 s'")
     insert(db, 1, name="'mine'", scheduled_at="now() + interval '200 s'")
-    next_due, _, is_crowded = claiming.run(claim.outlook(MINE))
+    next_due, _, is_crowded, *_ = claiming.run(claim.outlook(MINE))
     assert next_due is not None
     assert 50 < next_due <= 100, "time to look again"
     assert not is_crowded
+
+
+def test_a_plain_claim_passes_all_lanes_behind_limits_of_a_queue_with_one_look(
+    claiming: Claiming, db: psycopg.Connection
+) -> None:
+    insert(db, 20, name="'mine'")
+    insert(db, 3_000, name="'mine'", lane="E'\\x01' || n", scheduled_at="now() - interval '1 min'")
+    for served in (MINE, Served(None)):
+        plan = claiming.explain(served, 10)
+        assert plan["Actual Rows"] == 10
+        assert rows_read(plan) <= 2 * 10 + 15
+    insert(db, 20, name="'mine'", lane="'mine'")
+    assert {c.lane_name for c in claiming.claim(MINE, 5_000)} == {"", "mine"}
+
+
+def test_a_name_that_looks_like_a_lane_behind_limits_is_never_set_apart(
+    claiming: Claiming, db: psycopg.Connection
+) -> None:
+    insert(db, 3, name="E'\\x01theirs'")
+    assert claiming.run(claim.set_apart(MINE)) == 0
+    assert len(claiming.claim(Served(["\x01theirs"]), 10)) == 3

@@ -78,3 +78,21 @@ def test_a_fragment_is_no_statement_and_a_statement_no_fragment() -> None:
 def test_no_mark_is_left_in_a_statement() -> None:
     for name in statements():
         assert not re.search(r"\{[a-z][a-z_.]*( \w+)?\}", statement(name, None)), name
+
+
+INSERTED = re.compile(r"(?:INSERT INTO|COPY) \{schema\.\}tasks \(([^)]*)\)")
+PLAIN_ONLY = {"scheduled_at"}
+"""COPY takes only tasks that are due at once."""
+OF_RUNS = {"scheduled_at", "trace_context", "submitted_by", "lane"}
+"""A run of a schedule is not submitted by a caller, may begin at once, and has no share or serial key of its own."""
+
+
+def test_every_way_to_insert_tasks_stores_what_a_submission_says() -> None:
+    """An option that one statement forgets would be lost for the tasks of flows, merged ones or large batches."""
+    stored = {f.stem: set(re.findall(r"\w+", found[1])) for f in FILES if (found := INSERTED.search(f.read_text()))}
+    assert len(stored) >= 11
+    said = stored["submit"]
+    missing = {name: said - columns for name, columns in stored.items() if not columns >= said}
+    assert missing.pop("submit_copy") == PLAIN_ONLY
+    lost = {name: columns - (OF_RUNS if "schedule" in name else set()) for name, columns in missing.items()}
+    assert {name: columns for name, columns in lost.items() if columns} == {}

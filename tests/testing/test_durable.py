@@ -5,9 +5,10 @@ from __future__ import annotations
 import datetime as dt
 
 import pytest
+from pydantic import BaseModel
 
 import tasklib
-from tasklib import Config, TaskId, continue_as_new, sleep, step, sync, task, wait_for_signal
+from tasklib import Config, TaskId, continue_as_new, sleep, step, sync, task, wait_for_approval, wait_for_signal
 from tasklib.errors import TaskLibError
 from tasklib.testing import drain, inline
 
@@ -38,6 +39,21 @@ def test_inline_sync_functions_continue_as_new() -> None:
 
     with inline() as ran:
         pages.submit_sync(number=1)
+    assert ran.tasks[0].result == 3
+
+
+async def test_inline_a_function_that_continues_as_new_has_nothing_on_record() -> None:
+    answers = iter(["wait", "wait", "ready"])
+
+    @task(durable=True)
+    async def follow(asked: int = 1) -> int:
+        if await step("ask", lambda: next(answers)) == "wait":
+            await sleep(3600)
+            continue_as_new(asked=asked + 1)
+        return asked
+
+    async with inline() as ran:
+        await follow.submit()
     assert ran.tasks[0].result == 3
 
 
@@ -75,3 +91,24 @@ async def test_a_drain_with_delayed_tasks_skips_sleeps_but_waits_for_signals(con
     assert await waiting.signal("paid", key="k")
     assert (await drain()).counts == {"completed": 1}
     assert not await waiting.signal("paid")
+
+
+async def test_inline_approvals_are_given_as_true_false_or_what_is_filled_in() -> None:
+    class Payment(BaseModel):
+        account: str
+
+    @task(durable=True)
+    async def pay() -> object:
+        first = await wait_for_approval("first")
+        second = await wait_for_approval("second", timeout=60)
+        third = await wait_for_approval("third", form=Payment)
+        return [bool(first), bool(second), third.form.account]
+
+    async with inline(approvals={"first": [True], "second": [False], "third": [Payment(account="DE02")]}) as ran:
+        await pay.submit()
+    assert ran.tasks[0].result == [True, False, "DE02"]
+    with (
+        inline(approvals={"first": [True], "second": [True], "third": [{}]}),
+        pytest.raises(TaskLibError, match="waits for the approval 'third#2'"),
+    ):
+        await pay.submit()

@@ -17,6 +17,7 @@ def test_these_names_and_no_others_are_public() -> None:
         "drain",
         "drain_sync",
         "inline",
+        "override_dependencies",
         "schedules",
         "submitted",
     ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import Any, assert_type
 
 import asyncpg
@@ -21,8 +21,12 @@ from typing_extensions import Unpack
 
 import tasklib
 from tasklib import (
+    Approval,
     AsyncClient,
     Client,
+    Flow,
+    Schedule,
+    SettledTask,
     SubmitOptions,
     SyncTaskId,
     Task,
@@ -30,13 +34,18 @@ from tasklib import (
     TaskId,
     TaskState,
     Worker,
+    chain,
     current_task,
+    gather,
+    spawned,
+    step,
     submit_many,
     submit_task,
     sync,
     task,
     wait_for,
 )
+from tasklib.tasks.flows import Node
 
 
 class Order(BaseModel):
@@ -287,3 +296,69 @@ def own_types() -> None:
     assert_type(current_task().attempt, int)
     Worker("postgresql://", concurrency=5).run_sync()
     Worker(concurency=5)  # E
+
+
+# ---- flows ----
+
+
+@task
+def joined(numbers: list[int]) -> str:
+    return str(numbers)
+
+
+async def charged(number: int) -> Order:
+    return Order(number=number)
+
+
+async def flows(order_task: TaskFunction[..., None]) -> None:
+    assert_type(await (await chain(order_task.s(), spawned(add.s(1), of=add), joined.s()).submit()).result(), str)
+    flow: Flow[str] = Flow("f")
+    node = flow.add(order_task.s())
+    assert_type(spawned(node, of=add), Node[list[int]])
+    assert_type(await current_task().spawn(add.s(1), key="a"), TaskId[int])
+    assert_type(await current_task().spawn_many({1: place.s(1)}), dict[int, TaskId[Order]])
+    assert_type(current_task().spawn_sync(add.s(1), key=1), SyncTaskId[int])
+    assert_type(await gather([add.s(1), add.s(2)]), list[int])
+    assert_type(await gather(add.s(1), place.s(2)), tuple[int, Order])
+    assert_type(await gather(chain(add.s(1), joined.s()), place.s(2), add.s(3)), tuple[str, Order, int])
+    assert_type(await gather([place.s(1)], when="settled"), list[SettledTask[Order]])
+    assert_type(sync.gather([add.s(1)]), list[int])
+    assert_type(sync.gather(add.s(1), place.s(2)), tuple[int, Order])
+    assert_type(await step("s", charged, 1), Order)
+    (await gather([place.s(1)]))[0].nmber  # E
+    await gather([add], name="a")  # E
+    await gather([add.s(1)], if_cancelled="maybe")  # E
+    await current_task().spawn(add.s(1))  # E
+    await current_task().spawn(add, key=1)  # E
+    spawned(1)  # E
+
+
+# ---- schedules and durable functions ----
+
+
+@task(schedule="0 3 * * *")
+def nightly(full: bool = False) -> int:
+    return int(full)
+
+
+@task(durable=True)
+async def checkout(order: int) -> Order:
+    assert_type(await step("charge", charged, order), Order)
+    await tasklib.sleep(timedelta(hours=1))
+    answer = await tasklib.wait_for_approval("refund", form=Order)
+    assert_type(answer, Approval[Order])
+    await tasklib.sleep("an hour")  # E
+    await tasklib.wait_for_signal("paid", timeout="1")  # E
+    await tasklib.wait_for_approval("refund", role="boss")  # E
+    return Order(number=order)
+
+
+async def schedules() -> None:
+    hourly = Schedule(every=timedelta(hours=1), args={"full": False})
+    assert_type((await tasklib.create_schedule(nightly, hourly, name="hourly")).name, str)
+    assert_type(await checkout.submit(order=1), TaskId[Order])
+    Schedule(evry=timedelta(hours=1))  # E
+    await tasklib.create_schedule(nightly, 3)  # E
+    await tasklib.create_schedule(nightly, hourly, nme="hourly")  # E
+    task(schedule=3)  # E
+    tasklib.get_schedule("hourly").name  # E

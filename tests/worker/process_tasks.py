@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from pathlib import Path
 
 from tasklib import task
 
@@ -26,3 +27,19 @@ def die() -> None:
 
 @task(name="child.once", executor="process", at_most_once=True)
 def once() -> None: ...
+
+
+@task(name="child.note", executor="process")
+def note(path: str, number: int) -> None:
+    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.write(file, f"{number}\n".encode())
+    os.close(file)
+
+
+@task(name="child.wait", executor="process")
+def wait(go: str) -> None:
+    """Write the process id beside the file that it then waits for."""
+    Path(f"{go}.new").write_text(str(os.getpid()))
+    Path(f"{go}.new").rename(f"{go}.pid")
+    while not Path(go).exists():
+        time.sleep(0.01)

@@ -41,7 +41,7 @@ async def test_async_function_runs_and_its_result_is_stored(config: Config, clie
     done = await client.get_task(task_id)
     assert done is not None
     assert (done.state, done.result, done.error) == ("completed", 42, None)
-    assert done.worker_id is None
+    assert done.worker_id is not None
     assert done.locked_until is None
     assert done.completed_at is not None
     assert done.lease_token == 1

@@ -152,7 +152,7 @@ async def test_finished_task_is_not_cancelled_and_can_be_replayed(config: Config
         assert await client.cancel_task(task_id) == "completed"
         await client.replay_task(task_id)
         await watched.until(TaskStarted, count=2)
-        assert await client.wait_for(task_id, timeout=10) == 2
+        assert await client.wait_for(task_id, timeout=120) == 2
 
 
 async def test_replay_and_cancel_of_the_wrong_task_say_why(config: Config) -> None:

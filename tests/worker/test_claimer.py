@@ -34,3 +34,21 @@ async def test_tasks_count_as_held_from_their_claim_on_and_not_from_their_start(
     await asyncio.sleep(0)
     assert started == [found]
     assert claimer.held() == set(), "the runner holds them now"
+
+
+async def test_a_slot_that_becomes_free_while_others_are_woken_is_claimed_for() -> None:
+    """After it there may be no other change to wait for."""
+    slots = Slots(1)
+    slots.take(1)
+
+    class Claims:
+        stay_awake_after = None
+        needs_a_slot = False
+
+        async def pass_on(self) -> None:
+            slots.give_back()
+
+    anything: Any = SimpleNamespace(claims=lambda host, burst: Claims())
+    claimer = Claimer(anything, slots, Events(), StatsCollector(), anything, anything, anything, start=print, held=list)
+    async with asyncio.timeout(60):
+        await claimer._wait_for_slots()

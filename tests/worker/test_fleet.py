@@ -105,7 +105,7 @@ def test_frozen_leader_is_replaced_and_does_nothing_when_it_thaws(fleet: Fleet, 
     fleet.wait_for_value(3, "SELECT count(*) FROM workers WHERE status = 'active'")
     assert _pid_of_leader(fleet) in others
     with Client(config) as client:
-        assert client.wait_for(client.submit_task(fleet_tasks.nothing, number=5), timeout=20) == 5
+        assert client.wait_for(client.submit_task(fleet_tasks.nothing, number=5), timeout=120) == 5
 
 
 @pytest.mark.long
@@ -128,7 +128,7 @@ def test_task_that_takes_its_worker_down_three_times_is_poison_and_its_neighbour
         supervisor.start()
         try:
             fleet.wait_for_value("dead_letter", "SELECT state FROM tasks WHERE id = %s", poison)
-            assert sorted(client.wait_for(i, timeout=20) for i in neighbours) == list(range(20))
+            assert sorted(client.wait_for(i, timeout=120) for i in neighbours) == list(range(20))
         finally:
             stop.set()
             supervisor.join()
@@ -149,7 +149,7 @@ def test_task_that_holds_the_gil_does_not_cost_the_lease(fleet: Fleet, config: C
         other = fleet.start(ONE_SECOND, concurrency=1)
         fleet.wait_for_value(2, "SELECT count(*) FROM workers")
         task_id = client.submit_task(fleet_tasks.hold_the_gil, seconds=2)
-        assert client.wait_for(task_id, timeout=20) == "held"
+        assert client.wait_for(task_id, timeout=120) == "held"
         row = client.get_task(task_id)
         assert row is not None
         assert (row.lease_token, row.crash_count) == (1, 0)
@@ -208,6 +208,25 @@ async def test_live_worker_that_was_declared_dead_drops_its_work_and_begins_anew
         await soon(lambda: db.execute("SELECT count(*) FROM workers WHERE status = 'active'").fetchone() == (1,))
 
 
+async def test_sleeping_worker_that_was_declared_dead_is_woken_for_the_next_task(
+    config: Config, db: psycopg.Connection
+) -> None:
+    @task
+    async def nothing() -> None: ...
+
+    quick = config.with_changes(
+        heartbeat_interval_seconds=0.2,
+        heartbeat_timeout_seconds=60,
+        sweep_interval_seconds=600,
+        poll_interval_seconds=300,
+    )
+    async with AsyncClient(config) as client, working(quick) as watched:
+        await soon(lambda: db.execute("SELECT FROM workers WHERE asleep").fetchall() != [])
+        db.execute("UPDATE workers SET reported_status = 'dead'")
+        await watched.until(WorkerRenewed)
+        await client.wait_for(await client.submit_task(nothing), timeout=120)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("how", ["fast", "immediate", "kill"])
 def test_restart_of_the_database_around_the_leader_loses_nothing(tmp_path: Path, how: str) -> None:
@@ -236,5 +255,5 @@ def test_restart_of_the_database_around_the_leader_loses_nothing(tmp_path: Path,
                 server.restart(how)  # type: ignore[arg-type]
             fleet.db = psycopg.connect(server.url(), autocommit=True)
             fleet.wait_for_value(2, "SELECT lease_token FROM tasks WHERE id = %s", orphan)  # it runs again
-            assert sorted(client.wait_for(i, timeout=20) for i in ids) == list(range(50))
+            assert sorted(client.wait_for(i, timeout=120) for i in ids) == list(range(50))
             fleet.db.close()

@@ -187,6 +187,7 @@ def test_there_is_work_for_every_duty_of_the_calendar() -> None:
     assert {"gates", *(chore.duty for chore in CHORES)} == {duty.name for duty in duties_of(Config("postgresql://"))}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("chore", CHORES, ids=lambda chore: chore.duty)
 @pytest.mark.parametrize("fault", [kill, freeze, restart], ids=lambda fault: fault.__name__)
 def test_duty_whose_leader_is_struck_in_the_middle_is_done_once_by_the_next_leader(

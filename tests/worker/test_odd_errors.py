@@ -40,7 +40,7 @@ async def test_whatever_a_task_raises_its_attempt_fails_once_with_the_class_name
         ids = dict(zip(odd_errors.KINDS, await client.submit_many(function, _kinds()), strict=True))
         last = await client.submit_task(innocent, priority="low")
         watched = await burst(config, concurrency=2)
-        assert await client.wait_for(last, timeout=10) == "here", "the slots are free again"
+        assert await client.wait_for(last, timeout=120) == "here", "the slots are free again"
         rows = {kind: await client.get_task(id_) for kind, id_ in ids.items()}
     for kind, row in rows.items():
         assert row is not None

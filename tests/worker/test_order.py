@@ -60,5 +60,5 @@ async def test_tasks_of_fifty_names_begin_in_order_and_none_is_overtaken_by_more
     assert len(begun) == TASKS
     assert max(displaced, default=0) <= slots - 1
     assert min(displaced, default=0) >= 1 - slots
-    apart = db.execute("SELECT DISTINCT state, by_name, lease_token, history FROM tasks WHERE name = 'not served'")
-    assert apart.fetchall() == [("pending", True, 0, None)]
+    apart = db.execute("SELECT DISTINCT state, lane, lease_token, history FROM tasks WHERE name = 'not served'")
+    assert apart.fetchall() == [("pending", "not served", 0, None)]

@@ -11,13 +11,12 @@ import psycopg
 import pytest
 
 from tasklib import AsyncClient, Config
-from tasklib.backends.backend import Kept
 from tasklib.backends.postgres.backend import PostgresBackend
 from tasklib.db.query import Query
 from tasklib.db.reconnecting import ReconnectingConnection
 from tasklib.events import TaskStarted
 from tasklib.store.claim import Claimed
-from tasklib.store.settle import Leased
+from tasklib.store.settle import Kept, Leased
 from tasklib.tasks import registry
 from tasklib.tasks.function import TaskFunction
 from tasklib.worker.attempt import Attempt

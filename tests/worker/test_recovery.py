@@ -65,7 +65,7 @@ def test_killed_worker_loses_its_leases_and_others_finish_the_work(fleet: Fleet,
         fleet.start(SHORT, concurrency=5)
         fleet.wait_for_value(5, "SELECT count(*) FROM tasks WHERE state = 'running' AND lease_token = 2")
         fleet.db.execute("INSERT INTO notes (what) VALUES ('go')")
-        results = {client.wait_for(i, timeout=20) for i in ids}
+        results = {client.wait_for(i, timeout=120) for i in ids}
         rows = [client.get_task(i) for i in ids]
     assert results == {f"by {fleet.value('SELECT pid FROM notes WHERE token = 2 LIMIT 1')}"}
     for row in rows:
@@ -83,7 +83,7 @@ def test_frozen_worker_is_told_that_its_lease_is_gone_and_its_result_is_refused(
         other = fleet.start(SHORT, concurrency=1)
         fleet.wait_for_value(2, "SELECT count(*) FROM notes WHERE what = 'started'")
         fleet.db.execute("INSERT INTO notes (what) VALUES ('go')")
-        assert client.wait_for(task_id, timeout=20) == f"by {other.pid}"
+        assert client.wait_for(task_id, timeout=120) == f"by {other.pid}"
         before = client.get_task(task_id)
         frozen.send_signal(signal.SIGCONT)
         fleet.wait(lambda: "ResultRefused" in fleet.said(frozen), "the frozen worker hears of it")
@@ -319,7 +319,7 @@ def test_worker_outlives_a_restart_of_postgresql(tmp_path: Path) -> None:
             worker = fleet.start(concurrency=4)
             client = Client(server.url())
             first = client.submit_task(fleet_tasks.note, number=1)
-            assert client.wait_for(first, timeout=20) == 1
+            assert client.wait_for(first, timeout=120) == 1
             server.restart("immediate")
             second = client.submit_task(fleet_tasks.note, number=2)
             assert client.wait_for(second, timeout=30) == 2

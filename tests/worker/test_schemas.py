@@ -30,16 +30,16 @@ async def test_everything_works_in_any_schema(empty_database_url: str, schema: s
     async with working(config, poll_interval_seconds=1000.0) as watched:
         await watched.worker._backend.notifier.listening.wait()
         one = await client.submit_task(work, n=1)
-        assert await client.wait_for(one, timeout=20) == 1
+        assert await client.wait_for(one, timeout=120) == 1
         await client.submit_many(work, [{"n": n} for n in range(150)])
         keyed = await client.submit_task(pay, idempotency_key="once")
         assert await client.submit_task(pay, idempotency_key="once") == keyed
-        assert await client.wait_for(keyed, timeout=20) is None
+        assert await client.wait_for(keyed, timeout=120) is None
         await client.replay_task(keyed)
-        assert await client.wait_for(keyed, timeout=20) is None
+        assert await client.wait_for(keyed, timeout=120) is None
         with Client(config) as sync_client, psycopg.connect(empty_database_url) as connection:
             inside = sync_client.submit_task(work, n=2, connection=connection)
-        assert await client.wait_for(inside, timeout=20) == 2
+        assert await client.wait_for(inside, timeout=120) == 2
     with psycopg.connect(empty_database_url) as db:
         outside = db.execute(
             "SELECT nspname, relname FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 import psycopg
@@ -15,6 +16,7 @@ from tasklib.errors import DatabaseUnavailable, SchemaError
 from tasklib.events import DatabaseAwaited, DatabaseLost, WorkerStarted
 from tasklib.server.services import Services
 from tasklib.server.settings import ServerSettings
+from tasklib.worker.membership import Membership
 from tests.eventually import soon
 from tests.server.outages import way_to
 from tests.worker.watching import Watched
@@ -97,3 +99,26 @@ async def test_server_started_in_an_outage_waits_as_well(config: Config, db: psy
         await soon(lambda: way.refused >= 2, "it tries again")
         way.speak()
         await (await opening).close()
+
+
+@pytest.mark.parametrize("step", ["_register", "join"])
+async def test_worker_stopped_while_it_starts_leaves_no_registration(
+    step: str, config: Config, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registered = asyncio.Event()
+    original = getattr(Membership, step)
+
+    async def register_and_hang(self: Membership) -> None:
+        await original(self)
+        registered.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(Membership, step, register_and_hang)
+    worker = Worker(config)
+    running = asyncio.create_task(worker.run())
+    await registered.wait()
+    assert db.execute("SELECT count(*) FROM workers").fetchone() == (1,)
+    worker.stop()
+    await running
+    assert db.execute("SELECT count(*) FROM workers").fetchone() == (0,)
+    assert "tasklib-heartbeat" not in {thread.name for thread in threading.enumerate()}

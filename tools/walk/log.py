@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
-OTHER_DUTIES = ("overdue", "snapshot", "tallies", "stats", "idempotency", "dead_letters", "retention")
+OTHER_DUTIES = ("overdue", "gates", "snapshot", "tallies", "stats", "idempotency", "dead_letters", "retention")
 """Modules of maintenance/ that a sweep also runs, and that no recovery needs."""
 
 _IS_OTHER_DUTY = re.compile(rf"maintenance/({'|'.join(OTHER_DUTIES)})\.py:")

@@ -12,15 +12,14 @@ have taken effect or not.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 from tasklib.config import Config
 from tasklib.store.claim import Claimed, Served
 from tasklib.store.durable import Consumed, NewStep, Recorded, Suspension, Written
-from tasklib.store.settle import Completion, Failure, Lease, Leased
+from tasklib.store.flows import ChildrenLook, SpawnOutcome
+from tasklib.store.settle import Completion, Failure, Kept, Lease, Leased, Settled
 from tasklib.tasks.function import TaskFunction
 
 
@@ -33,48 +32,6 @@ class Registration:
     version: str
     host: str
     pid: int
-
-
-_NONE: Mapping[str, str] = MappingProxyType({})
-
-
-class Settled(NamedTuple):
-    """The results of a batch of outcomes, by task id. Ids in none of these were not ours any more."""
-
-    states: Mapping[str, str] = _NONE
-    """The new states of tasks that were ours."""
-    locked: AbstractSet[str] = frozenset()
-    """Ours, but another transaction has locked their rows: try them again."""
-    refused: Mapping[str, str] = _NONE
-    """Ours, but this outcome can't be stored; why."""
-    over: AbstractSet[str] = frozenset()
-    """Settled before; only looked for where `again` is true."""
-
-    def state(self, id_: str) -> str | None:
-        """The new state of a task that is settled, now or by an earlier try whose answer was lost; None of others."""
-        return self.states.get(id_) or ("failed" if id_ in self.over else None)
-
-    @classmethod
-    def together(cls, parts: Iterable[Settled]) -> Settled:
-        """What became of several batches."""
-        states: dict[str, str] = {}
-        refused: dict[str, str] = {}
-        locked: set[str] = set()
-        over: set[str] = set()
-        for part in parts:
-            states.update(part.states)
-            refused.update(part.refused)
-            locked |= part.locked
-            over |= part.over
-        return cls(states, locked, refused, over)
-
-
-class Kept(NamedTuple):
-    """Which attempts are still ours, by task id. Ids in neither are lost."""
-
-    ours: AbstractSet[str]
-    locked: AbstractSet[str] = frozenset()
-    """Ours, but nothing was written, because another transaction has locked their rows: try them again."""
 
 
 class Found(NamedTuple):
@@ -94,6 +51,11 @@ class ClaimHost(Protocol):
     def worker_id(self) -> str: ...
     @property
     def served(self) -> Served: ...
+    @property
+    def free_slots(self) -> int:
+        """How many tasks could begin at once. Tasks behind limits are never claimed ahead."""
+        ...
+
     @property
     def has_room_to_guess(self) -> bool:
         """Whether one task more, whatever it is, leaves a slot free for a better one."""
@@ -115,6 +77,10 @@ class ClaimHost(Protocol):
         """Begin a task that was claimed aside from `Claims.claim`."""
         ...
 
+    def nudge(self) -> None:
+        """A producer relies on this worker: if it waits for a slot, other workers have to be woken."""
+        ...
+
 
 class Claims(Protocol):
     """Brings tasks to one worker."""
@@ -130,7 +96,12 @@ class Claims(Protocol):
         ...
 
     @property
-    def withdraw_after(self) -> float | None:
+    def needs_a_slot(self) -> bool:
+        """Whether the last claim left tasks alone that are never claimed ahead, because no slot was free."""
+        ...
+
+    @property
+    def stay_awake_after(self) -> float | None:
         """`stay_awake` is due after so many seconds without a claim; None: it isn't needed."""
         ...
 
@@ -142,8 +113,20 @@ class Claims(Protocol):
         """A claim has brought nothing: wait until it is worth another one."""
         ...
 
+    async def counted(self) -> None:
+        """Wait until flows go on after the tasks that this worker has finished: a claim finds what comes next."""
+        ...
+
     async def stay_awake(self) -> None:
-        """There is work: producers need not notify."""
+        """There is work: producers need not notify; and others have to be woken for what has become free meanwhile."""
+        ...
+
+    async def pass_on(self) -> None:
+        """There is no room for another task: wake others for those that this worker was woken for."""
+        ...
+
+    async def leave(self) -> None:
+        """There will be no further claims: producers should rely on others."""
         ...
 
     def lost(self) -> None:
@@ -212,7 +195,22 @@ class Settlements(Protocol):
 
 
 class StepStore(Protocol):
-    """Keeps what durable tasks have on record. Every write may be asked for again after an answer that was lost."""
+    """What running tasks read and write: results of other tasks, and what durable tasks have on record.
+
+    Every write may be asked for again after an answer that was lost.
+    """
+
+    async def node_results(self, source: Mapping[str, Any], after: str | None, limit: int) -> list[tuple[str, Any]]:
+        """One page of the results of some nodes of a flow, each with its task's id."""
+        ...
+
+    async def spawn(self, worker_id: str, lease: Leased, tasks: str) -> SpawnOutcome | None:
+        """Add tasks, a JSON array, to the one that this attempt runs; None: it is another's by now."""
+        ...
+
+    async def children_look(self, lease: Leased, flow: str) -> ChildrenLook:
+        """How far the flow is that a durable task waits for."""
+        ...
 
     async def steps_of(self, lease: Leased) -> Recorded: ...
     async def record(self, worker_id: str, steps: Sequence[NewStep]) -> tuple[dict[int, Written], Kept]:
@@ -220,9 +218,9 @@ class StepStore(Protocol):
         ...
 
     async def consume(
-        self, worker_id: str, lease: Leased, signal: str, *, step: str, expired: bool
+        self, worker_id: str, lease: Leased, signal: str, *, step: str, expired: bool, approval: str | None = None
     ) -> tuple[Consumed | None, Kept]:
-        """Consume the next signal of a name with the step that records it."""
+        """Consume the next signal of a name with the step that records it; `approval` is over with it."""
         ...
 
 

@@ -7,8 +7,9 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from tasklib.cli import backpressure, dlq, flow, schedule, settings, token, workers
+from tasklib.cli import backpressure, dlq, flow, limit, schedule, settings, token, workers
 from tasklib.cli.alerts import alerts, grafana
+from tasklib.cli.approval import approvals, approve, reject
 from tasklib.cli.audit import audit
 from tasklib.cli.bench import bench
 from tasklib.cli.cancel import cancel, replay
@@ -85,6 +86,9 @@ app.command()(wait)
 app.command()(cancel)
 app.command()(replay)
 app.command()(signal)
+app.command()(approvals)
+app.command()(approve)
+app.command()(reject)
 app.add_typer(dlq.app, name="dlq")
 app.add_typer(workers.app, name="workers")
 app.add_typer(flow.app, name="flow")
@@ -93,6 +97,7 @@ app.command()(pause)
 app.command()(resume)
 app.command()(pauses)
 app.add_typer(backpressure.app, name="backpressure")
+app.add_typer(limit.app, name="limit")
 app.add_typer(settings.app, name="settings")
 app.add_typer(token.app, name="token")
 app.command()(audit)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tasklib.cli.options import DatabaseUrl, Debug, Schema, configured
+from tasklib.cli.options import DatabaseUrl, Debug, JsonLines, Schema, connected
 from tasklib.cli.tables import print_rows
 from tasklib.formatting import json_text
 from tasklib.store.audit import Action
@@ -26,16 +26,15 @@ def audit(
     ] = None,
     limit: Annotated[int, typer.Option(metavar="N", min=1, max=10_000)] = 20,
     before: Annotated[int | None, typer.Option(metavar="N", help="The next page: records before this number.")] = None,
-    json_: Annotated[bool, typer.Option("--json", help="One JSON object per line, with all fields.")] = False,
+    json_: JsonLines = False,
     database_url: DatabaseUrl = None,
     schema: Schema = None,
     debug: Debug = False,
 ) -> None:
     """List operators' changes, the latest first: cancel, replay, purge, pause, drain, settings, tokens."""
     from tasklib.cli.report import note
-    from tasklib.client.clients import Client
 
-    with Client(configured(database_url, schema)) as client:
+    with connected(database_url, schema) as client:
         found = client.audit(action=action, actor=actor, target=target, before=before, limit=limit)
     if json_:
         for record in found:

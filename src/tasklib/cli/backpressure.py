@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tasklib.cli.options import DatabaseUrl, Debug, Schema, configured
-from tasklib.cli.tables import print_rows
+from tasklib.cli.options import DatabaseUrl, Debug, JsonLines, Schema, connected
+from tasklib.cli.tables import print_found
+
+if TYPE_CHECKING:
+    from tasklib.store.backpressure import QueueBound
 
 app = typer.Typer(no_args_is_help=True)
 Queue = Annotated[str, typer.Argument(metavar="QUEUE", show_default=False)]
@@ -22,22 +23,15 @@ def backpressure() -> None:
 
 @app.command("list")
 def list_(
-    json_: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
+    json_: JsonLines = False,
     database_url: DatabaseUrl = None,
     schema: Schema = None,
     debug: Debug = False,
 ) -> None:
     """List the queues with bounds."""
-    from tasklib.client.clients import Client
-
-    with Client(configured(database_url, schema)) as client:
+    with connected(database_url, schema) as client:
         found = client.queue_bounds()
-    if json_:
-        for bound in found:
-            typer.echo(json.dumps(asdict(bound), default=str))
-        return
-    rows = [(b.queue, _seconds(b.max_wait), "" if b.max_pending is None else f"{b.max_pending:,}") for b in found]
-    print_rows(("queue", "max wait", "max pending"), rows, none="no queue has bounds")
+    print_found(found, ("queue", "max wait", "max pending"), _row, as_json=json_, none="no queue has bounds")
 
 
 @app.command("set")
@@ -55,12 +49,11 @@ def set_(
 ) -> None:
     """Set the bounds of a queue, in place of those it has."""
     from tasklib.cli.report import note
-    from tasklib.client.clients import Client
     from tasklib.errors import InvalidOption
 
     if max_wait is None and max_pending is None:
         raise typer.BadParameter("give --max-wait, --max-pending or both.")
-    with Client(configured(database_url, schema)) as client:
+    with connected(database_url, schema) as client:
         try:
             client.bound_queue(queue, max_wait=max_wait, max_pending=max_pending)
         except InvalidOption as e:
@@ -72,12 +65,12 @@ def set_(
 def clear(queue: Queue, database_url: DatabaseUrl = None, schema: Schema = None, debug: Debug = False) -> None:
     """Remove the bounds of a queue."""
     from tasklib.cli.report import note
-    from tasklib.client.clients import Client
 
-    with Client(configured(database_url, schema)) as client:
+    with connected(database_url, schema) as client:
         changed = client.bound_queue(queue)
     note(f"queue {queue} has no bounds any more" if changed else f"queue {queue} had no bounds")
 
 
-def _seconds(value: float | None) -> str:
-    return "" if value is None else f"{value:g} s"
+def _row(bound: QueueBound) -> tuple[str, ...]:
+    max_wait = "" if bound.max_wait is None else f"{bound.max_wait:g} s"
+    return bound.queue, max_wait, "" if bound.max_pending is None else f"{bound.max_pending:,}"

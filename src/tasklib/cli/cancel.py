@@ -8,7 +8,7 @@ import typer
 
 from tasklib.cli.confirm import DryRun, Yes, confirm
 from tasklib.cli.filters import with_task_filter
-from tasklib.cli.options import DatabaseUrl, Debug, Schema, configured
+from tasklib.cli.options import DatabaseUrl, Debug, Schema, connected
 from tasklib.observe.formatting import count
 from tasklib.states import TaskState
 from tasklib.store.filters import EVERY_TASK, TaskFilter
@@ -36,12 +36,10 @@ def cancel(
 
     Example: tasklib cancel --name send_email --since 2h
     """
-    from tasklib.client.clients import Client
-
     by_filter = everything or not chosen.is_everything
     if bool(task_ids) == by_filter:
         raise typer.BadParameter("give ids or filter options; --all for every task.")
-    with Client(configured(database_url, schema)) as client:
+    with connected(database_url, schema) as client:
         if task_ids:
             _cancel_each(client, task_ids, dry_run=dry_run)
         else:
@@ -59,9 +57,8 @@ def replay(
 ) -> None:
     """Run finished tasks again from the beginning. For many dead letters: tasklib dlq replay."""
     from tasklib.cli.lookup import full_id
-    from tasklib.client.clients import Client
 
-    with Client(configured(database_url, schema)) as client:
+    with connected(database_url, schema) as client:
         for found in [full_id(client, text) for text in task_ids]:
             client.replay_task(found)
             typer.echo(f"{found}\tpending")

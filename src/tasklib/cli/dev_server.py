@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from tasklib.cli.report import note
-from tasklib.observe.logs import configure_task_logging
+from tasklib.observe.task_logging import configure_task_logging
 
 if TYPE_CHECKING:
     from tasklib.config import Config

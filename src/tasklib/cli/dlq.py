@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
@@ -14,9 +13,9 @@ import typer
 from tasklib.cli.confirm import DryRun, Yes, confirm
 from tasklib.cli.filters import with_dead_letter_filter
 from tasklib.cli.moments import relative
-from tasklib.cli.options import DatabaseUrl, Debug, Schema, configured
+from tasklib.cli.options import DatabaseUrl, Debug, JsonLines, Schema, connected
 from tasklib.cli.show import show
-from tasklib.cli.tables import print_rows
+from tasklib.cli.tables import print_found, print_rows
 from tasklib.formatting import json_text
 from tasklib.observe.formatting import count, last_line, short_id
 from tasklib.store.filters import EVERY_DEAD_LETTER, DeadLetterFilter
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from tasklib.store.dead_letters import DeadLetterGroup
 
 SHORT_FINGERPRINT = 8
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON object per line, with all fields.")]
 Ids = Annotated[
     list[str] | None,
     typer.Argument(metavar="ID", show_default=False, help="The id of a task, or the end of it; repeatable."),
@@ -48,7 +46,7 @@ def list_(
     after: Annotated[
         str | None, typer.Option(metavar="ID", help="The next page: dead letters older than this one.")
     ] = None,
-    json_: AsJson = False,
+    json_: JsonLines = False,
     database_url: DatabaseUrl = None,
     schema: Schema = None,
     debug: Debug = False,
@@ -56,9 +54,8 @@ def list_(
     """List dead letters, the latest first."""
     from tasklib.cli.lookup import full_id
     from tasklib.cli.report import note
-    from tasklib.client.clients import Client
 
-    with Client(configured(database_url, schema)) as client:
+    with connected(database_url, schema) as client:
         place = full_id(client, after) if after else None
         tasks = client.dead_letters(chosen, after=place, limit=limit)
     if json_:
@@ -75,22 +72,16 @@ def list_(
 def groups(
     chosen: DeadLetterFilter = EVERY_DEAD_LETTER,
     limit: Annotated[int, typer.Option(metavar="N", min=1, max=10_000)] = 20,
-    json_: AsJson = False,
+    json_: JsonLines = False,
     database_url: DatabaseUrl = None,
     schema: Schema = None,
     debug: Debug = False,
 ) -> None:
     """Group dead letters by their cause, the most frequent first."""
-    from tasklib.client.clients import Client
-
-    with Client(configured(database_url, schema)) as client:
+    with connected(database_url, schema) as client:
         found = client.dead_letter_groups(chosen, limit=limit)
-    if json_:
-        for group in found:
-            typer.echo(json.dumps(asdict(group), default=str))
-        return
     titles = ("fingerprint", "tasks", "name", "first", "last", "sample", "error")
-    print_rows(titles, map(_group_row, found), none="no dead letters", numbers={"tasks"})
+    print_found(found, titles, _group_row, as_json=json_, none="no dead letters", numbers={"tasks"})
 
 
 app.command()(show)
@@ -116,9 +107,7 @@ def replay(
 
     Example: tasklib dlq replay --fingerprint 1f3a9c02 --per-second 10
     """
-    from tasklib.client.clients import Client
-
-    with Client(configured(database_url, schema)) as client:
+    with connected(database_url, schema) as client:
         chosen = _with_ids(client, chosen, task_ids, everything)
         found = client.replay_dead_letters(chosen, everything=everything, limit=limit, dry_run=True)
         if found and not dry_run:
@@ -141,9 +130,7 @@ def purge(
     debug: Debug = False,
 ) -> None:
     """Delete dead letters permanently, the oldest first: by id, by group, or all that match."""
-    from tasklib.client.clients import Client
-
-    with Client(configured(database_url, schema)) as client:
+    with connected(database_url, schema) as client:
         chosen = _with_ids(client, chosen, task_ids, everything)
         found = client.purge_dead_letters(chosen, everything=everything, limit=limit, dry_run=True)
         if found and not dry_run:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tasklib.cli.options import DatabaseUrl, Debug, Schema, configured
+from tasklib.cli.options import DatabaseUrl, Debug, Schema, connected
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -29,12 +29,11 @@ def doctor(
 
     It changes nothing. Exit code 0: no problems; 1: warnings; 2: critical problems, or the database can't be reached.
     """
-    from tasklib.client.clients import Client
     from tasklib.doctor.findings import worst
     from tasklib.doctor.run import examine
     from tasklib.formatting import json_text
 
-    with Client(configured(database_url, schema)) as client:
+    with connected(database_url, schema) as client:
         findings = examine(client)
     verdict = worst(findings)
     if json_:

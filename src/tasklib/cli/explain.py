@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tasklib.cli.listing import STATE_STYLES
-from tasklib.cli.options import DatabaseUrl, Debug, Schema, configured
+from tasklib.cli.options import DatabaseUrl, Debug, Schema, connected
 from tasklib.formatting import count, duration, json_text, printable
 
 if TYPE_CHECKING:
@@ -27,9 +27,8 @@ def explain(
 ) -> None:
     """Show why a task is not running, what to do about it, and its position in the queue."""
     from tasklib.cli.lookup import full_id
-    from tasklib.client.clients import Client
 
-    with Client(configured(database_url, schema)) as client:
+    with connected(database_url, schema) as client:
         explanation = client.explain_task(full_id(client, task_id))
     if json_:
         typer.echo(json_text(explanation.as_dict(), indent=2))

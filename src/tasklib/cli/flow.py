@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tasklib.cli.confirm import Yes, confirm
-from tasklib.cli.options import DatabaseUrl, Debug, Schema, configured
+from tasklib.cli.options import DatabaseUrl, Debug, JsonLines, Schema, connected
 from tasklib.cli.tables import print_rows
-from tasklib.formatting import count
+from tasklib.formatting import count, printable
 
 if TYPE_CHECKING:
     from tasklib.client.flows import FlowDetails
@@ -32,15 +32,13 @@ def list_(
     name: Annotated[str | None, typer.Option(metavar="NAME", help="Only flows of this name.")] = None,
     unfinished: Annotated[bool, typer.Option("--unfinished", help="Only those that go on.")] = False,
     limit: Annotated[int, typer.Option(metavar="N", help="At most so many, the newest first.")] = 50,
-    json_: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
+    json_: JsonLines = False,
     database_url: DatabaseUrl = None,
     schema: Schema = None,
     debug: Debug = False,
 ) -> None:
     """List flows, the newest first, and how far they are."""
-    from tasklib.client.clients import Client
-
-    with Client(configured(database_url, schema)) as client:
+    with connected(database_url, schema) as client:
         found = client.flows(name=name, unfinished=unfinished, limit=limit)
     if json_:
         for info in found:
@@ -76,7 +74,8 @@ def show(
         typer.echo(json.dumps(_everything(details), default=str))
         return
     info = details.info
-    typer.echo(f"{info.name} {info.id}: {info.state}, {info.completed} of {info.total} completed, {info.failed} failed")
+    done = f"{info.completed} of {info.total} completed, {info.failed} failed"
+    typer.echo(f"{printable(info.name)} {info.id}: {info.state}, {done}")
     if info.eta_seconds is not None:
         typer.echo(f"at this pace, about {info.eta_seconds:.0f} s to go")
     before = {name: [b for b, after in details.edges if after == name] for name in (n.name for n in details.nodes)}
@@ -93,10 +92,9 @@ def graph(
     debug: Debug = False,
 ) -> None:
     """Write the graph of a flow for Mermaid or Graphviz; a group of any size is one node."""
-    from tasklib.cli.flow_graph import dot, mermaid
+    from tasklib.client.flow_drawings import drawn
 
-    details = _details(flow_id, database_url, schema)
-    typer.echo(mermaid(details) if format_ is Drawing.MERMAID else dot(details))
+    typer.echo(drawn(_details(flow_id, database_url, schema), format_.value))
 
 
 @app.command()
@@ -108,9 +106,7 @@ def cancel(
     debug: Debug = False,
 ) -> None:
     """Cancel all tasks of a flow that have not ended."""
-    from tasklib.client.clients import Client
-
-    with Client(configured(database_url, schema)) as client:
+    with connected(database_url, schema) as client:
         info = client.get_flow(flow_id).info
         left = info.total - info.completed - info.failed
         confirm(f"cancel {count(left, 'task')} of the flow {info.name}", yes=yes)
@@ -126,17 +122,13 @@ def replay(
     debug: Debug = False,
 ) -> None:
     """Let a flow go on where it failed or was cancelled; what has completed stays."""
-    from tasklib.client.clients import Client
-
-    with Client(configured(database_url, schema)) as client:
+    with connected(database_url, schema) as client:
         revived = client.replay_flow(flow_id)
     typer.echo(f"{count(revived, 'task starts', 'tasks start')} afresh")
 
 
 def _details(flow_id: str, database_url: str | None, schema: str | None) -> FlowDetails:
-    from tasklib.client.clients import Client
-
-    with Client(configured(database_url, schema)) as client:
+    with connected(database_url, schema) as client:
         return client.get_flow(flow_id)
 
 

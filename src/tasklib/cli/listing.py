@@ -12,7 +12,7 @@ import typer
 
 from tasklib.cli.filters import with_task_filter
 from tasklib.cli.moments import relative
-from tasklib.cli.options import DatabaseUrl, Debug, Schema, configured
+from tasklib.cli.options import DatabaseUrl, Debug, JsonLines, Schema, connected
 from tasklib.formatting import json_text
 from tasklib.observe.formatting import last_line, printable, short_id
 from tasklib.states import CLAIMABLE, TaskState
@@ -78,7 +78,7 @@ def list_tasks(
     chosen: TaskFilter = EVERY_TASK,
     limit: Annotated[int, typer.Option(metavar="N", min=1, max=10_000)] = 20,
     after: Annotated[str | None, typer.Option(metavar="ID", help="The next page: tasks older than this one.")] = None,
-    json_: Annotated[bool, typer.Option("--json", help="One JSON object per line, with all fields.")] = False,
+    json_: JsonLines = False,
     database_url: DatabaseUrl = None,
     schema: Schema = None,
     debug: Debug = False,
@@ -86,9 +86,8 @@ def list_tasks(
     """List tasks, newest first. Without a terminal it prints tab-separated columns with whole ids."""
     from tasklib.cli.lookup import full_id
     from tasklib.cli.report import note
-    from tasklib.client.clients import Client
 
-    with Client(configured(database_url, schema)) as client:
+    with connected(database_url, schema) as client:
         tasks = client.list_tasks(chosen, after=full_id(client, after) if after else None, limit=limit)
         fleet = FleetState.of(client)
     if json_:

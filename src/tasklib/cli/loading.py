@@ -94,6 +94,7 @@ def _import(place: str) -> tuple[ModuleType, list[str]]:
     importlib.invalidate_caches()
     try:
         module = importlib.import_module(name)
+        registry.discover()
     except ModuleNotFoundError as e:
         if e.name is None or not (name == e.name or name.startswith(f"{e.name}.")):
             raise _import_failed(name, e) from e

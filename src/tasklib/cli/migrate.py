@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tasklib.cli.options import DatabaseUrl, Debug, Schema, configured
+from tasklib.cli.options import DatabaseUrl, DatabaseUrlFile, Debug, Schema, configured, url_of
 
 
 def migrate(
@@ -19,6 +19,7 @@ def migrate(
         bool, typer.Option("--from-0.1", help="Convert the tables of TaskLib 0.1.0, with all their rows.")
     ] = False,
     database_url: DatabaseUrl = None,
+    database_url_file: DatabaseUrlFile = None,
     schema: Schema = None,
     debug: Debug = False,
 ) -> None:
@@ -33,7 +34,7 @@ def migrate(
         checked = Config("postgresql://", schema=schema or None)
         typer.echo(migrations.script(checked.schema) if sql else migrations.roles(checked.schema))
         return
-    config = configured(database_url, schema)
+    config = configured(url_of(database_url, database_url_file), schema)
     if check:
         migrations.pending(config)  # refuses a newer schema and a table that TaskLib did not create
         migrations.check(config)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
+    from tasklib.client.clients import Client
     from tasklib.config import Config
 
 DEBUG = "tasklib.debug"
@@ -35,6 +38,15 @@ DatabaseUrl = Annotated[
         help="The database: postgresql://user@host/db. Default: DATABASE_URL.",
     ),
 ]
+DatabaseUrlFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--database-url-file",
+        envvar="TASKLIB_DATABASE_URL_FILE",
+        metavar="FILE",
+        help="A file with the database's URL, such as a mounted secret, instead of --database-url.",
+    ),
+]
 Schema = Annotated[
     str | None,
     typer.Option(
@@ -51,6 +63,7 @@ Debug = Annotated[
     ),
 ]
 
+JsonLines = Annotated[bool, typer.Option("--json", help="One JSON object per line, with all fields.")]
 Modules = Annotated[
     list[str],
     typer.Argument(
@@ -110,6 +123,22 @@ LogFormats = Annotated[
 ]
 
 
+def url_of(url: str | None, file: Path | None) -> str | None:
+    """The database's URL, from the option or from a file."""
+    if file is None:
+        return url
+    if url:
+        raise typer.BadParameter(
+            "the database's URL is given, by --database-url or TASKLIB_DATABASE_URL, and so is a file with it. "
+            "Leave one of them out.",
+            param_hint="--database-url-file",
+        )
+    from tasklib.config import url_in_file
+
+    os.environ.pop("TASKLIB_DATABASE_URL_FILE", None)  # child processes get the URL itself
+    return url_in_file(file)
+
+
 def configured(database_url: str | None, schema: str | None) -> Config:
     """The configuration: options, then TASKLIB_... variables (or DATABASE_URL), then defaults.
 
@@ -122,3 +151,10 @@ def configured(database_url: str | None, schema: str | None) -> Config:
         config = around.config()
         return config.with_changes(schema=schema) if schema else config
     return Config.from_env(database_url=database_url or None, schema=schema or None)
+
+
+def connected(database_url: str | None, schema: str | None) -> Client:
+    """A client of the configured database, for `with connected(...) as client:`."""
+    from tasklib.client.clients import Client  # imported late, so that `tasklib --help` stays quick
+
+    return Client(configured(database_url, schema))

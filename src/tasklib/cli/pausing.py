@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tasklib.cli.moments import relative
-from tasklib.cli.options import DatabaseUrl, Debug, Schema, configured
-from tasklib.cli.tables import print_rows
+from tasklib.cli.options import DatabaseUrl, Debug, JsonLines, Schema, connected
+from tasklib.cli.tables import print_found
+
+if TYPE_CHECKING:
+    from tasklib.store.pauses import Paused
 
 Queue = Annotated[str | None, typer.Option("--queue", metavar="QUEUE", help="All tasks in this queue.")]
 Name = Annotated[str | None, typer.Option("--name", metavar="NAME", help="All tasks with this name.")]
@@ -26,10 +27,9 @@ def pause(
 ) -> None:
     """Stop workers from starting tasks of a queue or a name. Running tasks go on; new ones can be submitted."""
     from tasklib.cli.report import note
-    from tasklib.client.clients import Client
 
     what = _one(queue, name)
-    with Client(configured(database_url, schema)) as client:
+    with connected(database_url, schema) as client:
         changed = client.pause(queue=queue, name=name)
     note(f"paused {what}" if changed else f"{what} was paused already")
 
@@ -43,32 +43,27 @@ def resume(
 ) -> None:
     """End a pause."""
     from tasklib.cli.report import note
-    from tasklib.client.clients import Client
 
     what = _one(queue, name)
-    with Client(configured(database_url, schema)) as client:
+    with connected(database_url, schema) as client:
         changed = client.resume(queue=queue, name=name)
     note(f"resumed {what}" if changed else f"{what} was not paused")
 
 
 def pauses(
-    json_: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
+    json_: JsonLines = False,
     database_url: DatabaseUrl = None,
     schema: Schema = None,
     debug: Debug = False,
 ) -> None:
     """List the paused queues and task names."""
-    from tasklib.client.clients import Client
-
-    with Client(configured(database_url, schema)) as client:
+    with connected(database_url, schema) as client:
         found = client.pauses()
-    if json_:
-        for paused in found:
-            typer.echo(json.dumps(asdict(paused), default=str))
-        return
-    now = datetime.now(UTC)
-    rows = [(p.kind, p.value, relative(p.paused_at, now)) for p in found]
-    print_rows(("kind", "value", "since"), rows, none="nothing is paused")
+    print_found(found, ("kind", "value", "since"), _row, as_json=json_, none="nothing is paused")
+
+
+def _row(paused: Paused) -> tuple[str, ...]:
+    return paused.kind, paused.value, relative(paused.paused_at, datetime.now(UTC))
 
 
 def _one(queue: str | None, name: str | None) -> str:

@@ -10,12 +10,15 @@ import typer
 
 from tasklib.cli.confirm import DryRun, Yes, confirm
 from tasklib.cli.moments import future_moment, span
-from tasklib.cli.options import DatabaseUrl, Debug, Modules, Schema, configured
+from tasklib.cli.options import DatabaseUrl, Debug, JsonLines, Modules, Schema, connected
 from tasklib.cli.pairs import pairs, value
 from tasklib.cli.schedule_report import TITLES, as_json, moment_text, print_info, print_slots, row
 from tasklib.cli.tables import print_rows
+from tasklib.errors import ConfigError
+from tasklib.formatting import printable
 
 if TYPE_CHECKING:
+    from tasklib.client.clients import Client
     from tasklib.schedules import Schedule
     from tasklib.store.schedules import ScheduleInfo
 
@@ -33,6 +36,11 @@ class OverlapChoice(StrEnum):
     SKIP = "skip"
     WAIT_ONE = "wait_one"
     CANCEL_RUNNING = "cancel_running"
+
+
+class BackfillChoice(StrEnum):
+    ALLOW = "allow"
+    ONE_BY_ONE = "one_by_one"
 
 
 Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False, help="The schedule's name.")]
@@ -65,16 +73,14 @@ def list_(
     task: Annotated[str | None, typer.Option(metavar="NAME", help="Only those of this task function.")] = None,
     paused: Annotated[bool, typer.Option("--paused", help="Only those that are paused.")] = False,
     everything: Annotated[bool, typer.Option("--all", help="Those that have left the code, too.")] = False,
-    json_: Annotated[bool, typer.Option("--json", help="One JSON object per line, with everything.")] = False,
+    json_: JsonLines = False,
     database_url: DatabaseUrl = None,
     schema: Schema = None,
     debug: Debug = False,
 ) -> None:
     """List the schedules with their next and last runs."""
-    from tasklib.client.clients import Client
-
     found: list[ScheduleInfo] = []
-    with Client(configured(database_url, schema)) as client:
+    with connected(database_url, schema) as client:
         while True:
             after = found[-1].name if found else None
             conditions: dict[str, Any] = {"task": task, "paused": True if paused else None}
@@ -98,15 +104,16 @@ def show(
     debug: Debug = False,
 ) -> None:
     """Show a schedule: what it means, what it runs, and its next times."""
-    from tasklib.client.clients import Client
+    from tasklib.schedules import preview as slots_to_come
 
-    with Client(configured(database_url, schema)) as client:
+    with connected(database_url, schema) as client:
         info = client.get_schedule(name)
-        if json_:
-            typer.echo(json.dumps(as_json(info)))
-            return
-        print_info(info)
-        print_slots(client.preview_schedule(info.schedule, count=5).slots)
+    if json_:
+        typer.echo(json.dumps(as_json(info)))
+        return
+    print_info(info)
+    if info.unreadable is None:
+        print_slots(slots_to_come(info.schedule, info.read_at, 5))
 
 
 @app.command()
@@ -125,11 +132,15 @@ def preview(
 
     Example: tasklib schedule preview "0 3 * * MON-FRI" --timezone Europe/Berlin
     """
-    from tasklib.client.clients import Client
+    from tasklib.client.schedules import is_expression
     from tasklib.schedules import Schedule
 
+    if timezone is not None and not is_expression(schedule):
+        raise typer.BadParameter(
+            f"goes with a cron expression; {schedule} has a zone of its own.", param_hint="--timezone"
+        )
     wanted: Schedule | str = schedule if timezone is None else Schedule(schedule, timezone=timezone)
-    with Client(configured(database_url, schema)) as client:
+    with connected(database_url, schema) as client:
         found = client.preview_schedule(wanted, count=count)
     if json_:
         slots = [{"utc": s.utc.isoformat(), "local": s.local.isoformat(), "note": s.note} for s in found.slots]
@@ -153,11 +164,9 @@ def explain(
 
     Example: tasklib schedule explain nightly 2026-03-29T03:00+02:00
     """
-    from tasklib.client.clients import Client
-
-    with Client(configured(database_url, schema)) as client:
+    with connected(database_url, schema) as client:
         for sentence in client.explain_schedule(name, future_moment("TIME", at)):
-            typer.echo(sentence)
+            typer.echo(printable(sentence))
 
 
 @app.command()
@@ -191,7 +200,6 @@ def create(
     Example: tasklib schedule create nightly report --cron "0 3 * * *" --timezone Europe/Berlin full=true
     """
     from tasklib.cli.loading import load
-    from tasklib.client.clients import Client
     from tasklib.schedules import Schedule
 
     given = _fields(
@@ -201,7 +209,7 @@ def create(
         raise typer.BadParameter('say when it runs: --cron "0 3 * * *" or --every 15m.', param_hint="--cron")
     if module:
         load(module)
-    with Client(configured(database_url, schema)) as client:
+    with connected(database_url, schema) as client:
         wanted = Schedule(**given, args=pairs("KEY=VALUE", arguments))
         made = client.create_schedule(task, wanted, name=name, registered_elsewhere=not module)
     _report(made, json_, "created")
@@ -229,8 +237,6 @@ def change(
     debug: Debug = False,
 ) -> None:
     """Change what is given of a schedule. It goes on from now, and never runs at once."""
-    from tasklib.client.clients import Client
-
     given = _fields(
         cron, every, timezone, exclude, starts_at, ends_at, catch_up, overlap, jitter, pause_after, queue, priority
     )
@@ -238,7 +244,7 @@ def change(
         given["args"] = pairs("KEY=VALUE", arguments)
     if not given:
         raise typer.BadParameter("say what to change: --cron, --timezone, KEY=VALUE, ...", param_hint="NAME")
-    with Client(configured(database_url, schema)) as client:
+    with connected(database_url, schema) as client:
         _report(client.change_schedule(name, **given), json_, "changed")
 
 
@@ -252,9 +258,7 @@ def pause(
     debug: Debug = False,
 ) -> None:
     """Let a schedule run no more until it is resumed. Slots that pass meanwhile are not made up for."""
-    from tasklib.client.clients import Client
-
-    with Client(configured(database_url, schema)) as client:
+    with connected(database_url, schema) as client:
         _report(client.pause_schedule(name, note), json_, "paused")
 
 
@@ -267,9 +271,7 @@ def resume(
     debug: Debug = False,
 ) -> None:
     """Let a paused schedule go on, from now."""
-    from tasklib.client.clients import Client
-
-    with Client(configured(database_url, schema)) as client:
+    with connected(database_url, schema) as client:
         _report(client.resume_schedule(name), json_, "resumed")
 
 
@@ -281,9 +283,7 @@ def run(
     debug: Debug = False,
 ) -> None:
     """Run a schedule's task now and print the task's id. Its slots stay as they are."""
-    from tasklib.client.clients import Client
-
-    with Client(configured(database_url, schema)) as client:
+    with connected(database_url, schema) as client:
         typer.echo(str(client.run_schedule(name)))
 
 
@@ -297,9 +297,8 @@ def delete(
 ) -> None:
     """Delete a schedule. Its tasks stay. One in code comes back at the next deploy."""
     from tasklib.cli.report import note
-    from tasklib.client.clients import Client
 
-    with Client(configured(database_url, schema)) as client:
+    with connected(database_url, schema) as client:
         info = client.get_schedule(name)
         confirm(f"delete the schedule {info.name}", yes=yes, has_dry_run=False)
         client.delete_schedule(name)
@@ -311,6 +310,10 @@ def backfill(
     name: Name,
     start: Annotated[str, typer.Option("--from", metavar="TIME", show_default=False, help="The first slot's time.")],
     end: Annotated[str, typer.Option("--to", metavar="TIME", show_default=False, help="The last slot's time.")],
+    overlap: Annotated[
+        BackfillChoice | None,
+        typer.Option(help="All at once, or each when the run before it has ended. Else as the schedule's runs do."),
+    ] = None,
     limit: Annotated[int, typer.Option(metavar="N", min=1, help="Refuse if there are more slots.")] = 1000,
     priority: Annotated[int | None, typer.Option(metavar="N", help="Else lower by 10 than the schedule's.")] = None,
     yes: Yes = False,
@@ -324,24 +327,28 @@ def backfill(
     Example: tasklib schedule backfill nightly --from 2026-03-01T00:00Z --to 2026-03-07T00:00Z
     """
     from tasklib.cli.report import note
-    from tasklib.client.clients import Client
     from tasklib.observe.formatting import count
 
     first, last = future_moment("--from", start), future_moment("--to", end)
     assert first is not None
     assert last is not None
-    with Client(configured(database_url, schema)) as client:
-        look = client.backfill_schedule(name, start=first, end=last, limit=limit, dry_run=True)
+    stretch: Any = {"start": first, "end": last, "overlap": overlap and str(overlap), "limit": limit}
+    with connected(database_url, schema) as client:
+        look = client.backfill_schedule(name, **stretch, priority=priority, dry_run=True)
+        how = "one by one" if look.overlap == "one_by_one" else "all at once"
+        before = f", {count(look.has_task, 'slot')} of which had a task before" if look.has_task else ""
         if dry_run:
             for slot in look.slots:
                 typer.echo(slot.isoformat())
-            note(f"{count(look.count, 'slot')}; those that have been run are left alone")
+            note(f"{count(look.count, 'slot')}{before}; to run {how}")
             return
-        confirm(f"run up to {count(look.count, 'slot')} of {name}", yes=yes)
-        done = client.backfill_schedule(name, start=first, end=last, limit=limit, priority=priority)
+        confirm(f"run {count(look.count, 'slot')} of {name} {how}{before}", yes=yes)
+        done = client.backfill_schedule(name, **stretch, priority=priority)
     for task_id in done.task_ids:
         typer.echo(str(task_id))
     note(f"submitted {count(len(done.task_ids), 'task')} for {count(done.count, 'slot')}")
+    if done.flow is not None:
+        note(f"they run one by one; to stop: tasklib flow cancel {done.flow}")
 
 
 @app.command()
@@ -350,6 +357,10 @@ def sync(
     retire_others: Annotated[
         bool, typer.Option("--retire-others", help="Retire what is in no module given here, too.")
     ] = False,
+    server: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Through a TaskLib server instead of a database. Needs TASKLIB_TOKEN."),
+    ] = None,
     json_: AsJson = False,
     database_url: DatabaseUrl = None,
     schema: Schema = None,
@@ -360,10 +371,9 @@ def sync(
     Example: tasklib schedule sync app.tasks
     """
     from tasklib.cli.loading import load
-    from tasklib.client.clients import Client
 
     load(modules)
-    with Client(configured(database_url, schema)) as client:
+    with _over_http(server) if server else connected(database_url, schema) as client:
         done = client.sync_schedules(retire_others=retire_others)
     outcomes = {each: getattr(done, each) for each in ("created", "changed", "unchanged", "refused", "retired")}
     if json_:
@@ -371,6 +381,14 @@ def sync(
         return
     rows = [(outcome, name) for outcome, names in outcomes.items() for name in names]
     print_rows(("outcome", "schedule"), rows, none="no schedules")
+
+
+def _over_http(url: str) -> Client:
+    try:
+        from tasklib.http.clients import HttpClient
+    except ImportError as e:
+        raise ConfigError(f"--server needs httpx ({e}): pip install 'tasklib-pg[http]'") from e
+    return HttpClient(url)
 
 
 def _fields(

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from tasklib.cli.moments import relative
 from tasklib.cli.tables import print_rows
+from tasklib.formatting import MARKS
 
 if TYPE_CHECKING:
     from tasklib.schedules import PreviewedSlot, Schedule
@@ -35,10 +36,15 @@ def row(info: ScheduleInfo) -> tuple[str, ...]:
         "unreadable" if info.unreadable else when(info.schedule),
         info.state,
         moment_text(info.next_slot, info.read_at) if info.is_active else "",
-        " ".join(info.last_runs[:5]),
+        _last_runs(info.last_runs[:5]),
         str(info.fired),
         str(info.skipped),
     )
+
+
+def _last_runs(states: list[str]) -> str:
+    """Short for a person, the newest first; in words for a script."""
+    return "".join(MARKS.get(each, "?") for each in states) if sys.stdout.isatty() else " ".join(states)
 
 
 def when(schedule: Schedule) -> str:

@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tasklib.cli.options import DatabaseUrl, Debug, LogFormat, LogFormats, Quiet, Schema, StartupTimeout, configured
+from tasklib.cli.options import (
+    DatabaseUrl,
+    DatabaseUrlFile,
+    Debug,
+    LogFormat,
+    LogFormats,
+    Quiet,
+    Schema,
+    StartupTimeout,
+    configured,
+    url_of,
+)
 
 if TYPE_CHECKING:
     from tasklib.config import Config
@@ -68,6 +79,7 @@ def server(
     quiet: Quiet = False,
     log_format: LogFormats = LogFormat.AUTO,
     database_url: DatabaseUrl = None,
+    database_url_file: DatabaseUrlFile = None,
     schema: Schema = None,
     debug: Debug = False,
 ) -> None:
@@ -75,7 +87,7 @@ def server(
 
     Example: tasklib server --host 0.0.0.0 --module app.tasks --tls-certificate server.pem
     """
-    config, modules = _loaded(module, database_url, schema)
+    config, modules = _loaded(module, url_of(database_url, database_url_file), schema)
     if startup_timeout is not None:
         config = config.with_changes(startup_timeout_seconds=startup_timeout)
     _configure_logging(log_format, quiet=quiet)
@@ -136,7 +148,7 @@ def _configure_logging(log_format: LogFormat, *, quiet: bool) -> None:
     import logging
     import sys
 
-    from tasklib.observe.logs import configure_task_logging
+    from tasklib.observe.task_logging import configure_task_logging
 
     is_for_people = log_format is not LogFormat.JSON and sys.stderr.isatty()
     as_json = None if is_for_people else log_format is not LogFormat.HUMAN

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tasklib.cli.options import DatabaseUrl, Debug, Schema, configured
+from tasklib.cli.options import DatabaseUrl, Debug, Schema, connected
 from tasklib.cli.tables import print_rows
 
 if TYPE_CHECKING:
@@ -43,10 +43,8 @@ def show(
     debug: Debug = False,
 ) -> None:
     """Show the settings of the whole fleet."""
-    from tasklib.client.clients import Client
-
     url, its_schema = context.meta.get("tasklib.settings", (None, None))
-    with Client(configured(database_url or url, schema or its_schema)) as client:
+    with connected(database_url or url, schema or its_schema) as client:
         _print(client.settings(), json_)
 
 
@@ -70,10 +68,8 @@ def set_(
 
     Example: tasklib settings set promote_to_high_after_seconds=300
     """
-    from tasklib.client.clients import Client
-
     url, its_schema = context.meta.get("tasklib.settings", (None, None))
-    with Client(configured(database_url or url, schema or its_schema)) as client:
+    with connected(database_url or url, schema or its_schema) as client:
         _print(client.change_settings(**_changes(changes)), json_)
 
 

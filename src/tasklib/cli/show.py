@@ -12,10 +12,11 @@ import typer
 
 from tasklib.cli.listing import FleetState, priority, styled_state
 from tasklib.cli.moments import local, relative
-from tasklib.cli.options import DatabaseUrl, Debug, Schema, configured
+from tasklib.cli.options import DatabaseUrl, Debug, Schema, connected
 from tasklib.formatting import json_text
 from tasklib.observe.formatting import count, duration, last_line, printable
 from tasklib.states import TaskState
+from tasklib.steps import APPROVAL, CHILDREN
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -39,10 +40,9 @@ def show(
 ) -> None:
     """Show all details of a task: times, arguments, result, attempts, traceback."""
     from tasklib.cli.lookup import full_id
-    from tasklib.client.clients import Client
     from tasklib.errors import TaskNotFound
 
-    with Client(configured(database_url, schema)) as client:
+    with connected(database_url, schema) as client:
         found = full_id(client, task_id)
         task = client.get_task(found)
         fleet = FleetState.of(client)
@@ -88,9 +88,13 @@ def _awaited(task: Task) -> str:
     """What a durable task waits for."""
     if task.state != TaskState.PENDING or task.awaited_signals is None:
         return ""
-    return (
-        f"the signal {' or '.join(map(repr, task.awaited_signals))}" if task.awaited_signals else "the end of its sleep"
-    )
+    if not task.awaited_signals:
+        return "the end of its sleep"
+    if CHILDREN in task.awaited_signals:
+        return "the tasks that it gathers"
+    asked = [name.removeprefix(APPROVAL) for name in task.awaited_signals if name.startswith(APPROVAL)]
+    what, names = ("the approval", asked) if asked else ("the signal", task.awaited_signals)
+    return f"{what} {' or '.join(map(repr, names))}"
 
 
 def _facts(task: Task, fleet: FleetState) -> Table:

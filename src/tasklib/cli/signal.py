@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tasklib.cli.options import DatabaseUrl, Debug, Schema, configured
+from tasklib.cli.options import DatabaseUrl, Debug, Schema, connected
 
 
 def signal(
@@ -27,13 +27,12 @@ def signal(
     """
     from tasklib.cli.lookup import full_id
     from tasklib.cli.report import CommandError
-    from tasklib.client.clients import Client
 
     try:
         value = json.loads(payload)
     except ValueError as e:
         raise CommandError(f"{payload!r} is not JSON: {e}. A text needs quotes: '\"yes\"'.") from None
-    with Client(configured(database_url, schema)) as client:
+    with connected(database_url, schema) as client:
         found = full_id(client, task_id)
         if not client.signal_on_record(found, name, value, key=key):
             raise CommandError(f"task {found} is finished, so the signal was not sent.")

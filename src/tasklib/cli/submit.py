@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tasklib.cli.moments import future_moment
-from tasklib.cli.options import DatabaseUrl, Debug, Schema, configured
+from tasklib.cli.options import DatabaseUrl, Debug, Schema, connected
 from tasklib.cli.pairs import mapping, pairs
 from tasklib.errors import InvalidOption
 from tasklib.formatting import json_text
@@ -80,6 +80,12 @@ def submit(
     max_wait: Annotated[
         float | None, typer.Option(metavar="SECONDS", help="With --debounce: at the latest so long after the first.")
     ] = None,
+    share: Annotated[
+        str | None, typer.Option(metavar="SHARE", help="Whose task it is: shares with due tasks take turns.")
+    ] = None,
+    serial_key: Annotated[
+        str | None, typer.Option(metavar="KEY", help="Tasks of its queue with this key run one at a time, in order.")
+    ] = None,
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait for the task, and print its result instead of its id.")
     ] = False,
@@ -111,6 +117,8 @@ def submit(
         "merge_key": merge_key,
         "on_duplicate": on_duplicate,
         "max_wait": max_wait,
+        "share": share,
+        "serial_key": serial_key,
     }
     with _client(module or [], name, database_url, schema) as client:
         typed = as_declared(name, kwargs, arguments or []) if module else kwargs
@@ -139,9 +147,8 @@ def wait(
 ) -> None:
     """Wait for a task and print its result as JSON. If it failed, print its traceback and exit with 1."""
     from tasklib.cli.lookup import full_id
-    from tasklib.client.clients import Client
 
-    with Client(configured(database_url, schema)) as client:
+    with connected(database_url, schema) as client:
         _print_result(client.perform(client.calls.wait_for_json(full_id(client, task_id), timeout)))
 
 
@@ -151,7 +158,7 @@ def _client(modules: list[str], name: str, database_url: str | None, schema: str
     from tasklib.client.clients import Client
 
     if not modules:
-        return Client(configured(database_url, schema))
+        return connected(database_url, schema)
     _, config = load_with_database(modules, database_url, schema)
     _require_registered(name, modules)
     return Client(config)

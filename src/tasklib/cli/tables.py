@@ -2,12 +2,37 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, TypeVar
 
 import typer
 
 from tasklib.observe.formatting import printable
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+T = TypeVar("T", bound="DataclassInstance")
+
+
+def print_found(
+    found: Iterable[T],
+    titles: Sequence[str],
+    row: Callable[[T], Sequence[str]],
+    *,
+    as_json: bool,
+    none: str,
+    numbers: Iterable[str] = (),
+) -> None:
+    """Each as a row, or with all its fields as a line of JSON."""
+    if not as_json:
+        print_rows(titles, map(row, found), none=none, numbers=numbers)
+        return
+    for one in found:
+        typer.echo(json.dumps(asdict(one), default=str))
 
 
 def print_rows(titles: Sequence[str], rows: Iterable[Sequence[str]], *, none: str, numbers: Iterable[str] = ()) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tasklib.cli.moments import relative, span
-from tasklib.cli.options import DatabaseUrl, Debug, Schema, configured
+from tasklib.cli.options import DatabaseUrl, Debug, JsonLines, Schema, connected
 from tasklib.cli.tables import print_rows
 from tasklib.store.tokens import Role
 
@@ -45,10 +45,9 @@ def create(
     Example: tasklib token create ci --role submitter --expires 90d
     """
     from tasklib.cli.report import note
-    from tasklib.client.clients import Client
 
     expires_in = span("--expires", expires)
-    with Client(configured(database_url, schema)) as client:
+    with connected(database_url, schema) as client:
         new = client.create_token(name, roles=role, queues=queue or None, expires_in=expires_in)
     if json_:
         typer.echo(json.dumps({"token": new.text, **as_json(new.info)}))
@@ -59,15 +58,13 @@ def create(
 
 @app.command("list")
 def list_(
-    json_: Annotated[bool, typer.Option("--json", help="One JSON object per line, with all fields.")] = False,
+    json_: JsonLines = False,
     database_url: DatabaseUrl = None,
     schema: Schema = None,
     debug: Debug = False,
 ) -> None:
     """List the tokens, without their secrets."""
-    from tasklib.client.clients import Client
-
-    with Client(configured(database_url, schema)) as client:
+    with connected(database_url, schema) as client:
         found = client.tokens()
     if json_:
         for token in found:
@@ -85,9 +82,8 @@ def revoke(
 ) -> None:
     """Revoke a token permanently. Requests that use it are refused from now on."""
     from tasklib.cli.report import note
-    from tasklib.client.clients import Client
 
-    with Client(configured(database_url, schema)) as client:
+    with connected(database_url, schema) as client:
         revoked = client.revoke_token(token)
     note(f"revoked {revoked.name} ({revoked.prefix})")
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tasklib.cli.options import DatabaseUrl, Debug, Schema, configured
+from tasklib.cli.options import DatabaseUrl, Debug, Schema, connected
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -35,10 +35,8 @@ def top(
     """
     from rich.console import Console
 
-    from tasklib.client.clients import Client
-
     console = Console(highlight=False)
-    with Client(configured(database_url, schema)) as client:
+    with connected(database_url, schema) as client:
         if once or not console.is_terminal:
             _print_once(console, client)
         else:

@@ -14,6 +14,7 @@ from tasklib.cli.options import (
     Capabilities,
     Concurrency,
     DatabaseUrl,
+    DatabaseUrlFile,
     Debug,
     LogFormat,
     LogFormats,
@@ -25,6 +26,7 @@ from tasklib.cli.options import (
     StartupTimeout,
     Verbose,
     configured,
+    url_of,
 )
 from tasklib.errors import ConfigError
 
@@ -56,6 +58,16 @@ def worker(
         ),
     ] = None,
     metrics_host: Annotated[str, typer.Option("--metrics-host", help="The address for --metrics-port.")] = "127.0.0.1",
+    health_port: Annotated[
+        int | None,
+        typer.Option(
+            "--health-port",
+            min=0,
+            max=65535,
+            help="Serve /health/live and /health/ready of this worker on this port; of others on the next ones.",
+        ),
+    ] = None,
+    health_host: Annotated[str, typer.Option("--health-host", help="The address for --health-port.")] = "127.0.0.1",
     migrate: Annotated[bool, typer.Option("--migrate", help="Run `tasklib migrate` first.")] = False,
     server: Annotated[
         str | None,
@@ -70,6 +82,7 @@ def worker(
     quiet: Quiet = False,
     log_format: LogFormats = LogFormat.AUTO,
     database_url: DatabaseUrl = None,
+    database_url_file: DatabaseUrlFile = None,
     schema: Schema = None,
     debug: Debug = False,
 ) -> None:
@@ -80,6 +93,7 @@ def worker(
     from tasklib.cli.init_process import leave_process_1
 
     leave_process_1()
+    database_url = url_of(database_url, database_url_file)
     if processes > 1:
         if database_url:
             os.environ["TASKLIB_DATABASE_URL"] = database_url  # the command line of a process is public
@@ -116,7 +130,7 @@ def worker(
         burst=burst,
     )
     made.events.subscribe(observer(log_format, verbose=verbose, quiet=quiet), routine=not quiet)
-    with _metrics_of(made, metrics_port, metrics_host):
+    with _metrics_of(made, metrics_port, metrics_host), _health_of(made, health_port, health_host):
         run(made)
 
 
@@ -126,17 +140,24 @@ def _run_processes(context: typer.Context, count: int) -> int:
 
     from tasklib.cli.processes import Processes
 
-    options = _as_words(context, without=("processes", "modules", "metrics_port", "database_url"))
-    port = context.params["metrics_port"]
+    options = _as_words(
+        context, without=("processes", "modules", "metrics_port", "health_port", "database_url", "database_url_file")
+    )
     commands = [
         [
             *(*_this_program(), "worker", *options),
-            *(() if port is None else ("--metrics-port", str(port + number))),
+            *_ports(context, number),
             *("--", *(context.params["modules"] or ())),
         ]
         for number in range(count)
     ]
     return asyncio.run(Processes(commands, os.environ).run())
+
+
+def _ports(context: typer.Context, number: int) -> list[str]:
+    """The ports of one of several processes: those that were given, and the next ones."""
+    given = {"--metrics-port": context.params["metrics_port"], "--health-port": context.params["health_port"]}
+    return [word for option, port in given.items() if port is not None for word in (option, str(port + number))]
 
 
 def _this_program() -> list[str]:
@@ -183,6 +204,14 @@ def _metrics_of(worker: Worker, port: int | None, host: str) -> AbstractContextM
     return exposed(worker, port, host)
 
 
+def _health_of(worker: Worker, port: int | None, host: str) -> AbstractContextManager[Any]:
+    if port is None:
+        return nullcontext()
+    from tasklib.observe.health import served
+
+    return served(worker.events, port, host)
+
+
 def _loaded(
     modules: list[str], database_url: str | None, schema: str | None, server: str | None
 ) -> tuple[Loaded, Config | None]:
@@ -227,15 +256,16 @@ def observer(log_format: LogFormat, *, verbose: bool, quiet: bool) -> Callable[[
     import logging
     import sys
 
-    from tasklib.observe.logs import LogLines, configure_task_logging, log_to
+    from tasklib.observe.logs import LogLines, log_to
+    from tasklib.observe.task_logging import configure_worker_logging
 
     level = logging.WARNING if quiet else logging.DEBUG if verbose else logging.INFO
     if log_format is not LogFormat.JSON and sys.stderr.isatty():
         from tasklib.observe.terminal import LastingConsole, TerminalView
 
-        configure_task_logging(as_json=None, level=level)
+        configure_worker_logging(as_json=None, level=level)
         return TerminalView(LastingConsole(stderr=True, highlight=False), verbose=verbose, quiet=quiet)
     as_json = log_format is not LogFormat.HUMAN
-    configure_task_logging(as_json=as_json, level=level)
+    configure_worker_logging(as_json=as_json, level=level)
     logger: Any = log_to(sys.stderr, as_json=as_json, level=level)
     return LogLines(logger)

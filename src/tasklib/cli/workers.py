@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tasklib.cli.options import DatabaseUrl, Debug, Schema, configured
-from tasklib.cli.tables import print_rows
+from tasklib.cli.options import DatabaseUrl, Debug, JsonLines, Schema, connected
+from tasklib.cli.tables import print_found
 from tasklib.formatting import printable
 from tasklib.observe.formatting import duration
 
@@ -24,7 +22,7 @@ app = typer.Typer(invoke_without_command=True)
 @app.callback()
 def workers(
     context: typer.Context,
-    json_: Annotated[bool, typer.Option("--json", help="One JSON object per line, with all fields.")] = False,
+    json_: JsonLines = False,
     database_url: DatabaseUrl = None,
     schema: Schema = None,
     debug: Debug = False,
@@ -35,18 +33,15 @@ def workers(
         context.meta["tasklib.workers"] = (database_url, schema)
         return
     from tasklib.cli.report import note
-    from tasklib.client.clients import Client
     from tasklib.client.effects import once
     from tasklib.store import fleet
 
-    with Client(configured(database_url, schema)) as client:
+    with connected(database_url, schema) as client:
         found = client.workers()
         leader = client.perform(once(fleet.leader()))
+    print_found(found, TITLES, row, as_json=json_, none="no workers")
     if json_:
-        for worker in found:
-            typer.echo(json.dumps(asdict(worker), default=str))
         return
-    print_rows(TITLES, map(row, found), none="no workers")
     if leader is None:
         note("no worker and no server leads", "yellow")
     elif not any(worker.is_leader for worker in found):
@@ -65,10 +60,9 @@ def drain(
 ) -> None:
     """Request a worker to take no more tasks, finish those it has, and end."""
     from tasklib.cli.report import note
-    from tasklib.client.clients import Client
 
     url, its_schema = context.meta.get("tasklib.workers", (None, None))
-    with Client(configured(database_url or url, schema or its_schema)) as client:
+    with connected(database_url or url, schema or its_schema) as client:
         found = _full_id(client, worker_id)
         client.drain_worker(found)
     note(f"asked {found} to drain")

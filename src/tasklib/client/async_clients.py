@@ -13,7 +13,7 @@ import psycopg
 from tasklib.client.calls import Calls
 from tasklib.client.effects import Call, Effect, HttpEffect, InTransaction, OnConnection, Pause, RunCoroutine
 from tasklib.client.identity import Identity
-from tasklib.client.signatures import RunSchedule, Submit, SubmitMany, SubmitTask, WaitFor, signature_of
+from tasklib.client.signatures import RunSchedule, Submit, SubmitFlow, SubmitMany, SubmitTask, WaitFor, signature_of
 from tasklib.config import Config
 from tasklib.db.callers import run_on_async
 from tasklib.db.database import AsyncDatabase, Tries, execute_async
@@ -99,6 +99,11 @@ class AsyncClient:
     signal = _awaitable(Calls.signal)
     signal_on_record = _awaitable(Calls.signal_on_record)
     steps_of = _awaitable(Calls.steps_of)
+    approvals = _awaitable(Calls.approvals)
+    approval = _awaitable(Calls.approval)
+    approve = _awaitable(Calls.approve)
+    reject = _awaitable(Calls.reject)
+    answer = _awaitable(Calls.answer)
     explain_task = _awaitable(Calls.explain_task)
     queue_position = _awaitable(Calls.queue_position)
     workers = _awaitable(Calls.workers)
@@ -108,6 +113,11 @@ class AsyncClient:
     pauses = _awaitable(Calls.pauses)
     bound_queue = _awaitable(Calls.bound_queue)
     queue_bounds = _awaitable(Calls.queue_bounds)
+    limits = _awaitable(Calls.limits)
+    set_limit = _awaitable(Calls.set_limit)
+    remove_limit = _awaitable(Calls.remove_limit)
+    reset_limit = _awaitable(Calls.reset_limit)
+    sync_limits = _awaitable(Calls.sync_limits)
     settings = _awaitable(Calls.settings)
     change_settings = _awaitable(Calls.change_settings)
     cancel_tasks = _awaitable(Calls.cancel_tasks)
@@ -134,7 +144,7 @@ class AsyncClient:
     preview_schedule = _awaitable(Calls.preview_schedule)
     explain_schedule = _awaitable(Calls.explain_schedule)
     sync_schedules = _awaitable(Calls.sync_schedules)
-    submit_flow = _awaitable(Calls.submit_flow)
+    submit_flow: SubmitFlow = _submitting_async(Calls.submit_flow)
     flows = _awaitable(Calls.flows)
     get_flow = _awaitable(Calls.get_flow)
     cancel_flow = _awaitable(Calls.cancel_flow)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from uuid import UUID
 
 from tasklib.client import call_arguments, validation
+from tasklib.client.approvals import ApprovalCalls
 from tasklib.client.backpressure import BackpressureCalls
 from tasklib.client.durable import DurableCalls
 from tasklib.client.effects import Call, Pause
@@ -17,6 +18,7 @@ from tasklib.client.explaining import ExplainingCalls
 from tasklib.client.filters import TaskConditions, checked_tasks
 from tasklib.client.flows import FlowCalls
 from tasklib.client.identity import Identity
+from tasklib.client.limits import LimitCalls
 from tasklib.client.operations import OperatorCalls
 from tasklib.client.schedules import ScheduleCalls
 from tasklib.client.searching import SearchingCalls
@@ -27,7 +29,7 @@ from tasklib.events import CancelRequested, TaskReplayed, client_events
 from tasklib.states import TaskState, is_terminal
 from tasklib.store import control, lookup
 from tasklib.store.filters import EVERY_TASK, TaskFilter
-from tasklib.tasks.options import NOTHING_SAID, Options, options_of
+from tasklib.tasks.options import NOTHING_SAID, LaneKey, Options, options_of
 
 if TYPE_CHECKING:
     from tasklib.models import Task
@@ -36,8 +38,10 @@ if TYPE_CHECKING:
 class Calls(
     SubmitCalls,
     BackpressureCalls,
+    LimitCalls,
     OperatorCalls,
     DurableCalls,
+    ApprovalCalls,
     ExplainingCalls,
     SearchingCalls,
     ScheduleCalls,
@@ -77,6 +81,8 @@ class Calls(
         merge_key: str | Iterable[str] | None = None,
         on_duplicate: str | None = None,
         max_wait: float | None = None,
+        share: LaneKey | None = None,
+        serial_key: LaneKey | None = None,
         **arguments: Any,
     ) -> Call[UUID]:
         """Submit one task, a task function or its name with arguments, and return its id.
@@ -101,6 +107,8 @@ class Calls(
             merge_key,
             on_duplicate,
             max_wait,
+            share,
+            serial_key,
         )
         also_given = ["connection"] if connection is not None else []
         item = call_arguments.submission(
@@ -211,6 +219,7 @@ class Calls(
                 outcome = validation.known(task_id, (yield self._outcome(task_id)))
                 if is_terminal(outcome):
                     return outcome
+                validation.refuse_to_wait_in_a_task(task_id)
             if pause is None:
                 break
             yield Pause(pause)

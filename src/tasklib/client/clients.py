@@ -19,6 +19,7 @@ from tasklib.client.identity import Identity
 from tasklib.client.signatures import (
     SyncRunSchedule,
     SyncSubmit,
+    SyncSubmitFlow,
     SyncSubmitMany,
     SyncSubmitTask,
     SyncWaitFor,
@@ -85,6 +86,11 @@ class Client:
     signal = _blocking(Calls.signal)
     signal_on_record = _blocking(Calls.signal_on_record)
     steps_of = _blocking(Calls.steps_of)
+    approvals = _blocking(Calls.approvals)
+    approval = _blocking(Calls.approval)
+    approve = _blocking(Calls.approve)
+    reject = _blocking(Calls.reject)
+    answer = _blocking(Calls.answer)
     explain_task = _blocking(Calls.explain_task)
     queue_position = _blocking(Calls.queue_position)
     workers = _blocking(Calls.workers)
@@ -94,6 +100,11 @@ class Client:
     pauses = _blocking(Calls.pauses)
     bound_queue = _blocking(Calls.bound_queue)
     queue_bounds = _blocking(Calls.queue_bounds)
+    limits = _blocking(Calls.limits)
+    set_limit = _blocking(Calls.set_limit)
+    remove_limit = _blocking(Calls.remove_limit)
+    reset_limit = _blocking(Calls.reset_limit)
+    sync_limits = _blocking(Calls.sync_limits)
     settings = _blocking(Calls.settings)
     change_settings = _blocking(Calls.change_settings)
     cancel_tasks = _blocking(Calls.cancel_tasks)
@@ -120,7 +131,7 @@ class Client:
     preview_schedule = _blocking(Calls.preview_schedule)
     explain_schedule = _blocking(Calls.explain_schedule)
     sync_schedules = _blocking(Calls.sync_schedules)
-    submit_flow = _blocking(Calls.submit_flow)
+    submit_flow: SyncSubmitFlow = _submitting(Calls.submit_flow)
     flows = _blocking(Calls.flows)
     get_flow = _blocking(Calls.get_flow)
     cancel_flow = _blocking(Calls.cancel_flow)

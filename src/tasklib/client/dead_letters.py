@@ -18,7 +18,7 @@ from tasklib.errors import InvalidOption, TaskNotFound
 from tasklib.states import is_dead_letter
 from tasklib.store import dead_letters as store
 from tasklib.store import lookup
-from tasklib.store.dead_letters import Batch, DeadLetterGroup, DeadLetterPlace
+from tasklib.store.dead_letters import DeadLetterBatch, DeadLetterGroup, DeadLetterPlace
 from tasklib.store.filters import EVERY_DEAD_LETTER, DeadLetterFilter
 from tasklib.store.search import FoundTask
 
@@ -31,7 +31,7 @@ LOOK = 2_000
 RAMP_SECONDS = 0.2
 """A slow replay takes this much time's worth of tasks at a time."""
 
-_Take = Callable[[DeadLetterFilter, DeadLetterPlace | None, int], Query[Batch]]
+_Take = Callable[[DeadLetterFilter, DeadLetterPlace | None, int], Query[DeadLetterBatch]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,10 @@ class DeadLetterCalls(OnBehalf):
         dry_run: bool = False,
         **conditions: Unpack[DeadLetterConditions],
     ) -> Call[list[UUID]]:
-        """Delete dead letters for good, the oldest first, and return their ids; chosen as for a replay."""
+        """Delete dead letters for good, the oldest first, and return their ids; chosen as for a replay.
+
+        Those of flows stay: a flow is deleted as a whole.
+        """
         chosen = checked_dead_letters(dead_letter_filter, conditions)
         _refuse_everything(chosen, everything, "purge")
         if limit is not None:
@@ -160,11 +163,13 @@ class DeadLetterCalls(OnBehalf):
         self, chosen: DeadLetterFilter, limit: int | None, per_second: float | None, dry_run: bool
     ) -> Call[list[UUID]]:
         take = partial(store.replay, by=self.identity.actor)
-        return (yield from _take(take, self._own(chosen), limit, per_second, dry_run))
+        look = partial(store.look, of_flows=True)
+        return (yield from _take(take, look, self._own(chosen), limit, per_second, dry_run))
 
     def _purge(self, chosen: DeadLetterFilter, limit: int | None, dry_run: bool) -> Call[list[UUID]]:
         take = partial(store.purge, by=self.identity.actor)
-        return (yield from _take(take, self._own(chosen), limit, None, dry_run))
+        look = partial(store.look, of_flows=False)
+        return (yield from _take(take, look, self._own(chosen), limit, None, dry_run))
 
     def _own(self, chosen: DeadLetterFilter) -> DeadLetterFilter:
         return replace(chosen, owner=self.identity.owner)
@@ -189,10 +194,15 @@ class DeadLetterCalls(OnBehalf):
 
 
 def _take(
-    take: _Take, chosen: DeadLetterFilter, limit: int | None, per_second: float | None, dry_run: bool
+    take: _Take,
+    look: Callable[[DeadLetterFilter, int | None], Query[DeadLetterBatch]],
+    chosen: DeadLetterFilter,
+    limit: int | None,
+    per_second: float | None,
+    dry_run: bool,
 ) -> Call[list[UUID]]:
     if dry_run:
-        seen: Batch = yield store.look(chosen, limit)
+        seen: DeadLetterBatch = yield look(chosen, limit)
         return seen.ids
     # Tasks that become dead letters from now on are left alone; otherwise replaying tasks that fail again never ends.
     moment: datetime = yield store.now()
@@ -202,7 +212,7 @@ def _take(
     place: DeadLetterPlace | None = None
     while limit is None or len(taken) < limit:
         wanted = size if limit is None else min(size, limit - len(taken))
-        batch: Batch = yield take(chosen, place, wanted)
+        batch: DeadLetterBatch = yield take(chosen, place, wanted)
         taken += batch.ids
         if len(batch.ids) < wanted:
             break

@@ -9,6 +9,7 @@ from tasklib.client import validation
 from tasklib.client.effects import Call, OnConnection
 from tasklib.client.identity import OnBehalf
 from tasklib.errors import InvalidOption, TaskNotFound
+from tasklib.steps import APPROVAL
 from tasklib.store import durable, lookup
 from tasklib.store.durable import Recorded, RecordedStep
 from tasklib.tasks.options import MAX_NAME_BYTES, is_name
@@ -61,6 +62,8 @@ def checked_signal(name: str, payload: Any, key: str | None) -> str:
             raise InvalidOption(
                 f"the {what} of a signal must be a string of 1 to {MAX_NAME_BYTES} bytes, not {value!r}."
             )
+    if name.startswith(APPROVAL):
+        raise InvalidOption(f"a signal whose name begins with {APPROVAL!r} answers an approval: use approve or reject.")
     try:
         text = dump(payload)
     except UnstorableValue as e:

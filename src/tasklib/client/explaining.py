@@ -9,13 +9,15 @@ from uuid import UUID
 from tasklib.client import validation
 from tasklib.client.effects import Call
 from tasklib.client.identity import OnBehalf
-from tasklib.client.reasons import Reason, reasons_of
+from tasklib.client.reason import Reason
+from tasklib.client.reasons import reasons_of
 from tasklib.db.query import Query
 from tasklib.errors import TaskNotFound
 from tasklib.states import TaskState
-from tasklib.store import explain, fleet, lookup
+from tasklib.store import explain, fleet, limits, lookup
 from tasklib.store.explain import Position, Situation
 from tasklib.store.fleet import WorkerInfo
+from tasklib.store.limits import LimitOnTask
 
 __all__ = ["ExplainingCalls", "Explanation", "Position", "Reason"]
 
@@ -75,7 +77,8 @@ class ExplainingCalls(OnBehalf):
         position: Position | None = yield self._position(task_id)
         if self.identity.only_own:
             workers = [_discreet(worker, task, number) for number, worker in enumerate(workers, 1)]
-        reasons = reasons_of(task, workers, position, self.config)
+        behind: list[LimitOnTask] = yield limits.limits_of(task_id, owner=self.identity.owner)
+        reasons = reasons_of(task, workers, position, self.config, behind)
         return Explanation(task_id, task.name, task.queue, TaskState(task.state), reasons, position)
 
     def queue_position(self, task_id: UUID | str) -> Call[Position | None]:

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from tasklib import tracing
+import psycopg
+
 from tasklib.client import submissions, validation
 from tasklib.client.effects import Call, InTransaction, OnConnection
+from tasklib.client.flow_graphs import FlowGraph, check_graph, graph_of
 from tasklib.client.flow_plans import FlowPlan, planned
 from tasklib.client.identity import OnBehalf
 from tasklib.client.submissions import Defaults
 from tasklib.db.query import Query
 from tasklib.errors import FlowNotFound, InvalidOption
 from tasklib.events import client_events
-from tasklib.store import flows
+from tasklib.states import TaskState
+from tasklib.store import control, flows
 from tasklib.store.control import CancelCounts
 from tasklib.store.flows import FlowInfo, GateInfo, NodeInfo
-from tasklib.tasks.flows import FlowRun, Submittable
+from tasklib.tasks.flow_runs import FlowRun, Submittable
+from tasklib.tasks.flows import SPAWNED
+from tasklib.tasks.ids import check_id
 
 MOST_IN_STATEMENT = 50_000
 """Tasks of a flow in one INSERT: PostgreSQL takes no JSON of any size."""
@@ -42,7 +47,9 @@ class FlowDetails:
     @property
     def edges(self) -> list[tuple[str, str]]:
         """Which node waits for which: (before, after)."""
-        return [(before, after) for gate in self.gates for after in gate.waiters for before in gate.nodes]
+        waits = [(before, after) for gate in self.gates for after in gate.waiters for before in gate.nodes]
+        names = dict.fromkeys(name for edge in waits for name in edge) | dict.fromkeys(n.name for n in self.nodes)
+        return [*waits, *((name.removesuffix(SPAWNED), name) for name in names if name.endswith(SPAWNED))]
 
 
 class FlowCalls(OnBehalf):
@@ -53,19 +60,41 @@ class FlowCalls(OnBehalf):
 
     def submit_flow(self, flow: Submittable[Any], *, connection: Any = None) -> Call[FlowRun[Any]]:
         """Submit a flow: a `Flow`, a chain or a group. All of its tasks, or none."""
-        if not isinstance(flow, Submittable):
-            raise InvalidOption(f"submit_flow takes a Flow, chain(...) or group(...), not {flow!r}.")
-        plan = planned(flow.as_flow(), self.defaults, self.id_type, self.identity.submitted_by)
-        span = submissions.span_of(plan.tasks) if tracing.API in sys.modules and len(plan.tasks) else None
-        if span is None:
-            yield from self._store_flow(plan, connection)
-        else:
-            with span:
-                plan.tasks.carry(span.carried)
-                yield from self._store_flow(plan, connection)
+        plan = yield from self._submit_graph(graph_of(flow), None, connection)
+        return plan.run()
+
+    def submit_graph(self, graph: FlowGraph, flow_id: UUID | None = None) -> Call[tuple[FlowRun[Any], bool]]:
+        """Submit a flow that came as data. With an id of its own, repeating it adds nothing: then it is not new."""
+        if flow_id is not None:
+            check_id(flow_id, "flow")
+        check_graph(graph)
+        try:
+            plan = yield from self._submit_graph(graph, flow_id, None)
+        except psycopg.errors.UniqueViolation as e:
+            return (yield from self._known_flow(flow_id, graph, e)), False
+        return plan.run(), True
+
+    def _submit_graph(self, graph: FlowGraph, flow_id: UUID | None, connection: Any) -> Call[FlowPlan]:
+        plan = planned(graph, self.defaults, self.id_type, self.identity.submitted_by, flow_id)
+        with submissions.around(plan.tasks) if len(plan.tasks) else nullcontext():
+            yield from self._store_flow(plan, connection, must_be_new=flow_id is not None)
         if client_events.routine:
             submissions.tell(plan.tasks, plan.tasks.ids, self.identity.actor)
-        return plan.run()
+        return plan
+
+    def _known_flow(self, flow_id: UUID | None, graph: FlowGraph, cause: Exception) -> Call[FlowRun[Any]]:
+        """The flow that has this id, if it is the caller's own and of the same nodes."""
+        assert flow_id is not None, cause
+        found: list[FlowInfo] = yield flows.infos(id_=flow_id, owner=self.identity.owner)
+        ids: dict[str, list[UUID]] = yield flows.task_ids(flow_id)
+        is_same = all(len(ids.get(n.name, ())) >= len(n.tasks) for n in graph.nodes.values())  # it may have grown
+        if not found or found[0].name != graph.name or not is_same:
+            raise InvalidOption(
+                f"the id {flow_id} belongs to another flow. Make a new one: flow ids are UUIDs of version 7."
+            ) from cause
+        by_node: dict[str, list[Any]] = {name: [self.id_type(id_) for id_ in ids.get(name, [])] for name in graph.nodes}
+        last = None if graph.last is None else by_node[graph.last][0]
+        return FlowRun(flow_id, graph.name, by_node, last, graph.ends)
 
     def flows(
         self, *, after: UUID | str | None = None, name: str | None = None, unfinished: bool = False, limit: int = 100
@@ -103,7 +132,13 @@ class FlowCalls(OnBehalf):
             cancelled += len(states) - states.count("running")
             if len(states) < PAGE:
                 break
-        yield from _folded()
+        # Rows that another transaction had locked, such as a claim: one by one, so that each waits for one row only.
+        rest: list[str] = yield flows.cancel_rest(id_)
+        for task_id in rest:
+            state: str | None = yield control.cancel(UUID(task_id), by=self.identity.actor)
+            cancelled += state == TaskState.CANCELLED
+            asked += state == TaskState.RUNNING
+        yield from folded()
         return CancelCounts(cancelled, asked)
 
     def replay_flow(self, flow_id: UUID | str) -> Call[int]:
@@ -119,7 +154,7 @@ class FlowCalls(OnBehalf):
             count += len(revived)
             if len(revived) < PAGE:
                 break
-        yield from _folded()
+        yield from folded()
         return count
 
     def node_results(
@@ -135,8 +170,10 @@ class FlowCalls(OnBehalf):
         page: list[tuple[str, Any]] = yield flows.node_results(str(flow), nodes, settled, after, limit)
         return page
 
-    def _store_flow(self, plan: FlowPlan, connection: Any) -> Call[None]:
-        queries = _statements(plan)
+    def _store_flow(self, plan: FlowPlan, connection: Any, *, must_be_new: bool) -> Call[None]:
+        queries = statements(plan)
+        if must_be_new:  # else tasks might be added to the flow of another owner
+            queries.insert(0, flows.new(plan.flow))
         if connection is not None:
             for query in queries:
                 yield OnConnection(connection, query)
@@ -146,7 +183,7 @@ class FlowCalls(OnBehalf):
             yield InTransaction((), queries)
 
 
-def _folded() -> Call[None]:
+def folded() -> Call[None]:
     """Count what has arrived now, instead of waiting for the leader's sweep."""
     gates: list[str] | None = None
     for _ in range(MOST_FOLDS):
@@ -155,7 +192,7 @@ def _folded() -> Call[None]:
             return
 
 
-def _statements(plan: FlowPlan) -> list[Query[Any]]:
+def statements(plan: FlowPlan) -> list[Query[Any]]:
     """The first one inserts flow, gates and tasks: so a flow of usual size is all or none on any connection."""
     count = len(plan.tasks)
     starts: Iterable[int] = range(0, max(count, 1), MOST_IN_STATEMENT)

@@ -5,49 +5,49 @@ from __future__ import annotations
 import difflib
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
+from tasklib.client.limit_reasons import behind
+from tasklib.client.reason import Reason, at
 from tasklib.config import Config
 from tasklib.formatting import count, duration, json_text, last_line, shell_option
 from tasklib.states import TaskState
+from tasklib.steps import APPROVAL, CHILDREN
 from tasklib.store.explain import Position, Situation
 from tasklib.store.fleet import WorkerInfo
+from tasklib.store.limits import LimitOnTask
 
 _NAMED = 5
 """How many of many are named in a sentence."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reason:
-    """One thing that keeps a task from running, or says why nothing does."""
-
-    code: str
-    sentence: str
-    hint: str = ""
-    """What to do about it, if anything."""
-    details: Mapping[str, Any] = field(default_factory=dict)
-    """The same as data, ready for JSON."""
-
-
 def reasons_of(
-    task: Situation, workers: Sequence[WorkerInfo], position: Position | None, config: Config
+    task: Situation,
+    workers: Sequence[WorkerInfo],
+    position: Position | None,
+    config: Config,
+    limits: Sequence[LimitOnTask] = (),
 ) -> tuple[Reason, ...]:
     """Every reason that holds, the most decisive first."""
     match TaskState(task.state):
         case TaskState.RUNNING:
             return tuple(_running(task, workers, config))
         case TaskState.PENDING | TaskState.FAILED:
-            return tuple(_waiting(task, workers, position, config))
+            return tuple(_waiting(task, workers, position, config, limits))
         case _:
             return (_finished(task),)
 
 
 def _waiting(
-    task: Situation, workers: Sequence[WorkerInfo], position: Position | None, config: Config
+    task: Situation,
+    workers: Sequence[WorkerInfo],
+    position: Position | None,
+    config: Config,
+    limits: Sequence[LimitOnTask],
 ) -> Iterator[Reason]:
-    blockers = [*_gate(task), *_time(task), *_pauses(task)]
+    blockers = [*_gate(task), *_time(task), *_pauses(task), *behind(limits, task.now)]
     fleet = Fleet.of(workers, config)
     blocker = fleet.blocker(task)
     if blocker is not None:
@@ -61,7 +61,7 @@ def _gate(task: Situation) -> Iterator[Reason]:
     if task.gate is None:
         return
     gate = task.gate
-    wanted = _WANTED.get(gate["policy"].get("kind"), "until enough of them have completed")
+    wanted = _wanted(gate["policy"])
     open_ = "" if gate["sealed"] else " A task that still runs may add more."
     yield Reason(
         "waits_for_gate",
@@ -72,7 +72,19 @@ def _gate(task: Situation) -> Iterator[Reason]:
     )
 
 
-_WANTED = {"all": "until all have completed", "settled": "until all have ended"}
+def _wanted(policy: Mapping[str, Any]) -> str:
+    match policy:
+        case {"kind": "all", "optional": [*optional]}:
+            return f"until all have completed, of which {_some(optional)} may fail"
+        case {"kind": "all"}:
+            return "until all have completed"
+        case {"kind": "settled"}:
+            return "until all have ended"
+        case {"kind": "at_least", "share": share}:
+            return f"until at least {share:.4g} of them have completed"
+        case {"kind": "at_least", "count": number}:
+            return f"until at least {number} of them have completed"
+    return "until enough of them have completed"
 
 
 def _time(task: Situation) -> Iterator[Reason]:
@@ -83,7 +95,7 @@ def _time(task: Situation) -> Iterator[Reason]:
         used = f"{task.retry_count} of {count(task.max_retries, 'retry', 'retries')}"
         yield Reason(
             "retry_scheduled",
-            f"It waits for retry {used}, which is due at {_at(task.due, task.now)}. "
+            f"It waits for retry {used}, which is due at {at(task.due, task.now)}. "
             f"The last attempt failed: {last_line(task.error) or 'without a message'}",
             "No action needed, unless the error has to be fixed first.",
             {**details, "error": last_line(task.error), "retry": task.retry_count, "max_retries": task.max_retries},
@@ -91,16 +103,25 @@ def _time(task: Situation) -> Iterator[Reason]:
     elif task.awaited_signals is not None:
         yield _suspended(task, details)
     else:
-        yield Reason("not_due", f"It is not due before {_at(task.due, task.now)}.", "", details)
+        yield Reason("not_due", f"It is not due before {at(task.due, task.now)}.", "", details)
 
 
 def _suspended(task: Situation, details: Mapping[str, Any]) -> Reason:
     """What a durable task waits for."""
     so_far = f" It has {count(task.steps, 'step')} on record."
-    until = "" if task.due.year == 9999 else f" until {_at(task.due, task.now)}"
+    until = "" if task.due.year == 9999 else f" until {at(task.due, task.now)}"
     details = {**details, "signals": task.awaited_signals, "steps": task.steps}
     if not task.awaited_signals:
         return Reason("sleeping", f"It sleeps{until}.{so_far}", "", details)
+    if CHILDREN in task.awaited_signals:
+        flow = f"tasklib flow list shows the flow {task.name}.gather"
+        return Reason("waits_for_children", f"It waits for the tasks that it gathers{until}.{so_far}", flow, details)
+    asked = [name.removeprefix(APPROVAL) for name in task.awaited_signals if name.startswith(APPROVAL)]
+    if asked:
+        names = " and ".join(repr(name) for name in asked[:_NAMED])
+        hint = f"Answer it: tasklib approve {task.id} or tasklib reject {task.id}"
+        what = "the approval" if len(asked) == 1 else "the approvals"
+        return Reason("waits_for_approval", f"It waits for {what} {names}{until}.{so_far}", hint, details)
     names = " or ".join(repr(name) for name in task.awaited_signals[:_NAMED])
     what = "the signal" if len(task.awaited_signals) == 1 else "one of the signals"
     return Reason(
@@ -117,7 +138,7 @@ def _pauses(task: Situation) -> Iterator[Reason]:
             what = f"Its queue {value!r} is" if kind == "queue" else f"Tasks named {value!r} are"
             yield Reason(
                 f"{kind}_paused",
-                f"{what} paused since {_at(since, task.now)}.",
+                f"{what} paused since {at(since, task.now)}.",
                 f"Resume it: tasklib resume {shell_option(f'--{kind}', value)}",
                 {kind: value, "since": since.isoformat()},
             )
@@ -224,7 +245,7 @@ def _in_line(
     elif taken < slots:
         yield Reason(
             "next",
-            f"It is next, since {_at(task.due, task.now)}, and {count(slots - taken, 'slot')} "
+            f"It is next, since {at(task.due, task.now)}, and {count(slots - taken, 'slot')} "
             f"{'is' if slots - taken == 1 else 'are'} free: a worker claims it at its next poll.",
             f"If it stays so for {duration(config.poll_interval_seconds * 2)}, look for an open transaction that has "
             "locked its row.",
@@ -240,8 +261,8 @@ def _running(task: Situation, workers: Sequence[WorkerInfo], config: Config) -> 
     progress = f" Progress: {json_text(task.progress)}." if task.progress is not None else ""
     yield Reason(
         "running",
-        f"It is running, attempt {task.retry_count + task.crash_count + 1}, since {_at(task.started_at, task.now)} "
-        f"on {task.worker_id}{where}. Its lease ends {_at(task.locked_until, task.now)}.{progress}",
+        f"It is running, attempt {task.retry_count + task.crash_count + 1}, since {at(task.started_at, task.now)} "
+        f"on {task.worker_id}{where}. Its lease ends {at(task.locked_until, task.now)}.{progress}",
         "",
         {
             "worker": task.worker_id,
@@ -258,7 +279,7 @@ def _trouble(task: Situation, worker: WorkerInfo | None, config: Config) -> Iter
     assert task.started_at is not None
     assert task.locked_until is not None
     if task.cancel_requested_at is not None:
-        asked = _at(task.cancel_requested_at, task.now)
+        asked = at(task.cancel_requested_at, task.now)
         hint = "Its worker stops it; a function in a thread can't be stopped and runs to its end."
         yield Reason("cancel_requested", f"A cancel was requested at {asked}.", hint, {"since": asked})
     if worker is not None and worker.status == "dead":
@@ -285,7 +306,7 @@ def _trouble(task: Situation, worker: WorkerInfo | None, config: Config) -> Iter
 
 def _finished(task: Situation) -> Reason:
     assert task.completed_at is not None
-    at = _at(task.completed_at, task.now)
+    ended = at(task.completed_at, task.now)
     took = f", after {duration((task.completed_at - task.started_at).total_seconds())}" if task.started_at else ""
     details = {"at": task.completed_at.isoformat()}
     again = f"Run it again: tasklib replay {task.id}"
@@ -293,16 +314,16 @@ def _finished(task: Situation) -> Reason:
         case TaskState.COMPLETED:
             result = task.result if task.result is not None else "null"
             return Reason(
-                "completed", f"It completed at {at}{took}. Its result: {result}", "", {**details, "result": result}
+                "completed", f"It completed at {ended}{took}. Its result: {result}", "", {**details, "result": result}
             )
         case TaskState.CANCELLED:
-            return Reason("cancelled", f"It was cancelled at {at}.", again, details)
+            return Reason("cancelled", f"It was cancelled at {ended}.", again, details)
     last = task.last_ended or ""
     attempts = int(last) if last.isdecimal() and len(last) < 10 else task.retry_count + 1
     error = last_line(task.error) or "without a message"
     return Reason(
         "dead_letter",
-        f"It became a dead letter at {at}, after {count(attempts, 'attempt')}: {error}",
+        f"It became a dead letter at {ended}, after {count(attempts, 'attempt')}: {error}",
         f"See the traceback: tasklib show {task.id}. {again}",
         {**details, "error": error, "attempts": attempts},
     )
@@ -327,9 +348,3 @@ def _ids(workers: Sequence[WorkerInfo]) -> list[str]:
 def _some(items: Sequence[str]) -> str:
     more = f" and {len(items) - _NAMED} more" if len(items) > _NAMED else ""
     return ", ".join(items[:_NAMED]) + more
-
-
-def _at(moment: datetime, now: datetime) -> str:
-    seconds = (moment - now).total_seconds()
-    relative = f"in {duration(seconds)}" if seconds > 0 else f"{duration(-seconds)} ago"
-    return f"{moment.astimezone().isoformat(sep=' ', timespec='seconds')} ({relative})"

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from tasklib.formatting import duration
 from tasklib.schedules import Reason, slots, zones
+from tasklib.states import TERMINAL
 from tasklib.store.schedules import ScheduleInfo, SlotFate
 
 WHY: Mapping[Reason | str, str] = {
@@ -49,7 +50,8 @@ def of_slot(info: ScheduleInfo, slot: datetime, fate: SlotFate) -> str:
     """What became of one instant."""
     time = _clock(info)
     if fate.task_id is not None:
-        return f"{time(slot)} was run: task {fate.task_id} is {fate.state}."
+        why = "" if fate.state in TERMINAL else f" To see what it waits for: tasklib explain {fate.task_id}"
+        return f"{time(slot)} was fired: task {fate.task_id} is {fate.state}.{why}"
     if fate.skipped is not None:
         return f"{time(slot)} was skipped: {WHY.get(fate.skipped, fate.skipped)}."
     if slot == info.waiting_slot:

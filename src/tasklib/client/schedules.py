@@ -2,38 +2,28 @@
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
-from itertools import islice
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
-from uuid import UUID
 
-from tasklib.client import schedule_reasons, validation
-from tasklib.client.call_arguments import Target, target_of
+from tasklib.client import backfills, schedule_reasons, validation
+from tasklib.client.backfills import BACKFILL_LIMIT, Backfill, BackfillOverlap
 from tasklib.client.effects import Call
-from tasklib.client.identity import OnBehalf
-from tasklib.client.submissions import Defaults, writer_of
-from tasklib.config import Config
+from tasklib.client.schedule_sync import SyncCalls, checked_name, declare, in_the_way, lost_slots, template_of
+from tasklib.client.submissions import Defaults
 from tasklib.db.failures import MOST_CONFLICTS
-from tasklib.errors import DatabaseUnavailable, InvalidOption, ScheduleNotFound
-from tasklib.schedules import PreviewedSlot, Schedule, Skipped, describe, lost, next_slot, preview, slots_between
+from tasklib.errors import InvalidOption, ScheduleNotFound
+from tasklib.schedules import PreviewedSlot, Schedule, check_year, describe, next_slot, preview
 from tasklib.store import schedules
 from tasklib.store.audit import Action
 from tasklib.store.schedules import Declared, ScheduleInfo, SlotFate
 from tasklib.tasks import registry
-from tasklib.tasks.function import TaskFunction
 from tasklib.tasks.ids import Ids
-from tasklib.tasks.options import MAX_NAME_BYTES, Options, is_name, options_of, require_aware
-from tasklib.tasks.origins import source_file
+from tasklib.tasks.options import options_of, require_aware
 from tasklib.tasks.task_id import KnownId
 
 MAX_PAGE = 1000
-BACKFILL_LIMIT = 1000
-MOST_BACKFILLED = 10_000
-_LOWEST_PRIORITY = -10
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,31 +34,12 @@ class Preview:
     """One line of plain English."""
     slots: list[PreviewedSlot]
 
-
-@dataclass(frozen=True, slots=True)
-class Backfill:
-    """What a backfill did, or would do."""
-
-    count: int
-    """How many slots there are in the stretch."""
-    slots: list[datetime]
-    task_ids: list[UUID]
-    """The tasks that are new; none of a dry run. A slot that was run before is not run again."""
+    @classmethod
+    def of(cls, schedule: Schedule, now: datetime, count: int) -> Preview:
+        return cls(describe(schedule), preview(schedule, now, count))
 
 
-@dataclass(frozen=True, slots=True)
-class Sync:
-    """What became of the schedules of a program: their names."""
-
-    created: list[str] = field(default_factory=list)
-    changed: list[str] = field(default_factory=list)
-    unchanged: list[str] = field(default_factory=list)
-    refused: list[str] = field(default_factory=list)
-    """A deploy that is not older has another version of it, or a schedule of this name was made at run time."""
-    retired: list[str] = field(default_factory=list)
-
-
-class ScheduleCalls(OnBehalf):
+class ScheduleCalls(SyncCalls):
     """What an operator, or a program, does with schedules."""
 
     defaults: Defaults
@@ -117,7 +88,7 @@ class ScheduleCalls(OnBehalf):
 
     def get_schedule(self, name: str) -> Call[ScheduleInfo]:
         """The schedule with this name; ScheduleNotFound if there is none."""
-        found: ScheduleInfo | None = yield schedules.get(_checked_name(name))
+        found: ScheduleInfo | None = yield schedules.get(checked_name(name))
         if found is None:
             raise ScheduleNotFound(name)
         return found
@@ -139,17 +110,20 @@ class ScheduleCalls(OnBehalf):
             same = known.unreadable is None and declared.schedule == known.schedule
             if same and declared.template == known.template:
                 return known
-            gone = _lost(known, "changed")
+            gone = lost_slots(known, "changed")
             following = next_slot(declared.schedule, known.read_at, known.last_slot)
             if (yield schedules.change(known, declared, following, gone, by=self.identity.actor)):
                 return (yield from self.get_schedule(name))
-        raise _in_the_way(name)
+        raise in_the_way(name)
 
     def pause_schedule(self, name: str, note: str | None = None) -> Call[ScheduleInfo]:
-        """Let a schedule run no more until it is resumed. Slots that pass meanwhile are not made up for."""
+        """Let a schedule run no more until it is resumed. Slots that pass meanwhile are not made up for.
+
+        Of one that is paused already, this changes the note.
+        """
         if note is not None and (not isinstance(note, str) or len(note) > 1000):
             raise InvalidOption("note must be a text of at most 1,000 characters.")
-        yield schedules.pause(_checked_name(name), note, by=self.identity.actor)
+        yield schedules.pause(checked_name(name), note, by=self.identity.actor)
         return (yield from self.get_schedule(name))
 
     def resume_schedule(self, name: str) -> Call[ScheduleInfo]:
@@ -159,9 +133,9 @@ class ScheduleCalls(OnBehalf):
             if known.paused_at is None:
                 return known
             following = next_slot(known.schedule, known.read_at, known.last_slot)
-            if (yield schedules.resume(known, following, _lost(known, "paused"), by=self.identity.actor)):
+            if (yield schedules.resume(known, following, lost_slots(known, "paused"), by=self.identity.actor)):
                 return (yield from self.get_schedule(name))
-        raise _in_the_way(name)
+        raise in_the_way(name)
 
     def run_schedule(self, name: str) -> Call[KnownId[Any]]:
         """Run a schedule's task now, whatever its slots and pauses are, and return the task's id. It moves nothing."""
@@ -179,7 +153,7 @@ class ScheduleCalls(OnBehalf):
 
     def delete_schedule(self, name: str) -> Call[None]:
         """Delete a schedule. Its tasks stay."""
-        if not (yield schedules.delete(_checked_name(name), by=self.identity.actor)):
+        if not (yield schedules.delete(checked_name(name), by=self.identity.actor)):
             raise ScheduleNotFound(name)
 
     def backfill_schedule(
@@ -188,178 +162,51 @@ class ScheduleCalls(OnBehalf):
         *,
         start: datetime,
         end: datetime,
+        overlap: BackfillOverlap | None = None,
         limit: int = BACKFILL_LIMIT,
         priority: int | None = None,
         dry_run: bool = False,
     ) -> Call[Backfill]:
         """Run the slots of a stretch that has passed, both ends included, except those that have been run.
 
-        The tasks have a lower priority than others of the schedule, unless `priority` says which. More slots than
-        `limit` are refused. `dry_run=True` only shows the slots.
+        With `overlap="allow"` all of them start as soon as workers have room; with `"one_by_one"` each waits until the
+        run before it has ended. Without it the schedule decides: one by one if its own runs don't overlap. The tasks
+        have a lower priority than others of the schedule, unless `priority` says which. More slots than `limit` are
+        refused. `dry_run=True` only shows the slots.
         """
+        backfills.check_overlap(overlap)
         known = yield from self.get_schedule(name)
-        found = _to_backfill(known, start, end, limit)
-        if dry_run:
-            return Backfill(len(found), found, [])
-        lowered = max(known.template["priority"] - 10, _LOWEST_PRIORITY) if priority is None else priority
-        Options(priority=lowered)  # checks it
-        ids = Ids(len(found)).first(len(found)) if found else []
-        made: list[UUID] = yield schedules.run(
-            known.name,
-            list(zip(ids, found, strict=True)),
-            by=self.identity.actor,
-            action=Action.BACKFILL_SCHEDULE,
-            priority=lowered,
-            submitted_by=self.identity.submitted_by,
-            details={"start": start, "end": end},
-        )
-        return Backfill(len(found), found, made)
+        wanted = backfills.checked(known, start, end, overlap, limit, priority)
+        return (yield from backfills.show(wanted) if dry_run else backfills.run(wanted, self.identity))
 
     def preview_schedule(self, schedule: Schedule | str, *, count: int = 20) -> Call[Preview]:
         """What a schedule, a cron expression or the schedule with this name means: in words, and its next times."""
         validation.check_limit(count, MAX_PAGE)
         if isinstance(schedule, str) and not is_expression(schedule):
             known = yield from self.get_schedule(schedule)
-            return Preview(describe(known.schedule), preview(known.schedule, known.read_at, count))
+            return Preview.of(known.schedule, known.read_at, count)
         wanted = Schedule.of(schedule)
         now: datetime = yield schedules.now()
-        return Preview(describe(wanted), preview(wanted, now, count))
+        return Preview.of(wanted, now, count)
 
     def explain_schedule(self, name: str, at: datetime | None = None) -> Call[list[str]]:
         """Sentences: whether a schedule runs and when next; with `at`, first what became of that slot."""
         if at is not None:
             require_aware("at", at)
+            check_year("at", at)
         info = yield from self.get_schedule(name)
         fate: SlotFate = yield schedules.slot_fate(info.name, at)
         said = [] if at is None else [schedule_reasons.of_slot(info, at, fate)]
         return [*said, *schedule_reasons.of_schedule(info, fate)]
-
-    def sync_schedules(self, *, retire_others: bool = False) -> Call[Sync]:
-        """Store the schedules that this program's task functions declare with `@task(schedule=...)`.
-
-        Only a newer deploy changes what is stored (`Config.deployed_at`); a pause stays. Schedules that have left the
-        modules of this program's task functions are retired; with `retire_others=True` those of any module.
-        """
-        deployed_at = deploy_stamp(self.config)
-        declared = [
-            replace(
-                declare(self.defaults, function, schedule), module=function.function.__module__, deployed_at=deployed_at
-            )
-            for function in list(registry.functions.values())
-            for schedule in function.schedules
-        ]
-        done = Sync()
-        left = {each.name: each for each in declared}
-        for _ in range(MOST_CONFLICTS):
-            left = yield from self._sync_some(left, deployed_at, done)
-            if not left:
-                break
-        else:
-            raise _in_the_way(next(iter(left)))
-        modules = None if retire_others else sorted({f.function.__module__ for f in list(registry.functions.values())})
-        names = [each.name for each in declared]
-        stored: list[ScheduleInfo] = yield schedules.in_code()
-        # Only if there is something to write: a worker's role may read schedules, and may not change them.
-        if any(_has_left(info, names, modules, deployed_at) for info in stored):
-            done.retired.extend((yield schedules.retire(names, modules, deployed_at, by=self.identity.actor)))
-        return done
-
-    def _sync_some(self, wanted: dict[str, Declared], deployed_at: datetime, done: Sync) -> Call[dict[str, Declared]]:
-        """Returns those that were changed by others in between: another deploy, an operator, the leader."""
-        stored: list[ScheduleInfo] = yield schedules.in_code()
-        known = {info.name: info for info in stored}
-        left, unchanged = {}, {}
-        for name, each in wanted.items():
-            outcome = yield from self._sync(each, known.get(name))
-            if outcome is None:
-                left[name] = each
-            elif outcome == "unchanged" and (known[name].deployed_at or deployed_at) < deployed_at:
-                unchanged[name] = known[name].revision
-            else:
-                getattr(done, outcome).append(name)
-        if unchanged:
-            kept: list[str] = yield schedules.deployed(unchanged, deployed_at)
-            done.unchanged.extend(name for name in unchanged if name in kept)
-            left |= {name: wanted[name] for name in unchanged if name not in kept}
-        return left
-
-    def _sync(self, wanted: Declared, known: ScheduleInfo | None) -> Call[str | None]:
-        """What became of one schedule: the name of a field of `Sync`; None if it was changed since it was read."""
-        assert wanted.deployed_at is not None
-        if known is None:
-            now: datetime = yield schedules.now()
-            made: bool = yield schedules.create(wanted, next_slot(wanted.schedule, now), by=self.identity.actor)
-            if made:
-                return "created"
-            taken: ScheduleInfo | None = yield schedules.get(wanted.name)
-            return "refused" if taken is not None and taken.source == "api" else None
-        stored = (known.task, known.template, known.module) == (wanted.task, wanted.template, wanted.module)
-        same = stored and known.retired_at is None and known.unreadable is None and known.schedule == wanted.schedule
-        if same:
-            return "unchanged"
-        if known.deployed_at is not None and known.deployed_at >= wanted.deployed_at:
-            return "refused"
-        following = next_slot(wanted.schedule, known.read_at, known.last_slot)
-        changed: bool = yield schedules.change(
-            known, wanted, following, _lost(known, "changed"), by=self.identity.actor
-        )
-        return "changed" if changed else None
 
     def _redeclared(self, known: ScheduleInfo, wanted: Schedule) -> Declared:
         """A changed schedule of the same function. If that is not known here, its own options are kept."""
         if (function := registry.functions.get(known.task)) is not None:
             return replace(declare(self.defaults, function, wanted, known.name), module=None, deployed_at=None)
         terms = self.defaults.terms(known.task, options_of(wanted.options))
-        given = {name: value for name, value in _template(terms, wanted.args).items() if name in wanted.options}
+        given = {name: value for name, value in template_of(terms, wanted.args).items() if name in wanted.options}
         template = {**known.template, **given, "kwargs": dict(wanted.args)}
         return Declared(known.name, known.task, wanted, template)
-
-
-def _has_left(info: ScheduleInfo, names: Sequence[str], modules: Sequence[str] | None, deployed_at: datetime) -> bool:
-    """Whether a schedule of an older deploy is no longer in these modules (None: in any)."""
-    if info.retired_at is not None or info.name in names or (modules is not None and info.module not in modules):
-        return False
-    return info.deployed_at is not None and info.deployed_at < deployed_at
-
-
-def deploy_stamp(config: Config) -> datetime:
-    """When this program was deployed: as configured, else when the files of its task functions were last changed."""
-    if config.deployed_at is not None:
-        return datetime.fromisoformat(config.deployed_at)
-    changed = [os.path.getmtime(file) for f in list(registry.functions.values()) if (file := source_file(f.function))]
-    return datetime.fromtimestamp(max(changed, default=0.0), UTC)
-
-
-def declare(
-    defaults: Defaults,
-    task: Any,
-    schedule: Schedule | str,
-    name: str | None = None,
-    *,
-    registered_elsewhere: bool = False,
-) -> Declared:
-    """A schedule of a task function, checked: its name, its arguments, and what its tasks are submitted with."""
-    target: Target = target_of(task, registered_elsewhere)
-    wanted = Schedule.of(schedule)
-    of_task = target.name if isinstance(target, TaskFunction) else target
-    terms = defaults.terms(target, options_of(wanted.options))
-    arguments = json.loads(writer_of(target)(wanted.args))
-    stored = replace(wanted, name=None, args=arguments)
-    stored.to_json()  # what can't be stored is said here
-    chosen = _checked_name(name or wanted.name or of_task)
-    return Declared(chosen, of_task, stored, _template(terms, arguments))
-
-
-def _template(terms: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "queue": terms.queue,
-        "kwargs": dict(arguments),
-        "max_retries": terms.max_retries,
-        "timeout_seconds": terms.timeout_seconds,
-        "priority": terms.priority,
-        "tags": json.loads(terms.tags),
-        "required_capabilities": list(terms.required_capabilities),
-    }
 
 
 def _first_slot(schedule: Schedule, now: datetime) -> datetime:
@@ -367,19 +214,6 @@ def _first_slot(schedule: Schedule, now: datetime) -> datetime:
     if first is None:
         raise InvalidOption("the schedule has no slot from now on. Change its ends_at, or what it excludes.")
     return first
-
-
-def _lost(known: ScheduleInfo, reason: str) -> list[Skipped]:
-    """What passed without being decided; while the schedule was paused, for that reason."""
-    why: Any = "paused" if known.paused_at is not None else reason
-    if known.unreadable is None:
-        passed = lost(known.schedule, why, known.next_slot, known.read_at)
-    elif known.next_slot is not None and known.next_slot <= known.read_at:
-        passed = Skipped(why, 1, known.next_slot, known.next_slot)  # which others there were can't be told
-    else:
-        passed = None
-    waited = [] if known.waiting_slot is None else [Skipped(why, 1, known.waiting_slot, known.waiting_slot)]
-    return [*waited, *([passed] if passed else [])]
 
 
 def _changed(spec: Mapping[str, Any], changes: Mapping[str, Any]) -> Schedule:
@@ -393,34 +227,6 @@ def _changed(spec: Mapping[str, Any], changes: Mapping[str, Any]) -> Schedule:
     return Schedule.from_json({**spec, **changes})
 
 
-def _to_backfill(known: ScheduleInfo, start: datetime, end: datetime, limit: int) -> list[datetime]:
-    require_aware("start", start)
-    require_aware("end", end)
-    validation.check_limit(limit, MOST_BACKFILLED)
-    if start > end:
-        raise InvalidOption(f"start ({start}) is later than end ({end}). Exchange them.")
-    if end > known.read_at:
-        raise InvalidOption(f"end ({end}) has not passed yet; the schedule itself runs what is to come.")
-    after = start.astimezone(UTC) - timedelta.resolution
-    found = list(islice(slots_between(known.schedule, after, end), limit + 1))
-    if len(found) > limit:
-        raise InvalidOption(
-            f"there are more than {limit:,} slots between start and end. Choose a shorter stretch, "
-            f"or a limit of up to {MOST_BACKFILLED:,}."
-        )
-    return found
-
-
 def is_expression(text: str) -> bool:
     """True for a cron expression, False for the name of a schedule."""
     return text.startswith("@") or len(text.split()) >= 5
-
-
-def _checked_name(name: object) -> str:
-    if not isinstance(name, str) or not is_name(name):
-        raise InvalidOption(f"a schedule's name is a string of 1 to {MAX_NAME_BYTES} bytes, not {name!r}.")
-    return name
-
-
-def _in_the_way(name: str) -> DatabaseUnavailable:
-    return DatabaseUnavailable(f"the schedule {name!r} is being changed by others all the time. Try again.")

@@ -16,11 +16,11 @@ from uuid import UUID
 
 from tasklib.client.search_terms import EXAMPLES, SearchError, SearchTerm, Value, terms
 from tasklib.config import PRIORITY_MAX, PRIORITY_MIN, Config
-from tasklib.states import TaskState
+from tasklib.states import CLAIMABLE, TaskState
 from tasklib.store.search import Search, Tag
 
-_SPAN = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+_SPAN = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])")
+_UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _COMPARED = re.compile(r"(>=|<=|>|<)?(.+)", re.DOTALL)
 
 
@@ -29,7 +29,16 @@ def parse(text: str, config: Config, now: datetime) -> Search:
     reader = _Reader(config, now)
     for term in terms(text):
         reader.read(term)
-    return reader.search
+    return _in_states_with_times(reader.search)
+
+
+def _in_states_with_times(search: Search) -> Search:
+    """Only failed tasks have a time of failure, only waiting ones are due: so an index of their states finds them."""
+    for field, states in (("failed", (TaskState.FAILED, TaskState.DEAD_LETTER)), ("due", CLAIMABLE)):
+        if getattr(search, f"{field}_from") is not None or getattr(search, f"{field}_to") is not None:
+            kept = tuple(s.value for s in TaskState if s in states and (search.states is None or s in search.states))
+            search = replace(search, states=kept)
+    return search
 
 
 def _like(text: str) -> str:
@@ -54,9 +63,13 @@ class _Reader:
         self.unwanted: set[TaskState] = set()
 
     def read(self, term: SearchTerm) -> None:
-        if term.qualifier not in _QUALIFIERS:
+        qualifier, dot, key = term.qualifier.partition(".")
+        if dot and qualifier in ("args", "tag"):
+            self.keyed(term, "arguments" if qualifier == "args" else "tags", key)
+        elif term.qualifier in _QUALIFIERS:
+            _QUALIFIERS[term.qualifier](self, term)
+        else:
             _unknown(term)
-        _QUALIFIERS[term.qualifier](self, term)
 
     def add(self, term: SearchTerm, field: str, values: Sequence[Any]) -> None:
         """To the field that wants, or to the one that doesn't."""
@@ -81,8 +94,38 @@ class _Reader:
     def schedules(self, term: SearchTerm) -> None:
         self.add(term, "schedules", [_named(v) for v in term.values])
 
+    def flows(self, term: SearchTerm) -> None:
+        wanted: list[str] = []
+        for value in term.values:
+            flow = _uuid(value.text)
+            if flow is None and (value.text != "*" or value.is_quoted):
+                raise SearchError(f"{_said(value)} is not a flow's id; flow:* is any flow.", value.at)
+            wanted.append("%" if flow is None else str(flow))
+        self.add(term, "flows", wanted)
+
+    def nodes(self, term: SearchTerm) -> None:
+        self.add(term, "nodes", [_named(v) for v in term.values])
+
     def errors(self, term: SearchTerm) -> None:
         self.add(term, "errors", [f"%{_named(v)}%" for v in term.values])
+
+    def causes(self, term: SearchTerm) -> None:
+        for value in term.values:
+            if not re.fullmatch(r"[0-9a-f]{6,32}", value.text):
+                raise SearchError(f"{_said(value)} is not a fingerprint: 6 to 32 of 0-9 and a-f.", value.at)
+        self.add(term, "causes", [f"{v.text}%" for v in term.values])
+
+    def arguments(self, term: SearchTerm) -> NoReturn:
+        raise SearchError("name the argument, as in args.order:9001.", term.at)
+
+    def keyed(self, term: SearchTerm, field: str, key: str) -> None:
+        """`tag.customer:42` and `args.order.id:9001`: a key, and the values it may have; `*` is any."""
+        name = f"not_{field}" if term.is_negated else field
+        wanted = {tag.key: tag.values for tag in getattr(self.search, name)}
+        is_any = any(v.text == "*" and not v.is_quoted for v in term.values)
+        wanted[key] = () if is_any else (*wanted.get(key, ()), *(v.text for v in term.values))
+        changes: dict[str, Any] = {name: tuple(Tag(key, values) for key, values in wanted.items())}
+        self.search = replace(self.search, **changes)
 
     def tags(self, term: SearchTerm) -> None:
         """Another value of a key it has already is one more that may fit."""
@@ -120,20 +163,39 @@ class _Reader:
     def priorities(self, term: SearchTerm) -> None:
         self.add(term, "priorities", [self._range(v) for v in term.values])
 
-    def created(self, term: SearchTerm) -> None:
+    def times(self, term: SearchTerm) -> None:
+        """`created:<2h`, `failed:<10m`, `due:<1h`: of a time to come, a length counts from now on."""
+        field = term.qualifier
         value, *more = term.values
         if more:
-            raise SearchError("created: takes one time; for a span write created:2025-06-01..2025-06-30.", term.at)
-        begin, end = self._span(value)
+            raise SearchError(f"{field}: takes one time; for a span write {field}:2025-06-01..2025-06-30.", term.at)
+        begin, end = self._span(value, is_to_come=field == "due")
         if term.is_negated:
             # Not before is after, and the other way round; neither is two spans.
             if begin is not None and end is not None:
-                raise SearchError("-created: can't leave out the middle; write created:<... or created:>... .", term.at)
+                raise SearchError(
+                    f"-{field}: can't leave out the middle; write {field}:<... or {field}:>... .", term.at
+                )
             begin, end = end, begin
-        search = self.search
-        froms = [m for m in (search.created_from, begin) if m is not None]
-        tos = [m for m in (search.created_to, end) if m is not None]
-        self.search = replace(search, created_from=max(froms, default=None), created_to=min(tos, default=None))
+        self._bound(field, begin, end)
+
+    def durations(self, term: SearchTerm) -> None:
+        """`duration:>10s`: how long the last attempt took, or has run until now."""
+        for value in term.values:
+            match = _COMPARED.fullmatch(value.text)
+            span = _SPAN.fullmatch(match[2].strip().lower()) if match and match[1] else None
+            if match is None or span is None or term.is_negated:
+                raise SearchError(
+                    f"{_said(value)} is not a duration; write duration:>10s or duration:<500ms.", value.at
+                )
+            seconds = float(span[1]) * _UNITS[span[2]]
+            self._bound("duration", *((seconds, None) if match[1].startswith(">") else (None, seconds)))
+
+    def _bound(self, field: str, begin: Any, end: Any) -> None:
+        froms = [m for m in (getattr(self.search, f"{field}_from"), begin) if m is not None]
+        tos = [m for m in (getattr(self.search, f"{field}_to"), end) if m is not None]
+        changes: dict[str, Any] = {f"{field}_from": max(froms, default=None), f"{field}_to": min(tos, default=None)}
+        self.search = replace(self.search, **changes)
 
     def words(self, term: SearchTerm) -> None:
         for value in term.values:
@@ -163,8 +225,8 @@ class _Reader:
             "<=": (PRIORITY_MIN, number),
         }[comparison]
 
-    def _span(self, value: Value) -> tuple[datetime | None, datetime | None]:
-        """From when, and until when. Of a length of time `<` is younger; of a moment `>` is later."""
+    def _span(self, value: Value, *, is_to_come: bool) -> tuple[datetime | None, datetime | None]:
+        """From when, and until when. Of a length of time `<` is nearer to now; of a moment `>` is later."""
         if ".." in value.text:
             begin, _, end = value.text.partition("..")
             return (
@@ -176,7 +238,9 @@ class _Reader:
         comparison, text = match[1] or "", match[2].strip()
         first, last = self._moment(text, value)
         if _SPAN.fullmatch(text.lower()):
-            return (None, first) if comparison.startswith(">") else (first, None)
+            if is_to_come:
+                first = self.now + (self.now - first)
+            return (None, first) if comparison.startswith(">") != is_to_come else (first, None)
         return {"": (first, last), ">": (last, None), ">=": (first, None), "<": (None, first), "<=": (None, last)}[
             comparison
         ]
@@ -210,10 +274,17 @@ _QUALIFIERS: Mapping[str, Callable[[_Reader, SearchTerm], None]] = {
     "tag": _Reader.tags,
     "worker": _Reader.workers,
     "schedule": _Reader.schedules,
+    "flow": _Reader.flows,
+    "node": _Reader.nodes,
     "error": _Reader.errors,
     "id": _Reader.ids,
     "priority": _Reader.priorities,
-    "created": _Reader.created,
+    "cause": _Reader.causes,
+    "created": _Reader.times,
+    "failed": _Reader.times,
+    "due": _Reader.times,
+    "duration": _Reader.durations,
+    "args": _Reader.arguments,
 }
 QUALIFIERS = tuple(EXAMPLES)
 

@@ -12,7 +12,9 @@ from tasklib.tasks.options import is_storable
 MAX_LENGTH = 2000
 """Enough for typing; each term costs time for every task that is read."""
 
-_TERM = re.compile(r'\s*(?P<not>-)?(?:(?P<qualifier>[A-Za-z_]+):)?(?P<values>(?:"(?:[^"\\]|\\.)*"|[^\s"])*)', re.DOTALL)
+_TERM = re.compile(
+    r'\s*(?P<not>-)?(?:(?P<qualifier>[A-Za-z_]+(?:\.[\w.-]+)?):)?(?P<values>(?:"(?:[^"\\]|\\.)*"|[^\s"])*)', re.DOTALL
+)
 _VALUE = re.compile(r'(?:"(?:[^"\\]|\\.)*"|[^,"])+', re.DOTALL)
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
 _PLAIN = re.compile(r'[^\s",\\]+')
@@ -23,10 +25,17 @@ EXAMPLES = {
     "tag": "tag:customer=42",
     "worker": "worker:web1",
     "schedule": "schedule:nightly",
+    "flow": "flow:0196f2a0-7a3c-7d41-9a5e-3f2b8c1d4e5f",
+    "node": "node:parse",
     "error": 'error:"connection refused"',
     "id": "id:3f2a9c01",
+    "cause": "cause:1f3a9c02",
     "priority": "priority:high",
     "created": "created:<2h",
+    "failed": "failed:<10m",
+    "due": "due:<1h",
+    "duration": "duration:>10s",
+    "args": "args.order:9001",
 }
 """The qualifiers, each with an example."""
 
@@ -72,7 +81,9 @@ def terms(text: str) -> Iterator[SearchTerm]:
         at, place = match.start() + len(match[0]) - len(match[0].lstrip()), match.end()
         if text[place : place + 1] == '"':
             raise SearchError("this quote is not closed.", place)
-        qualifier = (match["qualifier"] or "").lower()
+        # The name of an argument or a tag is as it is: args.Order.
+        qualifier, dot, key = (match["qualifier"] or "").partition(".")
+        qualifier = qualifier.lower() + dot + key
         values = tuple(_values(match["values"], match.start("values")))
         if not values:
             what = f"{qualifier}: needs a value, such as {EXAMPLES.get(qualifier, f'{qualifier}:something')}"

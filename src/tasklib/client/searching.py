@@ -22,6 +22,8 @@ from tasklib.store.search import CappedCount, FoundTask, Matches, Part, Search
 LOOK = 10_000
 """How many tasks a search reads before it stops; the page then says so."""
 LOOK_FOR_PENDING = 2_000
+LOOK_IN_FLOWS = 100_000
+"""Tasks of a flow are wanted whole, such as the one that failed among many."""
 MOST_LOOK = 1_000_000
 COUNT_UP_TO = 500
 BATCH = 500
@@ -155,10 +157,11 @@ def _page(sought: Search, limit: int, look: int, below: UUID | None, above: UUID
     if _are_pending(sought) and sought.is_by_state_alone and look == LOOK:
         # They are among the newest, or there are few, or the caller has to say how many to read.
         look = LOOK_FOR_PENDING
+    look = max(look, LOOK_IN_FLOWS) if sought.is_in_flows else look
     # One more than requested shows whether there are more.
     found: Matches = yield _query(sought, Part(limit + 1, look, older_than=below))
     tasks, ended_at, looked_at = found.tasks, found.ended_at, look if found.ended_at else None
-    if found.ended_at is not None and _are_pending(sought):
+    if found.ended_at is not None and _are_pending(sought) and not sought.is_in_flows:
         older, more = yield search.waiting(sought, Part(limit + 1, look, older_than=found.ended_at))
         tasks = [*tasks, *older][: limit + 1]
         if not more:
@@ -173,6 +176,7 @@ def _page(sought: Search, limit: int, look: int, below: UUID | None, above: UUID
 
 def _page_before(sought: Search, limit: int, look: int, above: UUID) -> Call[SearchPage | None]:
     """The page before a task; None: there is no full one, so it is the first."""
+    look = max(look, LOOK_IN_FLOWS) if sought.is_in_flows else look
     found: Matches = yield _query(sought, Part(limit + 1, look, newer_than=above))
     if len(found.tasks) <= limit and found.ended_at is None:
         return None
@@ -184,6 +188,8 @@ def _page_before(sought: Search, limit: int, look: int, above: UUID) -> Call[Sea
 def _query(sought: Search, part: Part) -> Query[Matches]:
     if sought.exact:
         return search.with_ids(sought, part)
+    if sought.is_in_flows:
+        return search.in_flows(sought, part)
     # Tasks of one owner have an index by id; those of one state don't.
     if sought.states is not None and search.SET_ASIDE.issuperset(sought.states) and sought.owner is None:
         # Where all tasks match, no more are read than are shown.
@@ -196,7 +202,8 @@ def _are_pending(sought: Search) -> bool:
 
 
 def _affordable(sought: Search, look: int) -> int:
-    return max(1, look // _TRACEBACKS_COST) if sought.errors or sought.not_errors else look
+    reads_errors = sought.errors or sought.not_errors or sought.causes or sought.not_causes
+    return max(1, look // _TRACEBACKS_COST) if reads_errors else look
 
 
 def _among(sought: Search, states: frozenset[TaskState], verb: str) -> Search:

@@ -14,8 +14,9 @@ from uuid import UUID
 
 from typing_extensions import Unpack
 
+from tasklib.tasks.flow_runs import FlowRun, Submittable, SyncFlowRun
 from tasklib.tasks.function import TaskFunction
-from tasklib.tasks.options import SubmitOptions
+from tasklib.tasks.options import LaneKey, SubmitOptions
 from tasklib.tasks.submitter import Submission
 from tasklib.tasks.task_id import KnownId, SyncTaskId, TaskId
 
@@ -47,6 +48,8 @@ class SubmitTask(Protocol):
         merge_key: str | Iterable[str] | None = None,
         on_duplicate: Literal["return", "replace", "raise"] | None = None,
         max_wait: float | None = None,
+        share: LaneKey | None = None,
+        serial_key: LaneKey | None = None,
         **arguments: Any,
     ) -> Coroutine[Any, Any, TaskId[R]]: ...
     @overload
@@ -80,6 +83,8 @@ class SyncSubmitTask(Protocol):
         merge_key: str | Iterable[str] | None = None,
         on_duplicate: Literal["return", "replace", "raise"] | None = None,
         max_wait: float | None = None,
+        share: LaneKey | None = None,
+        serial_key: LaneKey | None = None,
         **arguments: Any,
     ) -> SyncTaskId[R]: ...
     @overload
@@ -172,6 +177,14 @@ class RunSchedule(Protocol):
 
 class SyncRunSchedule(Protocol):
     def __call__(self, name: str) -> SyncTaskId[Any]: ...
+
+
+class SubmitFlow(Protocol):
+    def __call__(self, flow: Submittable[R], *, connection: Any = None) -> Coroutine[Any, Any, FlowRun[R]]: ...
+
+
+class SyncSubmitFlow(Protocol):
+    def __call__(self, flow: Submittable[R], *, connection: Any = None) -> SyncFlowRun[R]: ...
 
 
 def signature_of(call: Callable[..., Any], *, of_function: bool = False) -> inspect.Signature:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import Any, NamedTuple, overload
 from uuid import UUID
 
 import psycopg
@@ -27,15 +28,14 @@ from tasklib.events import TaskSubmitted, client_events
 from tasklib.store import backpressure, submit
 from tasklib.store.backpressure import Pressure
 from tasklib.store.submit import Kept, NewTask, SubmitTerms
+from tasklib.tasks.hooks import around_submission, submission_hooks
 from tasklib.tasks.ids import Given, Ids
+from tasklib.tasks.limits import lane_of
 from tasklib.tasks.options import Options, priority_of
 from tasklib.tasks.payload import dump, json_option, limited
 from tasklib.tasks.submitter import Submission
 from tasklib.tasks.task_id import KnownId, TaskId
 from tasklib.tasks.unstorable import UnstorableValue
-
-if TYPE_CHECKING:
-    from tasklib.tracing.spans import Producer
 
 COPY_FROM = 100
 """From this many plain tasks on, COPY beats one INSERT."""
@@ -85,13 +85,11 @@ class SubmitCalls(OnBehalf):
     def _submit(self, tasks: NewTasks, connection: Any) -> Call[list[UUID]]:
         if self.config.backpressure:
             yield from self._admit({terms.queue for terms in tasks.kinds}, connection)
-        span = span_of(tasks) if tracing.API in sys.modules else None
-        if span is None:
-            ids = yield from self._store(tasks, connection)
-        else:
-            with span:
-                tasks.carry(span.carried)
+        if submission_hooks or tracing.API in sys.modules:
+            with around(tasks):
                 ids = yield from self._store(tasks, connection)
+        else:
+            ids = yield from self._store(tasks, connection)
         if client_events.routine:
             tell(tasks, ids, self.identity.actor)
         return ids
@@ -220,6 +218,7 @@ class Defaults:
             idempotency_key=self._key(options.idempotency_key),
             idempotency_window=config.idempotency_window_seconds if options.idempotency_key else options.throttle,
             submitted_by=self.identity.submitted_by if self.identity else None,
+            lane=lane_of(options),
             **merging.terms_of(options),
         )
 
@@ -317,11 +316,17 @@ def new_tasks(
     return NewTasks(texts, all_terms, ids, id_type)
 
 
-def span_of(tasks: NewTasks) -> Producer | None:
-    """The span of the call that submits these tasks, in a program that traces."""
-    count = len(tasks)
+@contextmanager
+def around(tasks: NewTasks) -> Iterator[None]:
+    """The span of the call that submits these tasks, in a program that traces, and the program's own hooks."""
+    names, queues, count = {t.name for t in tasks.kinds}, {t.queue for t in tasks.kinds}, len(tasks)
     task_id = str(tasks[0].id) if count == 1 else None
-    return tracing.submitting({t.name for t in tasks.kinds}, {t.queue for t in tasks.kinds}, count, task_id)
+    with (
+        tracing.submitting(names, queues, count, task_id) or nullcontext() as span,
+        around_submission(names, queues, count, task_id) as carried,
+    ):
+        tasks.carry({**carried, **(span.carried if span is not None else {})})
+        yield
 
 
 def tell(tasks: NewTasks, ids: Sequence[UUID], by: str) -> None:

@@ -35,7 +35,7 @@ class TokenCalls(OnBehalf):
     ) -> Call[NewToken]:
         """Make a token for the HTTP API. Its `text` is shown here and never again; the database keeps only a hash.
 
-        `roles` are some of viewer, submitter, worker, operator and admin. `queues` limits a worker to these.
+        `roles` are some of viewer, submitter, worker, approver, operator and admin. `queues` limits a worker to these.
         `expires_in` is a timedelta or seconds; without it, it can be used until it is revoked.
         """
         wanted = _roles(roles)

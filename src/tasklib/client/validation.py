@@ -15,12 +15,14 @@ from tasklib.errors import (
     ServerUnavailable,
     TaskCancelled,
     TaskFailed,
+    TaskLibError,
     TaskNotFound,
     WaitTimeout,
 )
 from tasklib.states import TaskState
 from tasklib.store import lookup
 from tasklib.tasks import registry
+from tasklib.tasks.context import running_task
 from tasklib.tasks.ids import Given
 
 MAX_PAGE = 10_000
@@ -120,3 +122,17 @@ class OutageTolerance:
 
 def still_waiting(task_id: UUID, outcome: lookup.Outcome | None, timeout: float | None) -> WaitTimeout:
     return WaitTimeout(task_id, outcome.state if outcome else "unknown", timeout or 0)
+
+
+def refuse_to_wait_in_a_task(task_id: UUID) -> None:
+    """A running task that waits for another one holds a slot meanwhile: if all do so, none of them ever ends."""
+    context = running_task.get(None)
+    if context is None:
+        return
+    name = context().name
+    raise TaskLibError(
+        f"{name} is running and would wait for task {task_id}, which has not ended. It would keep its slot meanwhile, "
+        "and workers whose slots are full of waiting tasks never run the tasks that these wait for. Instead, write "
+        "`await gather(other.s(...))` in a function with @task(durable=True): it is suspended while it waits. Or let "
+        f"another task take over: chain({name}.s(...), next.s()), or spawned({name}.s(...)) for tasks that it spawns."
+    )

@@ -1,9 +1,10 @@
 """A child process: takes tasks from its worker over a socket, one after the other, until the socket closes.
 
-    python -m tasklib.executors.child <socket's descriptor> <interruptions' descriptor> <lifeline's descriptor>
+    python -m tasklib.executors.child <control> <interruptions> <orders ahead> <lifeline>     (descriptors)
 
 The main thread receives the tasks and runs them, so that a signal can interrupt them. A second thread listens on a
-socket of its own: it passes cancellation on, and ends everything when the worker is gone.
+socket of its own: it passes cancellation on, and ends everything when the worker is gone. A third socket holds the next
+order while a task runs. The worker can take that order back by reading it, as long as it was not read here.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ import sys
 import threading
 import time
 import types
+from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn, cast
+from typing import Any, NamedTuple, NoReturn, cast
 
 from tasklib import tracing
 from tasklib.config import Config
@@ -51,19 +53,24 @@ from tasklib.executors.functions import call, call_async, failed
 from tasklib.executors.outcomes import Done, Failed
 from tasklib.executors.tracebacks import error_text
 from tasklib.tasks import registry
+from tasklib.tasks.batches import alone
 from tasklib.tasks.context import TaskContext
 from tasklib.tasks.function import TaskFunction
+from tasklib.tasks.hooks import Lifespan
 
 _EXIT_ON_SIGTERM = 128 + signal.SIGTERM
 
 
 def main() -> None:
-    descriptors = control, interruptions, lifeline = [int(number) for number in sys.argv[1:4]]
+    descriptors = [int(number) for number in sys.argv[1:5]]
     open_standard_streams()
     for descriptor in descriptors:  # the task's own subprocesses must not hold them open
         os.set_inheritable(descriptor, False)
+    *sockets, lifeline = descriptors
     die_with(lifeline)
-    with socket.socket(fileno=control) as connection, socket.socket(fileno=interruptions) as interrupting:
+    with contextlib.ExitStack() as stack:
+        channels = Channels(*(stack.enter_context(socket.socket(fileno=number)) for number in sockets))
+        connection = channels.control
         setup = receive(connection)
         if isinstance(setup, Setup):
             become_like_the_worker(setup)
@@ -71,7 +78,7 @@ def main() -> None:
                 connection.sendall(packed(failure))
                 return
             connection.sendall(packed(Ready(os.getpid())))
-            ChildRunner(connection, interrupting, setup).serve()
+            ChildRunner(channels, setup).serve()
 
 
 def die_with(lifeline: int) -> None:
@@ -100,12 +107,21 @@ def become_like_the_worker(setup: Setup) -> None:
         os.environ["PYTHONPATH"] = setup.pythonpath
 
 
+class Channels(NamedTuple):
+    """What connects a child with its worker."""
+
+    control: socket.socket
+    interruptions: socket.socket
+    ahead: socket.socket
+
+
 class ChildRunner:
     """Runs the tasks that the worker orders."""
 
-    def __init__(self, connection: socket.socket, interruptions: socket.socket, setup: Setup) -> None:
-        self._connection = connection
-        self._interruptions = interruptions
+    def __init__(self, channels: Channels, setup: Setup) -> None:
+        self._connection = channels.control
+        self._interruptions = channels.interruptions
+        self._orders = Orders(channels.control, channels.ahead)
         self._setup = setup
         # The outcome needs its limits, and nothing here connects.
         self._config = Config(
@@ -114,11 +130,14 @@ class ChildRunner:
         self._pid = os.getpid()
         self._sending = threading.Lock()
         self._context: TaskContext | None = None
+        self._order: RunAttempt | None = None
         self._busy = False
         self._worker_is_gone = False
         self._cancelled = False
         self._interrupted = False
         self._took = 0.0
+        self._lifespan = Lifespan("child")
+        self._loop_runner: asyncio.Runner | None = None
 
     def serve(self) -> None:
         """Run tasks until the worker closes the socket."""
@@ -127,8 +146,13 @@ class ChildRunner:
         # because Python forgets the signals that come before it has put a fork in order.
         os.register_at_fork(before=block_sigterm, after_in_parent=allow_sigterm, after_in_child=self._release_sigterm)
         threading.Thread(target=self._listen, name="tasklib-listen", daemon=True).start()
-        orders = Orders(self._connection)
-        while isinstance(order := orders.receive(), RunAttempt):
+        try:
+            self._run_orders()
+        finally:
+            self._stop_hooks()
+
+    def _run_orders(self) -> None:
+        while isinstance(order := self._orders.receive(), RunAttempt):
             self._busy = True
             if self._worker_is_gone:  # _listen has seen us idle
                 break
@@ -136,10 +160,13 @@ class ChildRunner:
             # A copy of the context variables, so that nothing a task sets reaches the next one.
             outcome = contextvars.copy_context().run(self._attempt, order)
             self._finish(outcome)
+            if isinstance(outcome, Unloadable):  # the worker ends this process, and the next order is not for it
+                break
 
     def _attempt(self, order: RunAttempt) -> Done | Failed | Unloadable:
         try:
             function = registry.functions.get(order.name) or load(order.name, order.module, self._setup)
+            self._start_hooks()
         except BaseException as e:
             return unloadable(e, self._setup)
         if function is None:
@@ -147,7 +174,8 @@ class ChildRunner:
                 f"TaskNotFound: importing {order.module} in a child process didn't register the task {order.name!r}. "
                 "Define it at the top level of its module, outside of functions and `if __name__ == '__main__':`."
             )
-        self._context = context = rebuilt(order.context, self._report)
+        self._context = context = rebuilt(order.context, partial(self._report, order))
+        self._order = order
         if self._cancelled:  # it came while the modules were being imported
             context.cancel()
         tracing.restore(order.trace)
@@ -155,9 +183,21 @@ class ChildRunner:
             context.deadline = time.monotonic() + order.timeout_seconds
         self._send(Started())
         before = time.monotonic()
-        outcome = outcome_of(function, order.kwargs, context, self._config)
+        outcome = outcome_of(function, order.kwargs, context, self._config, self._loop_runner)
         self._took = time.monotonic() - before
         return outcome
+
+    def _start_hooks(self) -> None:
+        """Before the first task, when all modules are imported. What they open lives on a loop that stays."""
+        if self._lifespan.is_needed and self._loop_runner is None:
+            runner = asyncio.Runner()
+            runner.run(self._lifespan.start(), context=contextvars.copy_context())
+            self._loop_runner = runner
+
+    def _stop_hooks(self) -> None:
+        if self._loop_runner is not None and os.getpid() == self._pid:
+            with self._loop_runner as runner:
+                runner.run(self._lifespan.stop(), context=contextvars.copy_context())
 
     def _finish(self, outcome: Done | Failed | Unloadable) -> None:
         for stream in (sys.stdout, sys.stderr):
@@ -168,7 +208,7 @@ class ChildRunner:
             os._exit(1)
         if self._interrupted:
             sys.exit(_EXIT_ON_SIGTERM)
-        self._context = None
+        self._context = self._order = None
         self._busy = False
         self._send(Took(self._took), outcome)
 
@@ -203,12 +243,14 @@ class ChildRunner:
             self._interrupted = True
             sys.exit(_EXIT_ON_SIGTERM)
 
-    def _report(self, text: str) -> None:
+    def _report(self, order: RunAttempt, text: str) -> None:
         if len(text) > self._setup.max_payload_bytes:
             raise ValueError(
                 f"progress takes {len(text):,} characters as JSON; the limit is {self._setup.max_payload_bytes:,} "
                 "(max_payload_bytes). Report less, or store it elsewhere."
             )
+        if order is not self._order:
+            return  # from a thread that an earlier task has left behind
         with contextlib.suppress(OSError):  # the worker is gone; _listen deals with it
             self._send(Progress(text))
 
@@ -248,6 +290,8 @@ def load(name: str, module: str, setup: Setup) -> TaskFunction[Any, Any] | None:
         import_module(imported, setup)
     if registry.functions.get(name) is None:
         import_module(module, setup)
+    for finishing, argument in setup.finishings:
+        importlib.import_module(finishing).finish(argument)
     return registry.functions.get(name)
 
 
@@ -291,9 +335,19 @@ def import_failure(error: BaseException, limit: int) -> str:
     return f"{text}\nThe task's modules can't be imported in a child process."
 
 
-def outcome_of(function: TaskFunction[Any, Any], kwargs: str, context: TaskContext, config: Config) -> Done | Failed:
+def outcome_of(
+    function: TaskFunction[Any, Any],
+    kwargs: str,
+    context: TaskContext,
+    config: Config,
+    runner: asyncio.Runner | None = None,
+) -> Done | Failed:
     """Call the function here in the main thread, on a loop if it needs one, and say how that ended."""
+    alone.set(True)
     try:
+        if function.is_async and runner is not None:
+            calling = call_async(function, kwargs, lambda: context, config)
+            return runner.run(calling, context=contextvars.copy_context())
         if function.is_async:
             return asyncio.run(call_async(function, kwargs, lambda: context, config))
         return call(function, kwargs, lambda: context, config)

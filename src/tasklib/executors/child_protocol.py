@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import select
 import socket
 import struct
 import sys
@@ -24,6 +25,8 @@ from tasklib.tasks.context import TaskContext
 _LENGTH = struct.Struct("!I")
 _LONGEST_ESCAPE = len("\\u0000")
 _CHUNK_BYTES = 65_536
+MOST_BYTES_AHEAD = 32_768
+"""The longest order that is handed to a busy child. A socket's buffer holds several of them."""
 _BESIDES = 4096
 """What a message consists of beside its one long text: the names of its fields, the other values."""
 
@@ -64,6 +67,8 @@ class Setup:
     """Where that task's function is defined."""
     preparations: list[list[str]] = field(default_factory=list)
     """Modules whose `prepare` is called before any other is imported, each with its argument."""
+    finishings: list[list[str]] = field(default_factory=list)
+    """Modules whose `finish` is called after the imports, each with its argument."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,10 +157,15 @@ _KINDS: dict[str, Callable[..., Message]] = {kind.__name__: kind for kind in get
 
 def packed(message: Message) -> bytes:
     """The message as bytes, length first."""
+    body = packet(message)
+    return _LENGTH.pack(len(body)) + body
+
+
+def packet(message: Message) -> bytes:
+    """The message for a socket that keeps messages apart."""
     # ASCII escapes carry the lone surrogates of undecodable paths.
     values = {name: getattr(message, name) for name in message.__dataclass_fields__}
-    body = json.dumps([type(message).__name__, values]).encode("ascii")
-    return _LENGTH.pack(len(body)) + body
+    return json.dumps([type(message).__name__, values]).encode("ascii")
 
 
 def receive(connection: socket.socket) -> Message | None:
@@ -168,13 +178,22 @@ def receive(connection: socket.socket) -> Message | None:
 class Orders:
     """What the worker says, for the child's main thread."""
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: socket.socket, ahead: socket.socket) -> None:
         self._connection = connection
+        self._ahead = ahead
         self._frames = _Frames(sys.maxsize)
+        self._poll = select.poll()
+        for source in (connection, ahead):
+            self._poll.register(source, select.POLLIN)
 
     def receive(self) -> Message | None:
         """Block until the next message; None when the worker is gone."""
         while (body := self._frames.next()) is None:
+            ready = [descriptor for descriptor, _ in self._poll.poll()]
+            if self._connection.fileno() not in ready:
+                if packet := self._handed_ahead():
+                    return _unpacked(packet)
+                continue
             try:
                 part = self._connection.recv(_CHUNK_BYTES)
             except OSError:
@@ -183,6 +202,18 @@ class Orders:
                 return None
             self._frames.add(part)
         return _unpacked(body)
+
+    def _handed_ahead(self) -> bytes | None:
+        """One whole order. The worker takes it back by reading it, so it may be gone by now."""
+        try:
+            packet = self._ahead.recv(MOST_BYTES_AHEAD, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return None
+        except OSError:
+            packet = b""
+        if not packet:  # closed
+            self._poll.unregister(self._ahead)
+        return packet
 
 
 class Messages(asyncio.Protocol):

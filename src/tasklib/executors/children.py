@@ -6,11 +6,14 @@ import asyncio
 import contextlib
 import signal
 import socket
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from tasklib.config import Config
 from tasklib.executors.child_protocol import (
+    MOST_BYTES_AHEAD,
     Cancel,
     Message,
     Messages,
@@ -25,6 +28,7 @@ from tasklib.executors.child_protocol import (
     Unloadable,
     most_bytes,
     packed,
+    packet,
 )
 from tasklib.executors.launching import Forked, Lifeline, Process, Template, exit_text, spawn
 from tasklib.executors.outcomes import Done, Failed
@@ -53,17 +57,41 @@ class Death:
     begun: bool
 
 
-@dataclass(slots=True, eq=False)
-class _Attempt:
-    """An attempt in a child, as known from its messages."""
+@dataclass(frozen=True, slots=True)
+class TakenBack:
+    """The order was handed to a busy child ahead of its turn, and the child never had it."""
+
+
+Ending: TypeAlias = Done | Failed | Unloadable | TakenBack | None
+"""How an attempt in a child ended; None if the child says no more, or nonsense: the task may have got hold of the
+socket."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Listener:
+    """Whom to tell what of an attempt: its reports, when its function is called, and how long that ran."""
 
     report: Callable[[str], None] | None
     begun: Callable[[], None]
     took: Callable[[float], None]
-    until_begun: asyncio.TimerHandle
-    ended: asyncio.Future[Done | Failed | Unloadable | None]
-    """How it ended; None if the child says no more, or nonsense: the task may have got hold of the socket."""
+    turn: Callable[[], None] = lambda: None
+    """The attempt was handed over ahead, and the one before it has ended."""
+
+
+@dataclass(slots=True, eq=False)
+class Handed:
+    """An order that a child has, or that waits in its socket, as known from the child's messages."""
+
+    name: str
+    listener: Listener
+    limit: float
+    """Seconds that the child may take to call the function, once it is the order's turn."""
+    ended: asyncio.Future[Ending]
+    until_begun: asyncio.TimerHandle | None = None
     has_begun: bool = False
+    has_turn: bool = True
+    """False while the one before it has not ended, as far as its listener knows."""
+    next: Handed | None = None
 
     def heard(self, message: Message | None) -> None:
         if self.ended.done():
@@ -72,19 +100,32 @@ class _Attempt:
             match message:
                 case Started():
                     self.has_begun = True
-                    self.until_begun.cancel()
-                    self.begun()
+                    self.stop_waiting()
+                    self.listener.begun()
                 case Progress(value):
-                    if self.report is not None:
-                        self.report(value)
+                    if self.listener.report is not None:
+                        self.listener.report(value)
                 case Took(seconds):
-                    self.took(seconds)
+                    self.listener.took(seconds)
                 case Done() | Failed() | Unloadable():
                     self.ended.set_result(message)
                 case _:
                     self.ended.set_result(None)
         except Exception as e:
             self.ended.set_exception(e)
+
+    def stop_waiting(self) -> None:
+        if self.until_begun is not None:
+            self.until_begun.cancel()
+
+    def take_turn(self) -> None:
+        if not self.has_turn:
+            self.has_turn = True
+            self.listener.turn()
+
+    def was_taken_back(self) -> None:
+        if not self.ended.done():
+            self.ended.set_result(TakenBack())
 
 
 class Child:
@@ -99,8 +140,9 @@ class Child:
         self._lifeline: Lifeline | None = None
         self._transport: asyncio.Transport | None = None
         self._interruptions: socket.socket | None = None
+        self._ahead: tuple[socket.socket, socket.socket] | None = None
+        self._handed: deque[Handed] = deque()
         self._process: Process | None = None
-        self._busy = False
         self._ending: asyncio.Task[None] | None = None
         # A task of its own: a cancelled attempt can't leave a process behind that nothing knows of.
         self._starting = asyncio.create_task(self._start(config.process_start_timeout_seconds))
@@ -121,39 +163,116 @@ class Child:
         """Wait until the child takes orders; else NotStarted, CantImport or CantFork is raised."""
         await asyncio.shield(self._starting)
 
-    async def run(
-        self,
-        order: RunAttempt,
-        report: Callable[[str], None] | None,
-        begun: Callable[[], None],
-        took: Callable[[float], None],
-        begin_by: float,
-    ) -> Done | Failed | Unloadable | Death:
-        """Have the child make an attempt; pass on what it reports, when its function is called, how long that runs.
+    @property
+    def is_busy(self) -> bool:
+        """Whether it has an order."""
+        return bool(self._handed)
 
-        A child that has not called the function by `begin_by`, on the loop's clock, is ended. It may call it at that
-        very moment. So what it has said is read to the end before the answer is that the attempt has not begun.
+    def run(self, order: RunAttempt, listener: Listener, limit: float) -> Handed:
+        """Have the idle child make an attempt, which `ended` waits for.
+
+        A child that has not called the function after `limit` seconds is ended. It may call it at that very moment. So
+        what it has said is read to the end before the answer is that the attempt has not begun.
         """
-        loop = asyncio.get_running_loop()
-        self._busy = True
+        handed = Handed(order.name, listener, limit, asyncio.get_running_loop().create_future())
         self._send(order)
-        until_begun = loop.call_at(begin_by, self.end)
-        attempt = _Attempt(report, begun, took, until_begun, loop.create_future())
-        self._messages.hand_to(attempt.heard)
+        self._handed.append(handed)
+        self._expect_its_begin(handed)
+        self._messages.hand_to(self._heard)
+        return handed
+
+    def run_next(self, order: RunAttempt, listener: Listener, limit: float) -> Handed | None:
+        """Hand the child its next order while it runs another; None if it doesn't, or if the order is too long.
+
+        It waits in a socket of which the worker has both ends. It is the child's when the child has read it, and until
+        then the worker can take it back by reading it.
+        """
+        # The present order was read if its function has begun: there is never more than one order in that socket.
+        if self._ahead is None or len(self._handed) != 1 or not self._handed[0].has_begun:
+            return None
+        message = packet(order)
+        if len(message) > MOST_BYTES_AHEAD:
+            return None
         try:
-            ended = await attempt.ended
+            self._ahead[0].send(message)
+        except OSError:
+            return None
+        handed = Handed(order.name, listener, limit, asyncio.get_running_loop().create_future(), has_turn=False)
+        self._handed[0].next = handed
+        self._handed.append(handed)
+        return handed
+
+    def has_next(self, handed: Handed) -> bool:
+        """Whether this is the order behind the one that the child runs."""
+        return len(self._handed) > 1 and self._handed[1] is handed
+
+    def take_back(self) -> bool:
+        """Take the next order back, whose `ended` then says so; False if there is none, or the child has it."""
+        if len(self._handed) < 2 or self._ahead is None:
+            return False
+        try:
+            self._ahead[1].recv(MOST_BYTES_AHEAD)
+        except OSError:
+            return False
+        self._handed.pop().was_taken_back()
+        self._handed[0].next = None
+        return True
+
+    async def ended(self, handed: Handed) -> Done | Failed | Unloadable | TakenBack | Death:
+        """Wait until an attempt has ended. CancelledError means that the child has to be ended to stop it."""
+        try:
+            ended = await handed.ended
+        except asyncio.CancelledError:
+            if not self._is_past(handed):
+                raise
+            ended = await handed.ended
         finally:
-            until_begun.cancel()
-            self._messages.hand_to(None)
+            handed.stop_waiting()
         if ended is None:
-            return await self._death(order.name, attempt.has_begun or self._messages.unclear)
-        self._busy = False
-        self.tasks += 1
+            return await self._death(handed)
+        if not isinstance(ended, TakenBack):
+            handed.take_turn()  # both may have ended before either is told
+        if handed.next is not None:
+            handed.next.take_turn()
         return ended
+
+    def _is_past(self, handed: Handed) -> bool:
+        """Whether the attempt ends without ending the child: it is over, or its order was taken back."""
+        if handed.ended.cancelled():
+            handed.ended = asyncio.get_running_loop().create_future()
+        if handed not in self._handed:
+            return True
+        is_next = handed is not self._handed[0]
+        if self.take_back():
+            return is_next
+        # The child has read the next order, so this one has ended before, and the outcome is on its way.
+        return handed.next is not None
+
+    def _heard(self, message: Message | None) -> None:
+        if message is None:
+            # Of the next order the child has said nothing; unless there are words that could not be read.
+            if len(self._handed) > 1 and not self._messages.unclear:
+                self._handed.pop().was_taken_back()
+                self._handed[0].next = None
+            for handed in self._handed:
+                handed.heard(None)
+            return
+        self._handed[0].heard(message)
+        if isinstance(message, Done | Failed | Unloadable):
+            self._handed.popleft().stop_waiting()
+            self.tasks += 1
+            if self._handed:
+                self._expect_its_begin(self._handed[0])
+            else:
+                self._messages.hand_to(None)
+
+    def _expect_its_begin(self, handed: Handed) -> None:
+        handed.until_begun = asyncio.get_running_loop().call_later(handed.limit, self.end)
 
     def end(self) -> asyncio.Task[None]:
         """Begin to end the child, once. The task is done when nothing of the child is left."""
         if self._ending is None:
+            self.take_back()
             self._ending = asyncio.create_task(self._end())
         return self._ending
 
@@ -182,11 +301,14 @@ class Child:
         ours, theirs = socket.socketpair()
         self._interruptions, interruptions = socket.socketpair()
         self._interruptions.setblocking(False)
+        self._ahead = ahead = socket.socketpair(type=socket.SOCK_SEQPACKET)
+        for end in ahead:
+            end.setblocking(False)
         with theirs, interruptions:
             connected = await asyncio.get_running_loop().create_connection(lambda: self._messages, sock=ours)
             self._transport = connected[0]
             self._send(self._setup)
-            descriptors = theirs.fileno(), interruptions.fileno(), lifeline.theirs
+            descriptors = theirs.fileno(), interruptions.fileno(), ahead[1].fileno(), lifeline.theirs
             if self._template is None:
                 self._is(await spawn("tasklib.executors.child", *descriptors))
             else:
@@ -227,8 +349,9 @@ class Child:
         asyncio.get_running_loop().call_later(_LAST_WORDS_SECONDS, self._hang_up)
         return code
 
-    async def _death(self, name: str, begun: bool) -> Death:
+    async def _death(self, handed: Handed) -> Death:
         assert self._process is not None
+        name, begun = handed.name, handed.has_begun or self._messages.unclear
         # The socket is closed, so the process is dying. If not, the task closed it, and the child is of no use.
         await asyncio.wait([self._reaping], timeout=_LAST_WORDS_SECONDS)
         if not self._reaping.done():
@@ -250,7 +373,7 @@ class Child:
             return  # it has cleared away what there was
         assert self._process is not None
         try:
-            if self._busy:
+            if self.is_busy:
                 self._ask_to_stop()
             elif self.tasks:
                 self._say_goodbye()
@@ -266,7 +389,7 @@ class Child:
             if not self._reaping.done():
                 self._process.kill()
             await asyncio.shield(self._reaping)
-            if self._busy:
+            if self.is_busy:
                 await self._messages.end()  # its last words may still be on the way
         self._hang_up()
         if self._lifeline is not None:
@@ -292,6 +415,8 @@ class Child:
             self._transport.abort()
         if self._interruptions is not None:
             self._interruptions.close()
+        for end in self._ahead or ():
+            end.close()
 
     def _send(self, message: Message) -> None:
         if self._transport is not None and not self._transport.is_closing():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from contextvars import Context
 from types import CoroutineType
 from typing import Any
@@ -16,6 +16,7 @@ from tasklib.executors.exits import is_from_a_signal_handler
 from tasklib.executors.outcomes import Done, Failed, FailureKind
 from tasklib.executors.tracebacks import class_name, error_text
 from tasklib.tasks.context import TaskContext, leaving, running_task
+from tasklib.tasks.dependencies import provided, run_now
 from tasklib.tasks.function import TaskFunction
 from tasklib.tasks.payload import dump, limited
 from tasklib.tasks.retry import Reject, Retry
@@ -33,14 +34,11 @@ async def call_async(
     """
     running_task.set(context)
     try:
+        if surroundings or function.providers:
+            return await _call_surrounded(function, kwargs, config, injected)
         arguments = arguments_of(function, kwargs, config)
         if isinstance(arguments, Failed):
             return arguments
-        if surroundings:
-            with surrounded(function):
-                returned = function.function(**arguments, **injected)
-                value = await returned if hasattr(returned, "__await__") else returned
-            return done(value, function, config)
         returned = function.function(**arguments, **injected)
         # A decorator may have made a plain function of an async one, and give its result without it.
         return done(await returned if hasattr(returned, "__await__") else returned, function, config)
@@ -62,18 +60,47 @@ def call(
     """Call a sync function with its stored arguments. No exception comes out but `LeaveRun`."""
     running_task.set(context)
     try:
+        if surroundings or function.providers:
+            return run_now(_call_surrounded(function, kwargs, config, injected))
         arguments = arguments_of(function, kwargs, config)
         if isinstance(arguments, Failed):
             return arguments
-        if surroundings:
-            with surrounded(function):
-                value = function.function(**arguments, **injected)
-            return done(value, function, config)
         return done(function.function(**arguments, **injected), function, config)
     except BaseException as e:
         if leave := leaving(e):
             raise leave from None
         return failed(e, function, config)
+
+
+async def _call_surrounded(
+    function: TaskFunction[Any, Any], kwargs: str, config: Config, injected: dict[str, Any]
+) -> Done | Failed:
+    """Call a function within what surrounds attempts, which sees every error: of arguments and results, too."""
+    refusal: TaskExecutionError | None = None
+    try:
+        with surrounded(function):
+            try:
+                arguments = function.arguments.from_json(kwargs)
+            except TaskExecutionError as e:
+                refusal = e
+                raise
+            return Done(await result_with_dependencies(function, arguments, config, injected))
+    except (TaskExecutionError, ResultNotStorable) as e:
+        if isinstance(e, ResultNotStorable):
+            return Failed(error_text(e, config.max_error_bytes))
+        if e is refusal:
+            return refused(e, config)
+        raise
+
+
+async def result_with_dependencies(
+    function: TaskFunction[Any, Any], arguments: Mapping[str, Any], config: Config, injected: Mapping[str, Any]
+) -> str:
+    """Call a function with its dependencies, which last until its result is known as JSON text."""
+    async with provided(function.providers) as dependencies:
+        returned = function.function(**arguments, **injected, **dependencies)
+        value = await returned if function.is_async and hasattr(returned, "__await__") else returned
+        return result_text(value, config, function.results.to_json)
 
 
 def arguments_of(function: TaskFunction[Any, Any], kwargs: str, config: Config) -> dict[str, Any] | Failed:
@@ -160,7 +187,8 @@ def _judged(error: BaseException, text: str, raised: str, function: TaskFunction
         case Reject():
             return Failed(text, FailureKind.REJECTED, retriable=False, raised=raised)
         case TaskTimeout():
-            return Failed(text, FailureKind.TIMEOUT, raised=raised)
+            retriable = not isinstance(error, function.non_retriable)
+            return Failed(text, FailureKind.TIMEOUT, retriable=retriable, raised=raised)
         case WorkerLost():
             return Failed(text, FailureKind.CRASH, raised=raised)
     return Failed(text, retriable=not isinstance(error, function.non_retriable), raised=raised)

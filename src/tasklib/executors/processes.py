@@ -1,7 +1,8 @@
 """`@task(executor="process")`: task functions in child processes, which can be killed.
 
 A child is started when a task waits for one, kept for the next task, and replaced when it dies, when it has to be
-stopped, and after `process_max_tasks` tasks. Children are forked from a template that has imported the task modules
+stopped, and after `process_max_tasks` tasks. A child that runs a short task has its next order already, so that it need
+not wait for its worker in between. Children are forked from a template that has imported the task modules
 (`template.py`); where that can't work, each is a new interpreter.
 """
 
@@ -19,12 +20,12 @@ from typing import Any
 from tasklib.config import Config
 from tasklib.events import ChildrenSpawned, Events
 from tasklib.executors.child_protocol import RunAttempt, Setup, Unloadable, described, main_import
-from tasklib.executors.children import CantFork, CantImport, Child, Death, NotStarted
+from tasklib.executors.children import CantFork, CantImport, Child, Death, Handed, Listener, NotStarted, TakenBack
 from tasklib.executors.launching import Template, why_not_from_a_template
 from tasklib.executors.outcomes import Done, Failed, FailureKind, Lost, Released
 from tasklib.tasks.context import TaskContext
 from tasklib.tasks.function import TaskFunction
-from tasklib.tasks.surroundings import preparations
+from tasklib.tasks.surroundings import finishings, preparations
 
 _MOST_STARTING = min(os.cpu_count() or 1, 4)
 """How many children may be starting at a time: more would only take the processor from each other."""
@@ -51,11 +52,23 @@ class _Call:
 
     order: RunAttempt
     report: Callable[[str], None] | None
-    may_call: Callable[[], Awaitable[bool]] | None
     begun: Callable[[], None]
     took: Callable[[float], None]
+    may_call: Callable[[], Awaitable[bool]] | None
     limit: float
     """Seconds that it may take until the function is called."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ahead:
+    """An order that waits in a busy child's socket."""
+
+    child: Child
+    handed: Handed
+
+    def take_back(self) -> bool:
+        """Take it back, if the child doesn't have it yet: then its outcome is TakenBack."""
+        return self.child.has_next(self.handed) and self.child.take_back()
 
 
 class ProcessExecutor:
@@ -70,6 +83,8 @@ class ProcessExecutor:
         self._template: Template | None = None
         self._templates: set[Template] = set()
         self._idle: list[Child] = []
+        self._may_have_next: dict[Child, str] = {}
+        """Children that run a task and have no next order, the longest at work first, and the task's name."""
         self._children: set[Child] = set()
         self._waiting: deque[_Waiter] = deque()
         self._starting: set[asyncio.Task[None]] = set()
@@ -96,15 +111,57 @@ class ProcessExecutor:
         before it has the order; if it says no, the attempt is Lost.
         Released means that no child could call it. Cancelling ends the child; then CancelledError is raised as usual.
         """
-        module = function.function.__module__
-        order = RunAttempt(function.name, module, kwargs, described(context), timeout_seconds, trace)
+        order = _order(function, kwargs, context, timeout_seconds, trace)
         limit = self._longest_wait(timeout_seconds)
-
-        call = _Call(order, context._report, may_call, begun, took, limit)
+        call = _Call(order, context._report, begun, took, may_call, limit)
         try:
             return await self._attempt(call, asyncio.get_running_loop().time() + limit)
         except TimeoutError:
             return Released(f"no child process was ready to call it within {limit:g} s")
+
+    @property
+    def can_hand_ahead(self) -> bool:
+        """Whether a child is busy and has no next order, and no task waits for a child."""
+        return bool(self._may_have_next) and not self._waiting and not self._closed
+
+    def hand_ahead(
+        self,
+        function: TaskFunction[Any, Any],
+        kwargs: str,
+        context: TaskContext,
+        is_short: Callable[[str], bool],
+        *,
+        timeout_seconds: float | None = None,
+        begun: Callable[[], None] = lambda: None,
+        took: Callable[[float], None] = lambda seconds: None,
+        turn: Callable[[], None] = lambda: None,
+    ) -> Ahead | None:
+        """Hand an order to a child that is busy with a short task; None if there is no such child.
+
+        `turn` is called when the task before it has ended. `run_ahead` waits for the outcome.
+        """
+        while self._may_have_next:
+            child, name = next(iter(self._may_have_next.items()))
+            del self._may_have_next[child]
+            # The present order may be the child's last one; so may the next, which then has no other behind it.
+            if child.alive and is_short(name) and child.tasks + 1 < self._config.process_max_tasks:
+                break
+        else:
+            return None
+        order = _order(function, kwargs, context, timeout_seconds)
+        listener = Listener(context._report, self._noting(child, function.name, begun), took, turn)
+        handed = child.run_next(order, listener, self._longest_wait(timeout_seconds))
+        return None if handed is None else Ahead(child, handed)
+
+    async def run_ahead(self, ahead: Ahead) -> Done | Failed | TakenBack:
+        """Wait for the outcome of an order that was handed over ahead; TakenBack if its function was not called."""
+        ended = await self._ended(ahead.child, ahead.handed)
+        if isinstance(ended, Death):
+            self._end(ahead.child)
+            if self._closed:
+                raise asyncio.CancelledError("the executor was closed")
+            return Failed(ended.error, FailureKind.CRASH) if ended.begun else TakenBack()
+        return ended if isinstance(ended, TakenBack) else self._settled(ahead.child, ahead.handed, ended)
 
     async def starts_keep_failing(self) -> str:
         """Wait until many starts have failed one after the other; why the last one did."""
@@ -143,13 +200,13 @@ class ProcessExecutor:
                     return refusal
                 # Asking takes as long as it takes. From here on it is up to the child.
                 begin_by = asyncio.get_running_loop().time() + call.limit
-            try:
-                ended = await child.run(call.order, call.report, call.begun, call.took, begin_by)
-            except BaseException:
-                await asyncio.shield(self._end(child))
-                raise
+            limit = begin_by - asyncio.get_running_loop().time()
+            listener = Listener(call.report, self._noting(child, call.order.name, call.begun), call.took)
+            handed = child.run(call.order, listener, limit)
+            ended = await self._ended(child, handed)
+            assert not isinstance(ended, TakenBack), "it was not handed over ahead"
             if not isinstance(ended, Death):
-                return self._settled(child, ended)
+                return self._settled(child, handed, ended)
             was_ended = child.is_ending  # by its time to begin
             self._end(child)
             if self._closed:
@@ -163,6 +220,22 @@ class ProcessExecutor:
                 if call.may_call is None:
                     return Released(ended.error)
             # It died idle, unnoticed, or with its beginning on record already: another one takes the order.
+
+    def _noting(self, child: Child, name: str, begun: Callable[[], None]) -> Callable[[], None]:
+        """Note that a child has called a function, before that is passed on."""
+
+        def note() -> None:
+            self._may_have_next[child] = name
+            begun()
+
+        return note
+
+    async def _ended(self, child: Child, handed: Handed) -> Done | Failed | Unloadable | TakenBack | Death:
+        try:
+            return await child.ended(handed)
+        except BaseException:
+            await asyncio.shield(self._end(child))
+            raise
 
     async def _refusal(self, may_call: Callable[[], Awaitable[bool]], child: Child) -> Released | Lost | None:
         """Why the child may not call the function. Then it is free for another task."""
@@ -201,17 +274,18 @@ class ProcessExecutor:
                     self._free(given)
             raise
 
-    def _settled(self, child: Child, ended: Done | Failed | Unloadable) -> Done | Failed:
+    def _settled(self, child: Child, handed: Handed, ended: Done | Failed | Unloadable) -> Done | Failed:
         is_spent = not child.alive or child.tasks >= self._config.process_max_tasks
         if self._closed or isinstance(ended, Unloadable) or is_spent:
             self._end(child)
             self._start_children()
-        else:
+        elif handed.next is None:
             self._free(child)
         return Failed(ended.error) if isinstance(ended, Unloadable) else ended
 
     def _free(self, child: Child) -> None:
         """Hand the child to the task that has waited longest."""
+        self._may_have_next.pop(child, None)
         if self._closed:
             self._end(child)
         elif self._waiting:
@@ -220,6 +294,7 @@ class ProcessExecutor:
             self._idle.append(child)
 
     def _end(self, child: Child) -> asyncio.Task[None]:
+        self._may_have_next.pop(child, None)
         ending = child.end()
         ending.add_done_callback(lambda _: self._children.discard(child))
         return ending
@@ -310,6 +385,17 @@ class ProcessExecutor:
             waiter.child.set_result(outcome)
 
 
+def _order(
+    function: TaskFunction[Any, Any],
+    kwargs: str,
+    context: TaskContext,
+    timeout_seconds: float | None,
+    trace: dict[str, str] | None = None,
+) -> RunAttempt:
+    module = function.function.__module__
+    return RunAttempt(function.name, module, kwargs, described(context), timeout_seconds, trace)
+
+
 def _setup(config: Config, modules: list[str], order: RunAttempt) -> Setup:
     main = sys.modules["__main__"]
     name = getattr(getattr(main, "__spec__", None), "name", None)
@@ -325,6 +411,7 @@ def _setup(config: Config, modules: list[str], order: RunAttempt) -> Setup:
         name=order.name,
         module=order.module,
         preparations=preparations(),
+        finishings=finishings(),
     )
 
 

@@ -22,7 +22,7 @@ import warnings
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from tasklib.executors.child import ChildRunner, become_like_the_worker, die_with, import_for
+from tasklib.executors.child import Channels, ChildRunner, become_like_the_worker, die_with, import_for
 from tasklib.executors.child_protocol import (
     EXIT_CODE,
     EXIT_CODE_OF,
@@ -49,8 +49,7 @@ _SERVICE_SIGNALS: dict[signal.Signals, Any] = {
 class ChildStart:
     """What a child has from its worker."""
 
-    connection: socket.socket
-    interruptions: socket.socket
+    channels: Channels
     lifeline: int
     setup: Setup
 
@@ -73,7 +72,7 @@ def main() -> None:
 def serve(requests: socket.socket) -> ChildStart | None:
     """Answer until the worker is gone. Returns in every child as well, with what is the child's."""
     while True:
-        request, descriptors, _, _ = socket.recv_fds(requests, 64, 3, socket.MSG_CMSG_CLOEXEC)
+        request, descriptors, _, _ = socket.recv_fds(requests, 64, 4, socket.MSG_CMSG_CLOEXEC)
         if not request:
             return None
         if request != FORK:
@@ -81,13 +80,13 @@ def serve(requests: socket.socket) -> ChildStart | None:
             with contextlib.suppress(ChildProcessError):  # no child of ours: there is nothing to say
                 requests.send(EXIT_CODE.pack(pid, exit_code(pid)))
             continue
-        connection, interruptions = (socket.socket(fileno=descriptor) for descriptor in descriptors[:2])
-        lifeline = descriptors[2]
-        setup = receive(connection)
-        if isinstance(setup, Setup) and fork(connection, setup):
-            return ChildStart(connection, interruptions, lifeline, setup)
-        connection.close()
-        interruptions.close()
+        *sockets, lifeline = descriptors
+        channels = Channels(*(socket.socket(fileno=descriptor) for descriptor in sockets))
+        setup = receive(channels.control)
+        if isinstance(setup, Setup) and fork(channels.control, setup):
+            return ChildStart(channels, lifeline, setup)
+        for channel in channels:
+            channel.close()
         os.close(lifeline)
 
 
@@ -151,7 +150,7 @@ def become_a_child(forked: ChildStart) -> None:
 def _served(forked: ChildStart) -> int:
     """Run tasks; the exit code."""
     try:
-        ChildRunner(forked.connection, forked.interruptions, forked.setup).serve()
+        ChildRunner(forked.channels, forked.setup).serve()
     except SystemExit as e:
         return e.code if isinstance(e.code, int) else 1
     return 0

@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from tasklib import tracing
 from tasklib.client import validation as checks
 from tasklib.client.call_arguments import Alike
 from tasklib.client.cursors import cursor
@@ -18,11 +16,11 @@ from tasklib.client.effects import Call, Pause
 from tasklib.client.explaining import Explanation, Position
 from tasklib.client.submissions import Submitted
 from tasklib.errors import InvalidOption, TaskNotFound
-from tasklib.events import CancelRequested, TaskReplayed, TaskSubmitted, client_events
+from tasklib.events import CancelRequested, TaskReplayed, client_events
 from tasklib.http import responses
+from tasklib.http.approvals import HttpApprovalCalls
 from tasklib.http.requests import API, Request, get, query_of
-from tasklib.http.schedules import HttpScheduleCalls
-from tasklib.http.submitting import TaskToSend, new_tasks, span_of
+from tasklib.http.submitting import TaskToSend, around, new_tasks, tell
 from tasklib.http.transport import checked
 from tasklib.states import TaskState, is_terminal
 from tasklib.store.filters import TaskFilter, texts
@@ -37,7 +35,7 @@ WAIT_SECONDS = 25.0
 _QUICK_SECONDS, _PAUSE_SECONDS = 0.1, 0.5
 
 
-class HttpCalls(HttpScheduleCalls):
+class HttpCalls(HttpApprovalCalls):
     """The calls, carried out by a server."""
 
     def submit_each(self, items: Sequence[Submission], *, ids: Sequence[UUID] | None = None) -> Call[list[Submitted]]:
@@ -114,12 +112,10 @@ class HttpCalls(HttpScheduleCalls):
         return [self.id_type(submitted.id) for submitted in (yield from self._send(new_tasks(items, None)))]
 
     def _send(self, tasks: Sequence[TaskToSend]) -> Call[list[Submitted]]:
-        span = span_of(tasks)
-        with span or nullcontext():
-            trace = span.carried if span is not None else None
+        with around(tasks) as trace:
             stored = yield from (self._send_one(tasks[0], trace) if len(tasks) == 1 else self._send_all(tasks, trace))
         if client_events.routine:
-            _tell(tasks, stored, self.identity.actor, trace)
+            tell(tasks, stored, self.identity.actor, trace)
         return stored
 
     def _send_one(self, task: TaskToSend, trace: Mapping[str, str] | None) -> Call[list[Submitted]]:
@@ -149,9 +145,3 @@ def _tags(tags: Mapping[str, Any]) -> list[tuple[str, str]]:
         if not key or "=" in key:
             raise InvalidOption(f"over HTTP, tasks can't be found by a tag whose name is {key!r}.")
     return [("tag", f"{key}={json.dumps(value)}") for key, value in tags.items()]
-
-
-def _tell(tasks: Sequence[TaskToSend], stored: Sequence[Submitted], by: str, trace: Mapping[str, str] | None) -> None:
-    for task, (id_, is_new) in zip(tasks, stored, strict=True):
-        trace_id = tracing.trace_id_for(id_, task.options.trace_context or trace)
-        client_events.emit_routine(TaskSubmitted(str(id_), task.name, task.queue, by, is_new, trace_id))

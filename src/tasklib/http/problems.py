@@ -8,8 +8,10 @@ from uuid import UUID
 
 from tasklib.errors import (
     AccessDenied,
+    ApprovalNotOpen,
     DatabaseUnavailable,
     DuplicateTask,
+    FlowNotFound,
     IdempotencyKeyTaken,
     InvalidOption,
     QueueFull,
@@ -58,6 +60,10 @@ def error_of(request: Request, answer: Answer) -> TaskLibError:
             return WorkerNotFound(detail, worker_id=about.get("worker_id", ""))
         case "schedule_not_found":
             return ScheduleNotFound(str(problem.get("name", "")))
+        case "flow_not_found":
+            return FlowNotFound(about["flow_id"])
+        case "approval_not_open":
+            return ApprovalNotOpen(about["task_id"], about.get("approval"))
         case "token_not_found":
             return TokenNotFound(about.get("id_or_prefix", ""))
         case "idempotency_key_taken":

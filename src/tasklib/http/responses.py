@@ -9,13 +9,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 from tasklib.client.explaining import Explanation, Position, Reason
+from tasklib.client.flows import FlowDetails
 from tasklib.client.schedules import Preview
 from tasklib.columns import TASK_COLUMNS
 from tasklib.schedules import PreviewedSlot
 from tasklib.states import TaskState
+from tasklib.store.approvals import OpenApproval
 from tasklib.store.audit import AuditRecord
 from tasklib.store.dead_letters import DeadLetterGroup
 from tasklib.store.fleet import WorkerInfo
+from tasklib.store.flows import FlowInfo, GateInfo, NodeInfo
+from tasklib.store.limits import LimitInfo
 from tasklib.store.pauses import Paused
 from tasklib.store.schedules import ScheduleInfo
 from tasklib.store.tokens import TokenInfo
@@ -52,7 +56,9 @@ def task_of(found: Json) -> Task:
     completed, error = found["status"] == TaskState.COMPLETED, found["error"]
     values |= {
         "id": UUID(found["task_id"]),
+        "flow": (flow := found.get("flow")) and UUID(flow),
         "args": {},
+        "lane": "",
         "result": found["result"] if completed else None,
         "error": error["traceback"] if error else None,
         "worker_id": found["assigned_worker_id"],
@@ -99,6 +105,25 @@ def preview_of(found: Json) -> Preview:
     return Preview(found["description"], [_made(PreviewedSlot, slot, **times) for slot in found["slots"]])
 
 
+def flow_of(found: Json) -> FlowInfo:
+    """A flow, and how far it is."""
+    times = ("created_at", "cancel_requested_at", "finished_at", "now")
+    values = {**found, "id": found["flow_id"], "now": found["read_at"]}
+    return _made(FlowInfo, values, id=UUID, **dict.fromkeys(times, moment_of))
+
+
+def flow_details_of(found: Json) -> FlowDetails:
+    """A flow with its nodes and gates."""
+    nodes = [_made(NodeInfo, {**node, "task": node["task_type"]}) for node in found["nodes"]]
+    times = dict.fromkeys(("opened_at", "failed_at"), moment_of)
+    gates = [_made(GateInfo, {**gate, "id": gate["gate_id"]}, **times) for gate in found["gates"]]
+    return FlowDetails(flow_of(found), nodes, gates)
+
+
+def limit_of(found: Json) -> LimitInfo:
+    return _made(LimitInfo, found, changed_at=moment_of, blocked_until=moment_of)
+
+
 def paused_of(found: Json) -> Paused:
     return _made(Paused, found, paused_at=moment_of)
 
@@ -134,3 +159,21 @@ def _made(kind: type[T], found: Json, **parsers: Callable[[Any], Any]) -> T:
 
 def _same(value: Any) -> Any:
     return value
+
+
+def approval_of(found: Json) -> OpenApproval:
+    """An open approval."""
+    return OpenApproval(
+        UUID(found["task_id"]),
+        found["task_type"],
+        found["queue"],
+        found["name"],
+        found["number"],
+        datetime.fromisoformat(found["asked_at"]),
+        found["title"],
+        found["details"],
+        found["role"],
+        found["form"],
+        moment_of(found["expires_at"]),
+        found["refused"],
+    )

@@ -1,4 +1,4 @@
-"""Schedules over HTTP. What a program declares in code is synced by a deploy step with the database, not here."""
+"""Schedules over HTTP."""
 
 from __future__ import annotations
 
@@ -10,25 +10,28 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 from uuid import UUID
 
+from tasklib.client.backfills import BACKFILL_LIMIT, Backfill, BackfillOverlap
 from tasklib.client.call_arguments import target_of
 from tasklib.client.effects import Call
-from tasklib.client.schedules import BACKFILL_LIMIT, Backfill, Preview, declare, is_expression
+from tasklib.client.schedule_sync import Sync, declare, declared_in_code, deploy_stamp, registered_modules
+from tasklib.client.schedules import Preview, is_expression
 from tasklib.http import responses
-from tasklib.http.operations import HttpOperatorCalls
+from tasklib.http.limits import HttpLimitCalls
 from tasklib.http.requests import API, Request, body_of, get, query_of
 from tasklib.http.transport import checked
+from tasklib.tasks import registry
 from tasklib.tasks.function import TaskFunction
 from tasklib.tasks.options import options_of
 
 if TYPE_CHECKING:
     from tasklib.schedules import Schedule
-    from tasklib.store.schedules import ScheduleInfo
+    from tasklib.store.schedules import Declared, ScheduleInfo
     from tasklib.tasks.task_id import KnownId
 
 _OPTIONS = ("queue", "priority", "max_retries", "timeout_seconds", "tags", "required_capabilities")
 
 
-class HttpScheduleCalls(HttpOperatorCalls):
+class HttpScheduleCalls(HttpLimitCalls):
     """What an operator, or a program, does with schedules."""
 
     def create_schedule(
@@ -41,12 +44,7 @@ class HttpScheduleCalls(HttpOperatorCalls):
         registered_elsewhere: bool = False,
     ) -> Call[ScheduleInfo]:
         declared = declare(self.defaults, task, schedule, name, registered_elsewhere=registered_elsewhere)
-        wanted, function = declared.schedule, target_of(task, registered_elsewhere)
-        if isinstance(function, TaskFunction):
-            # The server doesn't know the function: what it says becomes part of the schedule.
-            given = options_of(wanted.options).over(function.defaults).given()
-            wanted = replace(wanted, **{option: given[option] for option in _OPTIONS if option in given})
-        body = body_of(name=declared.name, task_type=declared.task, schedule=wanted.to_json())
+        body = json.dumps(_declared(declared, target_of(task, registered_elsewhere)))
         return responses.schedule_of((yield from self._ask(Request("POST", f"{API}/schedules", (), body))))
 
     def schedules(
@@ -109,15 +107,18 @@ class HttpScheduleCalls(HttpOperatorCalls):
         *,
         start: datetime,
         end: datetime,
+        overlap: BackfillOverlap | None = None,
         limit: int = BACKFILL_LIMIT,
         priority: int | None = None,
         dry_run: bool = False,
     ) -> Call[Backfill]:
-        checked(super().backfill_schedule(name, start=start, end=end, limit=limit, priority=priority, dry_run=dry_run))
-        body = body_of(start=start, end=end, limit=limit, priority=priority, dry_run=dry_run)
+        given: Any = {"start": start, "end": end, "overlap": overlap, "limit": limit, "priority": priority}
+        checked(super().backfill_schedule(name, **given, dry_run=dry_run))
+        body = body_of(**given, dry_run=dry_run)
         found = yield from self._ask(Request("POST", f"{API}{_path(name)}/backfill", (), body, repeatable=True))
         slots = [datetime.fromisoformat(slot) for slot in found["slots"]]
-        return Backfill(found["count"], slots, [UUID(id_) for id_ in found["task_ids"]])
+        ids, flow = [UUID(id_) for id_ in found["task_ids"]], found["flow"]
+        return Backfill(found["count"], slots, ids, found["overlap"], found["has_task"], flow and UUID(flow))
 
     def preview_schedule(self, schedule: Schedule | str, *, count: int = 20) -> Call[Preview]:
         checked(super().preview_schedule(schedule, count=count))
@@ -132,6 +133,27 @@ class HttpScheduleCalls(HttpOperatorCalls):
         checked(super().explain_schedule(name, at))
         found = yield from self._ask(get(f"{_path(name)}/explain", query_of(at=at)))
         return list(found["sentences"])
+
+    def sync_schedules(self, *, retire_others: bool = False) -> Call[Sync]:
+        declared = declared_in_code(self.defaults)
+        body = {
+            "deployed_at": deploy_stamp(self.config.deployed_at).isoformat(),
+            "modules": None if retire_others else registered_modules(),
+            "schedules": [
+                {**_declared(each, registry.functions[each.task]), "module": each.module} for each in declared
+            ],
+        }
+        request = Request("POST", f"{API}/schedules/sync", (), json.dumps(body), repeatable=True)
+        return Sync(**(yield from self._ask(request)))
+
+
+def _declared(declared: Declared, target: TaskFunction[Any, Any] | str) -> dict[str, Any]:
+    """A schedule to make. The server doesn't know the function: what it says becomes part of the schedule."""
+    wanted = declared.schedule
+    if isinstance(target, TaskFunction):
+        given = options_of(wanted.options).over(target.defaults).given()
+        wanted = replace(wanted, **{option: given[option] for option in _OPTIONS if option in given})
+    return {"name": declared.name, "task_type": declared.task, "schedule": wanted.to_json()}
 
 
 def _path(name: str) -> str:

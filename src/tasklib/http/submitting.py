@@ -3,32 +3,34 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 from tasklib import tracing
 from tasklib.client.call_arguments import Alike
-from tasklib.client.submissions import parts_of, writer_of
+from tasklib.client.submissions import Submitted, parts_of, writer_of
 from tasklib.errors import InvalidOption, TaskLibError
+from tasklib.events import TaskSubmitted, client_events
 from tasklib.http.requests import text_of
+from tasklib.tasks.hooks import around_submission
 from tasklib.tasks.ids import new_ids
 from tasklib.tasks.options import Options
 from tasklib.tasks.payload import dump
 from tasklib.tasks.submitter import Submission
 from tasklib.tasks.unstorable import UnstorableValue
 
-if TYPE_CHECKING:
-    from tasklib.tracing.spans import Producer
-
 
 @dataclass(frozen=True, slots=True)
 class TaskToSend:
-    """A task that is ready to be sent. Its id is made here, so that it can be sent twice and is stored once."""
+    """A task that is ready to be sent. Its id is made here, so that it can be sent twice and is stored once.
 
-    id: UUID
+    A task of a flow has none: the id of the flow is enough.
+    """
+
+    id: UUID | None
     name: str
     kwargs: str
     options: Options
@@ -42,7 +44,8 @@ class TaskToSend:
         given = self.options.given()
         # These may hold whatever Pydantic can turn into JSON, like the arguments.
         texts = {name: _json(name, given.pop(name)) for name in ("tags", "trace_context") if name in given}
-        values = json.dumps({"task_id": str(self.id), "task_type": self.name, **given}, default=_plain)
+        ids = {} if self.id is None else {"task_id": str(self.id)}
+        values = json.dumps({**ids, "task_type": self.name, **given}, default=_plain)
         more = "".join(f',"{name}":{text}' for name, text in texts.items())
         return f'{values[:-1]},"parameters":{self.kwargs}{more}}}'
 
@@ -63,12 +66,23 @@ def new_tasks(items: Alike | Sequence[Submission], ids: Sequence[UUID] | None) -
     return made
 
 
-def span_of(tasks: Sequence[TaskToSend]) -> Producer | None:
-    """The span of the call that submits these tasks, in a program that traces."""
-    if tracing.API not in sys.modules:
-        return None
+@contextmanager
+def around(tasks: Sequence[TaskToSend]) -> Iterator[Mapping[str, str]]:
+    """The span of the call that submits these tasks, and the program's own hooks; yields what the request carries."""
     task_id = str(tasks[0].id) if len(tasks) == 1 else None
-    return tracing.submitting({t.name for t in tasks}, {t.queue for t in tasks}, len(tasks), task_id)
+    names, queues = {t.name for t in tasks}, {t.queue for t in tasks}
+    with (
+        (tracing.submitting(names, queues, len(tasks), task_id) if tasks else None) or nullcontext() as span,
+        around_submission(names, queues, len(tasks), task_id) as carried,
+    ):
+        yield {**carried, **(span.carried if span is not None else {})}
+
+
+def tell(tasks: Sequence[TaskToSend], stored: Sequence[Submitted], by: str, trace: Mapping[str, str] | None) -> None:
+    """Emit an event for each submitted task to the subscribers of this program's clients."""
+    for task, (id_, is_new) in zip(tasks, stored, strict=True):
+        trace_id = tracing.trace_id_for(id_, task.options.trace_context or trace)
+        client_events.emit_routine(TaskSubmitted(str(id_), task.name, task.queue, by, is_new, trace_id))
 
 
 def _json(option: str, value: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -29,7 +30,8 @@ class Asking(Calls):
 
     def __init__(self, place: str, retries: int, *, id_type: type[KnownId[Any]] = TaskId) -> None:
         # It is never connected to: a call with a database is only taken to where it would need one.
-        super().__init__(Config("postgresql://"), id_type=id_type)
+        deployed_at = os.environ.get("TASKLIB_DEPLOYED_AT") or None
+        super().__init__(Config("postgresql://", deployed_at=deployed_at), id_type=id_type)
         self._place_name = place
         self._retries = retries
 

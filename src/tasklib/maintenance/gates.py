@@ -1,4 +1,4 @@
-"""Duty: count arrivals and move waiting tasks that a process left behind when it died between two commits."""
+"""Duty: what a process left behind when it died between two commits: arrivals, waiting tasks, flows half cancelled."""
 
 from __future__ import annotations
 
@@ -10,16 +10,27 @@ from tasklib.events import Event
 from tasklib.store import flows
 from tasklib.store.fleet import Term
 
+PAGE = 1000
+"""Tasks that one statement cancels."""
 MOST_ROUNDS = 1000
 """Folds in one round of the duty; the rest waits for the next one."""
 
 
 async def sweep_gates(db: ReconnectingConnection, config: Config, term: Term) -> Sequence[Event]:
-    """Fold until nothing is left. Any process may fold, so this needs no term."""
+    """Fold, and go on cancelling, until nothing is left. Any process may do either, so this needs no term."""
+    await _fold(db)  # first: flows may be cancelled because the tasks that wait for them have ended
+    count = PAGE
+    while count == PAGE:
+        cancelled = await db.run(flows.cancel_tasks(None, PAGE))
+        count = len(cancelled)
+    await _fold(db)
+    return []
+
+
+async def _fold(db: ReconnectingConnection) -> None:
     again: Sequence[str] | None = None
     for _ in range(MOST_ROUNDS):
         found = await db.run(flows.fold(again))
         if not found and again is None:
             break
         again = found or None  # what the last fold names; and in the end whatever there is
-    return []

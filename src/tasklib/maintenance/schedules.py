@@ -2,8 +2,9 @@
 
     look ──▶ decide, in Python, from the stored slot ──▶ fire: one statement that changes nothing if the term is over,
      ▲                                                    the schedule has changed, or the slot has its task
-     └── sleep until the next slot, a change, or a second ◀┘
+     └── sleep until shortly before the next slot, a change, or a second ◀┘
 
+The look is a moment ahead of the slots, so that at their time nothing is left to do but to send the statement.
 A leader that dies anywhere in between leaves the stored slot as it was, or moved on together with its tasks.
 """
 
@@ -18,15 +19,14 @@ from datetime import datetime
 from functools import lru_cache
 from typing import assert_never
 
-from tasklib.db.query import Runs
+from tasklib.db.query import Query, Runs
 from tasklib.events import DutyFailed, Events, SlotsFired, SlotsSkipped
 from tasklib.maintenance.failures import Failures
 from tasklib.maintenance.leader import Leadership
 from tasklib.schedules import Due, Schedule, Skipped, due, run_at
 from tasklib.store import firing
-from tasklib.store.firing import DueSchedule, Fired, Offer, Run
+from tasklib.store.firing import DueSchedule, Fired, Look, Offer, Run
 from tasklib.store.fleet import Term
-from tasklib.store.schedules import CHANGED
 from tasklib.tasks.ids import Ids
 
 AT_ONCE = 1000
@@ -35,6 +35,8 @@ MOST_RUNS = 5000
 """Tasks that one statement makes, but for those of its last schedule."""
 HORIZON_SECONDS = 1.0
 """The longest sleep: a schedule that was made meanwhile is seen this soon, even without a notification."""
+AHEAD_SECONDS = 0.25
+"""So long before their time slots are looked at and decided."""
 _AFTER_REFUSAL_SECONDS = 0.1
 _TRY_UNREADABLE_AGAIN_SECONDS = 60.0
 
@@ -51,10 +53,9 @@ class Scheduler:
         self._unreadable: dict[str, float] = {}
         self._changed = asyncio.Event()
 
-    def hear(self, message: str | None) -> None:
-        """A notification; None if any may have been missed."""
-        if message in (None, CHANGED):
-            self._changed.set()
+    def look(self) -> None:
+        """A schedule has changed, or may have."""
+        self._changed.set()
 
     async def fire_forever(self, failures: Failures) -> None:
         while True:
@@ -68,24 +69,38 @@ class Scheduler:
                     await self._changed.wait()
 
     async def fire_due(self, term: Term) -> float:
-        """Fire what is due; returns how many seconds from now the next slot is, or a second."""
-        found = await self._db.run(firing.look(limit=AT_ONCE, unreadable=self._left_aside()))
+        """Fire what is due, or will be in a moment; returns after how many seconds to look again."""
+        found = await self._db.run(
+            firing.look(limit=AT_ONCE, unreadable=self._left_aside(), ahead_seconds=AHEAD_SECONDS)
+        )
         read_at = time.monotonic()
         if found.due or found.next_slot is not None:
             self._db = self._own
-        offers = [offer for row in found.due if (offer := self._offer(row)) is not None]
+        offers = [offer for row in _first(found) if (offer := self._offer(row)) is not None]
         if offers:
-            taken = 0
-            for some in _in_parts(offers):
-                number = sum(len(offer.runs) for offer in some)
-                fired = await self._db.run(firing.fire(term, some, Ids(number).first(number)))
-                self._tell(some, fired)
-                taken += len(fired.schedules)
-            return 0.0 if taken else _AFTER_REFUSAL_SECONDS  # what was moved on may be due again
+            statements = [_statement(term, part) for part in _in_parts(offers)]
+            if await self._changed_within(offers[0].seconds_until_due(found.now) - (time.monotonic() - read_at)):
+                return 0.0
+            taken = [await self._fire(part, statement) for part, statement in statements]
+            return 0.0 if any(taken) else _AFTER_REFUSAL_SECONDS  # what was moved on may be due again
         if found.next_slot is None:
             return HORIZON_SECONDS
         until = (found.next_slot - found.now).total_seconds() - (time.monotonic() - read_at)
-        return min(max(until, 0.0), HORIZON_SECONDS)
+        return min(max(until - AHEAD_SECONDS if until > AHEAD_SECONDS else until, 0.0), HORIZON_SECONDS)
+
+    async def _changed_within(self, seconds: float) -> bool:
+        """Wait so long; True as soon as a schedule was changed."""
+        if seconds > 0:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._changed.wait()
+                    return True
+        return False
+
+    async def _fire(self, offers: Sequence[Offer], statement: Query[Fired]) -> int:
+        fired = await self._db.run(statement)
+        self._tell(offers, fired)
+        return len(fired.schedules)
 
     def _offer(self, row: DueSchedule) -> Offer | None:
         """What to do with one schedule. One that can't be read keeps no other from being fired."""
@@ -109,6 +124,19 @@ class Scheduler:
             if offer.read.name in fired.schedules:
                 for skip in offer.skips:
                     self._events.emit(SlotsSkipped(offer.read.name, skip.reason, skip.count, skip.first, skip.last))
+
+
+def _first(found: Look) -> list[DueSchedule]:
+    """What is due; else what will be due first, as it will be read then."""
+    due = [row for row in found.due if not row.is_ahead]
+    if due or not found.due or (first := found.due[0].next_slot) is None:
+        return due
+    return [row._replace(now=first) for row in found.due if row.next_slot == first]
+
+
+def _statement(term: Term, offers: list[Offer]) -> tuple[list[Offer], Query[Fired]]:
+    number = sum(len(offer.runs) for offer in offers)
+    return offers, firing.fire(term, offers, Ids(number).first(number))
 
 
 def _in_parts(offers: Sequence[Offer]) -> Iterator[list[Offer]]:

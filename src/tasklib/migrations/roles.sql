@@ -23,6 +23,7 @@ BEGIN
         WHERE nspname = {schema_name} AND relkind IN ('r', 'v')
           AND relname IN ('tasks', 'steps', 'signals', 'workers', 'worker_registrations', 'leadership',
                           'flows', 'gates', 'arrivals', 'schedules', 'schedule_skips', 'pauses', 'backpressure', 'settings',
+                          'limits', 'limit_states', 'limited_names', 'places',
                           'snapshots', 'depths', 'stats', 'stats_deltas', 'api_tokens', 'audit', 'tasklib_version')
         UNION ALL
         SELECT format('ALTER FUNCTION %s OWNER TO %I', p.oid::regprocedure, {owner_name})
@@ -40,11 +41,12 @@ GRANT CREATE ON SCHEMA {schema} TO {owner};
 -- The reader.
 GRANT SELECT ON {schema}.tasks, {schema}.workers, {schema}.worker_registrations, {schema}.leadership,
     {schema}.steps, {schema}.signals, {schema}.flows, {schema}.gates, {schema}.arrivals, {schema}.schedules,
-    {schema}.schedule_skips, {schema}.pauses, {schema}.backpressure, {schema}.settings, {schema}.snapshots, {schema}.depths,
+    {schema}.schedule_skips, {schema}.pauses, {schema}.backpressure, {schema}.settings, {schema}.limits, {schema}.limit_states,
+    {schema}.limited_names, {schema}.places, {schema}.snapshots, {schema}.depths,
     {schema}.stats, {schema}.stats_deltas, {schema}.tasklib_version TO {reader};
 
 -- The producer. It can insert a task that waits, and free or find an idempotency key; what a worker writes it can't.
-GRANT INSERT (id, name, queue, args, kwargs, scheduled_at, max_retries, timeout_seconds, priority, tags,
+GRANT INSERT (id, name, queue, lane, args, kwargs, scheduled_at, max_retries, timeout_seconds, priority, tags,
               required_capabilities, trace_context, submitted_by, idempotency_key, idempotency_expires_at,
               flow, node, waits_for, reports_to, merge_key, merge_while),
       SELECT (id, name, state, lease_token, submitted_by, idempotency_key, idempotency_expires_at, merge_key, merge_while),
@@ -52,7 +54,7 @@ GRANT INSERT (id, name, queue, args, kwargs, scheduled_at, max_retries, timeout_
     ON {schema}.tasks TO {producer};
 -- Submissions that find their merge key taken are counted.
 GRANT INSERT (name, queue, level, outcome, reason, count) ON {schema}.stats_deltas TO {producer};
-GRANT INSERT (id, name, submitted_by) ON {schema}.flows TO {producer};
+GRANT INSERT (id, name, submitted_by, parent, finished_at) ON {schema}.flows TO {producer};
 GRANT SELECT (id) ON {schema}.flows TO {producer};
 GRANT INSERT (id, flow, kind, policy, nodes, waiters, expected, sealed, opened_at, released) ON {schema}.gates TO {producer};
 GRANT SELECT (id) ON {schema}.gates TO {producer};
@@ -63,6 +65,9 @@ GRANT INSERT (schedule, slot), UPDATE, DELETE ON {schema}.tasks TO {worker};
 GRANT INSERT, UPDATE, DELETE ON {schema}.workers, {schema}.worker_registrations, {schema}.leadership,
     {schema}.steps, {schema}.signals, {schema}.flows, {schema}.gates, {schema}.arrivals,
     {schema}.schedule_skips, {schema}.snapshots, {schema}.depths, {schema}.stats, {schema}.stats_deltas TO {worker};
+-- It counts what is behind limits, and declares those of its functions, which marks their names.
+GRANT INSERT, UPDATE, DELETE ON {schema}.limits, {schema}.limit_states, {schema}.limited_names, {schema}.places
+    TO {worker};
 -- Its leader fires schedules. Only the server makes and deletes them: that is recorded in the audit.
 GRANT UPDATE ON {schema}.schedules TO {worker};
 

@@ -9,7 +9,6 @@ import contextlib
 import io
 import json
 import logging
-import sys
 from collections.abc import Callable, MutableMapping
 from datetime import UTC, datetime
 from typing import Any, TextIO, TypeAlias
@@ -119,6 +118,8 @@ class LogLines:
             more["max_retries"] = event.max_retries
         if event.error:
             more["error"] = last_line(event.error, 500)
+            if "\n" in event.error:
+                more["traceback"] = event.error
         what = "task released" if was_given_back(event) else f"task {event.state.replace('_', ' ')}"
         write = getattr(self._log, "info" if was_given_back(event) else _LEVELS.get(event.state, "info"))
         seconds = round(event.seconds, 6)
@@ -204,40 +205,17 @@ class LogLines:
 def log_to(stream: TextIO, *, as_json: bool, level: int = logging.INFO) -> Any:
     """A structlog logger that writes lines to this stream, whatever the program has configured for itself."""
     lazy = structlog.wrap_logger(
-        _Writer(stream),
-        processors=[_stamped, _renderer(as_json)],
+        LineWriter(stream),
+        processors=[stamped, renderer(as_json)],
         wrapper_class=structlog.make_filtering_bound_logger(level),
     )
     return lazy.bind()
 
 
-def configure_task_logging(*, as_json: bool | None, level: int = logging.INFO) -> None:
-    """Let `current_task().logger` and structlog speak the worker's way, unless the program has its own configuration.
-
-    `as_json=None` is for a person: lines with colours.
-    """
-    if structlog.is_configured():
-        return
-    processors: list[Any] = [structlog.contextvars.merge_contextvars]
-    if as_json is None:
-        stamp = structlog.processors.TimeStamper(fmt="%H:%M:%S", utc=False)
-        renderer = structlog.dev.ConsoleRenderer(
-            colors=sys.stderr.isatty(), pad_event_to=0, exception_formatter=_traceback
-        )
-        processors += [structlog.processors.add_log_level, stamp, _brief, _harmless, renderer]
-    else:
-        processors += [structlog.processors.format_exc_info, _stamped, _renderer(as_json)]
-    structlog.configure(
-        processors=processors,
-        wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=lambda *_: _Writer(sys.stderr),
-    )
+LogLine: TypeAlias = MutableMapping[str, Any]
 
 
-_Line: TypeAlias = MutableMapping[str, Any]
-
-
-def _stamped(_: Any, method: str, line: _Line) -> _Line:
+def stamped(_: Any, method: str, line: LogLine) -> LogLine:
     """The line with its time and level, and the keys one reads first in front."""
     # One dictionary, no further processors: a fast worker writes a line for each of its tasks.
     ordered: dict[str, Any] = {"time": datetime.now(UTC).isoformat(), "level": _LEVEL_NAMES.get(method, method)}
@@ -247,7 +225,7 @@ def _stamped(_: Any, method: str, line: _Line) -> _Line:
     return ordered | line  # type: ignore[operator, no-any-return]
 
 
-def _brief(_: Any, __: str, line: _Line) -> _Line:
+def brief(_: Any, __: str, line: LogLine) -> LogLine:
     """For a person: the end of the id, as in the worker's own lines, and nothing that is the same in all of them."""
     line.pop("worker", None)
     if "task_id" in line:
@@ -255,7 +233,7 @@ def _brief(_: Any, __: str, line: _Line) -> _Line:
     return line
 
 
-def _harmless(_: Any, __: str, line: _Line) -> _Line:
+def harmless(_: Any, __: str, line: LogLine) -> LogLine:
     """For a terminal: no text in it can do more than be read, or look like another line."""
     for key, value in line.items():
         if isinstance(value, str):
@@ -263,31 +241,31 @@ def _harmless(_: Any, __: str, line: _Line) -> _Line:
     return line
 
 
-def _traceback(stream: TextIO, exc_info: Any) -> None:
+def write_traceback(stream: TextIO, exc_info: Any) -> None:
     text = io.StringIO()
     structlog.dev.plain_traceback(text, exc_info)
     stream.write(printable(text.getvalue(), lines=True))
 
 
-def _renderer(as_json: bool) -> Any:
+def renderer(as_json: bool) -> Any:
     return _json if as_json else _logfmt
 
 
 _as_logfmt = structlog.processors.LogfmtRenderer()
 
 
-def _logfmt(logger: Any, method: str, line: _Line) -> str:
+def _logfmt(logger: Any, method: str, line: LogLine) -> str:
     return printable(_as_logfmt(logger, method, line))
 
 
-def _json(_: Any, __: str, line: _Line) -> str:
+def _json(_: Any, __: str, line: LogLine) -> str:
     try:
         return printable_json(to_json(line, fallback=repr).decode())
     except ValueError:  # a lone surrogate, which the standard library writes as an escape
         return json.dumps(line, default=repr)
 
 
-class _Writer:
+class LineWriter:
     """The last step of structlog: one write per line. A reader that went away is no reason to stop working."""
 
     def __init__(self, stream: TextIO) -> None:

@@ -7,7 +7,7 @@ Nothing here reads a clock or a database: instants come from the caller, and a s
 
 from tasklib.schedules.cron import Cron
 from tasklib.schedules.preview import PreviewedSlot, describe, preview
-from tasklib.schedules.schedule import OF_TASKS, CatchUp, Overlap, Schedule
+from tasklib.schedules.schedule import OF_TASKS, CatchUp, Overlap, Schedule, check_year
 from tasklib.schedules.slots import (
     Due,
     Reason,
@@ -31,6 +31,7 @@ __all__ = [
     "Reason",
     "Schedule",
     "Skipped",
+    "check_year",
     "count_between",
     "describe",
     "due",

@@ -26,8 +26,8 @@ class PreviewedSlot:
 
 
 def preview(schedule: Schedule, after: datetime, count: int = 20) -> list[PreviewedSlot]:
-    """The next slots after an instant."""
-    return [_previewed(schedule, slot) for slot in islice(slots(schedule, after), count)]
+    """The next slots after an instant; fewer if very many between them are excluded."""
+    return [_previewed(schedule, slot) for slot in islice(slots(schedule, after, is_brief=True), count)]
 
 
 def describe(schedule: Schedule) -> str:

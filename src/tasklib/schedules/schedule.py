@@ -25,7 +25,7 @@ Overlap = Literal["allow", "skip", "wait_one", "cancel_running"]
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MAX_EXPRESSIONS = 10
-_MAX_EXCLUSIONS = 1000
+_MAX_EXCLUSIONS, _MAX_EXCLUDING_EXPRESSIONS = 1000, 50
 _FIRST_YEAR, _LAST_YEAR = 1970, 2999
 _MAX_INTERVAL = timedelta(days=3660)
 _OPTIONS: dict[str, Any] = {
@@ -201,7 +201,13 @@ def _exclusions(given: object) -> tuple[str | date, ...]:
     several = [given] if isinstance(given, str | date) or not isinstance(given, Iterable) else list(given)
     if len(several) > _MAX_EXCLUSIONS:
         raise InvalidOption(f"exclude takes at most {_MAX_EXCLUSIONS} expressions and days, not {len(several)}.")
-    return tuple(dict.fromkeys(_exclusion(each) for each in several))
+    found = tuple(dict.fromkeys(_exclusion(each) for each in several))
+    if (number := sum(isinstance(each, str) for each in found)) > _MAX_EXCLUDING_EXPRESSIONS:
+        raise InvalidOption(
+            f"exclude takes at most {_MAX_EXCLUDING_EXPRESSIONS} cron expressions, not {number}. Days are quicker: "
+            "'2026-12-25'."
+        )
+    return found
 
 
 def _exclusion(given: object) -> str | date:
@@ -228,9 +234,14 @@ def _instant(name: str, value: object) -> datetime | None:
         raise InvalidOption(f"{name} must be a datetime, not {value!r}.")
     if value.tzinfo is None:
         raise InvalidOption(f"{name} has no time zone. Write datetime(..., tzinfo=ZoneInfo('Europe/Berlin')) or UTC.")
-    if not _FIRST_YEAR <= value.year <= _LAST_YEAR:
-        raise InvalidOption(f"{name} must be in the years {_FIRST_YEAR} to {_LAST_YEAR}, not {value}.")
+    check_year(name, value)
     return value.astimezone(UTC)
+
+
+def check_year(name: str, moment: datetime) -> None:
+    """Refuse an instant in years that have no slots."""
+    if not _FIRST_YEAR <= moment.year <= _LAST_YEAR:
+        raise InvalidOption(f"{name} must be in the years {_FIRST_YEAR} to {_LAST_YEAR}, not {moment}.")
 
 
 def _parsed(name: str, text: str) -> datetime:

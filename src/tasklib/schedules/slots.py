@@ -53,10 +53,10 @@ class Due:
     """The slot to store: the first one that is not due yet. None if there is none."""
 
 
-def slots(schedule: Schedule, after: datetime) -> Iterator[datetime]:
+def slots(schedule: Schedule, after: datetime, *, is_brief: bool = False) -> Iterator[datetime]:
     """The slots later than an instant, in order, in UTC."""
     start = max(after, schedule.starts_at or after).astimezone(UTC)
-    return slots_between(schedule, after, start + HORIZON)
+    return slots_between(schedule, after, start + HORIZON, is_brief=is_brief)
 
 
 def next_slot(schedule: Schedule, after: datetime, last_slot: datetime | None = None) -> datetime | None:
@@ -64,17 +64,24 @@ def next_slot(schedule: Schedule, after: datetime, last_slot: datetime | None = 
     return next(slots(schedule, max(after, last_slot or after)), None)
 
 
-def slots_between(schedule: Schedule, after: datetime, until: datetime) -> Iterator[datetime]:
-    """The slots later than one instant and not later than the other."""
+def slots_between(
+    schedule: Schedule, after: datetime, until: datetime, *, is_brief: bool = False
+) -> Iterator[datetime]:
+    """The slots later than one instant and not later than the other.
+
+    `is_brief` ends them after MOST_EXCLUDED exclusions in all: for a look that anybody may ask for.
+    """
     start, end = _bounds(schedule, after, until)
-    excluded = 0
+    excluded, most = 0, MOST_EXCLUDED
+    if is_brief:  # each expression costs as much again
+        most //= 1 + len(schedule.excluding_expressions) // 5
     for instant in _instants(schedule, start, end):
         if schedule.exclude and _is_excluded(schedule, instant):
             excluded += 1
-            if excluded == MOST_EXCLUDED:
+            if excluded == most:
                 return
         else:
-            excluded = 0
+            excluded = excluded if is_brief else 0
             yield instant.replace(tzinfo=UTC)
 
 

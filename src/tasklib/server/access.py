@@ -1,4 +1,5 @@
-"""Principals and roles. Every route declares which roles may use it: `Depends(allow(Role.VIEWER))`."""
+"""What routes depend on: principals and their roles, and the services. Every route declares which roles may use it:
+`Depends(allow(Role.VIEWER))`."""
 
 from __future__ import annotations
 
@@ -15,14 +16,26 @@ from tasklib.server.problems import Problem
 from tasklib.server.services import Services
 from tasklib.store.tokens import Role, StoredToken
 
-__all__ = ["ANONYMOUS", "NOBODY", "SCRAPER", "Principal", "Role", "allow", "anybody", "client_of", "roles_of"]
+__all__ = [
+    "ANONYMOUS",
+    "NOBODY",
+    "SCRAPER",
+    "Principal",
+    "Role",
+    "allow",
+    "anybody",
+    "client_of",
+    "roles_of",
+    "services",
+]
 
 PRINCIPAL = "tasklib.principal"
 """Where the scope of a request has its Principal."""
 
 _INCLUDED = {
-    Role.OPERATOR: {Role.VIEWER, Role.SUBMITTER},
-    Role.ADMIN: {Role.OPERATOR, Role.VIEWER, Role.SUBMITTER},
+    Role.APPROVER: {Role.VIEWER},
+    Role.OPERATOR: {Role.APPROVER, Role.VIEWER, Role.SUBMITTER},
+    Role.ADMIN: {Role.OPERATOR, Role.APPROVER, Role.VIEWER, Role.SUBMITTER},
 }
 
 
@@ -155,6 +168,12 @@ def _declared(dependant: Any) -> frozenset[Role] | None:
         if (below := _declared(dependency)) is not None:
             return below
     return None
+
+
+def services(request: HTTPConnection) -> Services:
+    """A dependency that gives the server's services: `Depends(services)`."""
+    found: Services = request.app.state.services
+    return found
 
 
 def client_of(principal: Principal, services: Services, *, to_change: bool = False) -> AsyncClient:

@@ -15,14 +15,17 @@ from tasklib.config import Config
 from tasklib.server import problems
 from tasklib.server.access import HostLogin
 from tasklib.server.auth import Auth
-from tasklib.server.limits import Limits
+from tasklib.server.bodies import Limits
 from tasklib.server.logins import Logins
 from tasklib.server.request_log import RequestLog
 from tasklib.server.routes import (
+    approvals,
     audit,
     dead_letters,
+    flows,
     health,
     internal,
+    limits,
     metrics,
     openapi,
     pauses,
@@ -48,7 +51,10 @@ ROUTERS: list[APIRouter] = [
     dead_letters.router,
     workers.router,
     schedules.router,
+    flows.router,
+    approvals.router,
     pauses.router,
+    limits.router,
     settings_routes.router,
     tokens.router,
     audit.router,

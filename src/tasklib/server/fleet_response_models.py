@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -133,6 +133,61 @@ class DrainAnswer(BaseModel):
 
     worker_id: str
     status: str
+
+
+class LimitAnswer(_Read):
+    """A limit; null: no bound of that kind."""
+
+    name: str
+    max_running: int | None
+    rate: float | None
+    per: float | None
+    burst: int | None
+    serial: Literal["hold", "aside"] | None
+    weight: int | None
+    may_burst: bool | None
+    source: str
+    declared: dict[str, Any] | None
+    changed_at: datetime
+    running: int
+    blocked_until: datetime | None
+
+
+class LimitsAnswer(BaseModel):
+    """All limits, by name."""
+
+    model_config = _example(
+        {
+            "limits": [
+                {
+                    "name": "stripe",
+                    "max_running": 5,
+                    "rate": 100.0,
+                    "per": 60.0,
+                    "burst": 1,
+                    "serial": None,
+                    "weight": None,
+                    "may_burst": None,
+                    "source": "api",
+                    "declared": None,
+                    "changed_at": "2026-05-04T12:00:00Z",
+                    "running": 3,
+                    "blocked_until": None,
+                }
+            ]
+        }
+    )
+
+    limits: list[LimitAnswer]
+
+
+class LimitChangeAnswer(BaseModel):
+    """What became of a limit."""
+
+    model_config = _example({"name": "queue:mail", "changed": True})
+
+    name: str
+    changed: bool
 
 
 class PauseAnswer(_Read):

@@ -29,6 +29,7 @@ from tasklib.events import (
 )
 from tasklib.maintenance.service import Maintenance
 from tasklib.stats import StatsCollector
+from tasklib.store import schedules
 
 
 class Leading:
@@ -42,14 +43,14 @@ class Leading:
         events.subscribe(self._write, routine=False)
         self._maintenance = Maintenance(config, control, events, StatsCollector(), lambda: self.id)
         self._notifier = notifier
-        notifier.hearing.add(self._maintenance.scheduler.hear)
+        notifier.told[schedules.CHANGED] = self._maintenance.scheduler.look
         self._jobs = [asyncio.create_task(job) for job in self._maintenance.jobs()]
 
     async def close(self) -> None:
         for job in self._jobs:
             job.cancel()
         await asyncio.gather(*self._jobs, return_exceptions=True)
-        self._notifier.hearing.discard(self._maintenance.scheduler.hear)
+        self._notifier.told.pop(schedules.CHANGED, None)
         await self._maintenance.resign()
         self._maintenance.close()
 

@@ -57,6 +57,9 @@ KNOWN: dict[str, Known] = {
     "worker_not_found": Known(404, "No live worker has this id."),
     "schedule_not_found": Known(404, "No schedule has this name."),
     "flow_not_found": Known(404, "No flow has this id."),
+    "approval_not_open": Known(
+        409, "The task doesn't wait for this approval: it was answered before, or its time is over."
+    ),
     "token_not_found": Known(404, "No token has this id or prefix."),
     "method_not_allowed": Known(405, "The path has other methods: see `Allow`."),
     "body_too_slow": Known(408, "The body took longer than `body_timeout_seconds`."),
@@ -188,6 +191,8 @@ def _ours(error: errors.TaskLibError) -> Problem:
             return Problem(404, "schedule_not_found", "No such schedule", str(error), name=error.name)
         case errors.FlowNotFound():
             return Problem(404, "flow_not_found", "No such flow", str(error))
+        case errors.ApprovalNotOpen():
+            return Problem(409, "approval_not_open", "Nothing to answer", str(error), name=error.name)
         case errors.TokenNotFound():
             return Problem(404, "token_not_found", "No such token", str(error))
         case errors.IdempotencyKeyTaken():

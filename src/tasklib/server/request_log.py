@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tasklib.server.access import NOBODY, PRINCIPAL, Principal
 from tasklib.server.auth import path_in
-from tasklib.server.limits import BODY_IS_READ, drain, has_body
+from tasklib.server.bodies import BODY_IS_READ, drain, has_body
 from tasklib.server.problems import CODE, REQUEST_ID, answer, problem_of
 from tasklib.server.settings import ServerSettings
 from tasklib.store.tokens import prefix_of
@@ -40,7 +40,7 @@ class RequestLog:
     def __init__(self, app: ASGIApp, settings: ServerSettings) -> None:
         self.app = app
         self._headers = {**_SECURITY, **(_ONLY_HTTPS if settings.is_public_https else {})}
-        self._log: Any = structlog.get_logger("tasklib.server")
+        self._log: Any = structlog.get_logger("tasklib.server").bind()  # now, not anew for each line
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

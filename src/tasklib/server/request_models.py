@@ -56,7 +56,54 @@ class SignalBody(Body):
     key: Annotated[Name | None, Field(description="A second signal with this key to the same task is ignored.")] = None
 
 
-class SubmitBody(Body):
+class TaskBody(Body):
+    """What tasks that are submitted singly and tasks of a flow have in common."""
+
+    task_type: Annotated[Name, Field(description="The name of the task function.")]
+    parameters: dict[str, Any] = Field(default_factory=dict, description="Its arguments, by name.")
+    priority: StrictInt | str | None = Field(
+        None, description="From -10 to 100, or a level (`low`, `medium`, `high`), which brings its retries and timeout."
+    )
+    queue: Annotated[Name | None, Field(description="`default` unless said otherwise.")] = None
+    required_capabilities: list[Name] | None = Field(
+        None, max_length=100, description="What a worker must have to take it."
+    )
+    timeout_seconds: StrictInt | None = Field(None, ge=1, le=MAX_INT, description="How long an attempt may take.")
+    max_retries: StrictInt | None = Field(None, ge=0, le=MAX_INT, description="How often it is tried again.")
+    delay: Seconds | None = Field(None, description="Run it no sooner than in so many seconds.")
+    delay_seconds: Seconds | None = Field(None, description="The same as `delay`.")
+    scheduled_at: AwareDatetime | None = Field(
+        None, description="Run it no sooner than then; with a time zone. A moment that has passed means now."
+    )
+    tags: dict[str, Any] | None = Field(None, description="For finding it again.")
+    trace_context: dict[str, str] | None = Field(
+        None, description="`traceparent` and `tracestate` of W3C; else those of the request's headers."
+    )
+
+    @model_validator(mode="after")
+    def _one_time(self) -> Self:
+        given = [n for n in ("delay", "delay_seconds", "scheduled_at") if getattr(self, n) is not None]
+        if len(given) > 1:
+            raise ValueError(f"give one of {' and '.join(given)}")
+        return self
+
+    def options(self, trace_context: Mapping[str, str] | None) -> dict[str, Any]:
+        """The options as `submit_task` names them; only those that were given."""
+        said = {
+            "priority": self.priority,
+            "queue": self.queue,
+            "required_capabilities": self.required_capabilities,
+            "timeout_seconds": self.timeout_seconds,
+            "max_retries": self.max_retries,
+            "delay_seconds": self.delay if self.delay is not None else self.delay_seconds,
+            "scheduled_at": self.scheduled_at,
+            "tags": self.tags,
+            "trace_context": self.trace_context if self.trace_context is not None else trace_context,
+        }
+        return {name: value for name, value in said.items() if value is not None}
+
+
+class SubmitBody(TaskBody):
     """One task to submit."""
 
     model_config = ConfigDict(
@@ -76,17 +123,6 @@ class SubmitBody(Body):
         },
     )
 
-    task_type: Annotated[Name, Field(description="The name of the task function.")]
-    parameters: dict[str, Any] = Field(default_factory=dict, description="Its arguments, by name.")
-    priority: StrictInt | str | None = Field(
-        None, description="From -10 to 100, or a level (`low`, `medium`, `high`), which brings its retries and timeout."
-    )
-    queue: Annotated[Name | None, Field(description="`default` unless said otherwise.")] = None
-    required_capabilities: list[Name] | None = Field(
-        None, max_length=100, description="What a worker must have to take it."
-    )
-    timeout_seconds: StrictInt | None = Field(None, ge=1, le=MAX_INT, description="How long an attempt may take.")
-    max_retries: StrictInt | None = Field(None, ge=0, le=MAX_INT, description="How often it is tried again.")
     idempotency_key: Annotated[
         Name | None,
         Field(description="A second submission with this name and key, within the window, returns the first task."),
@@ -113,49 +149,22 @@ class SubmitBody(Body):
     max_wait: Seconds | None = Field(
         None, gt=0, description="With `debounce`: run it at the latest so many seconds after the first submission."
     )
+    share: Name | None = Field(None, description="Whose task it is: shares with due tasks take turns.")
+    serial_key: Name | None = Field(
+        None, description="Tasks of a queue with the same key run one at a time, in the order of submission."
+    )
     task_id: UUID | None = Field(
         None,
         description="An id of your own, a UUID of version 7: with it a request that is repeated adds nothing. "
         "With other parameters or options it is refused.",
     )
-    delay: Seconds | None = Field(None, description="Run it no sooner than in so many seconds.")
-    delay_seconds: Seconds | None = Field(None, description="The same as `delay`.")
-    scheduled_at: AwareDatetime | None = Field(
-        None, description="Run it no sooner than then; with a time zone. A moment that has passed means now."
-    )
-    tags: dict[str, Any] | None = Field(None, description="For finding it again.")
-    trace_context: dict[str, str] | None = Field(
-        None, description="`traceparent` and `tracestate` of W3C; else those of the request's headers."
-    )
-
-    @model_validator(mode="after")
-    def _one_time(self) -> Self:
-        given = [n for n in ("delay", "delay_seconds", "scheduled_at") if getattr(self, n) is not None]
-        if len(given) > 1:
-            raise ValueError(f"give one of {' and '.join(given)}")
-        return self
 
     def options(self, trace_context: Mapping[str, str] | None) -> dict[str, Any]:
-        """The options as `submit_task` names them; only those that were given."""
-        said = {
-            "priority": self.priority,
-            "queue": self.queue,
-            "required_capabilities": self.required_capabilities,
-            "timeout_seconds": self.timeout_seconds,
-            "max_retries": self.max_retries,
-            "idempotency_key": self.idempotency_key,
-            "unique": self.unique,
-            "debounce": self.debounce,
-            "throttle": self.throttle,
-            "merge_key": self.merge_key,
-            "on_duplicate": self.on_duplicate,
-            "max_wait": self.max_wait,
-            "delay_seconds": self.delay if self.delay is not None else self.delay_seconds,
-            "scheduled_at": self.scheduled_at,
-            "tags": self.tags,
-            "trace_context": self.trace_context if self.trace_context is not None else trace_context,
-        }
-        return {name: value for name, value in said.items() if value is not None}
+        """The same, and what makes a submission the same as another one."""
+        keys = ["idempotency_key", "unique", "debounce", "throttle", "merge_key", "on_duplicate", "max_wait"]
+        keys += ["share", "serial_key"]
+        said = {name: getattr(self, name) for name in keys if getattr(self, name) is not None}
+        return {**super().options(trace_context), **said}
 
 
 class BatchBody(Body):
@@ -242,6 +251,39 @@ class PauseBody(Body):
         if (self.queue is None) == (self.name is None):
             raise ValueError("give either queue or name, and only one of them")
         return self
+
+
+class LimitBody(Body):
+    """All bounds of a limit; null: no bound of that kind."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {"name": "queue:mail", "max_running": 5},
+                {"name": "stripe", "rate": 100, "per": 60, "burst": 20},
+            ]
+        },
+    )
+
+    name: Name = Field(description="`queue:mail`, `name:send_email`, `share:acme`, `serial:ledger`, or its own name.")
+    max_running: Annotated[int, Field(strict=True, ge=0, le=MAX_INT)] | None = Field(
+        None, description="How many tasks run at a time."
+    )
+    rate: Annotated[float, Field(strict=True, gt=0)] | None = Field(
+        None, description="How many tasks begin in `per` seconds."
+    )
+    per: Seconds | None = Field(None, gt=0, description="Of `rate`; 1 unless said otherwise.")
+    burst: Annotated[int, Field(strict=True, ge=1, le=MAX_INT)] | None = Field(
+        None, description="With `rate`: how many may begin at once; 1 unless said otherwise."
+    )
+    serial: Literal["hold", "aside"] | None = Field(
+        None, description="One at a time, in order. A task that failed holds the others, or steps aside."
+    )
+    weight: Annotated[int, Field(strict=True, ge=1, le=1_000_000)] | None = Field(
+        None, description="Of a share: how many tasks it gets in its turn."
+    )
+    may_burst: bool | None = Field(None, description="Of a share: more than `max_running` in idle slots.")
 
 
 Threshold = Annotated[float, Field(strict=True, gt=0, le=MAX_INT)]

@@ -57,6 +57,8 @@ _TASK = {
     "submitted_by": "0196f29f-1b2c-7000-8000-5a5a5a5a5a5a",
     "schedule": None,
     "slot": None,
+    "flow": None,
+    "node": None,
     "left_out": [],
 }
 
@@ -148,6 +150,8 @@ class TaskAnswer(BaseModel):
     submitted_by: str | None = Field(description="The id of the token it was submitted with.")
     schedule: str | None = Field(description="The schedule that it is a run of.")
     slot: datetime | None = Field(description="The instant that it runs for; null if the run was asked for by hand.")
+    flow: UUID | None = Field(description="The flow that it is part of.")
+    node: str | None = Field(description="Its node in the flow.")
     left_out: list[str] = Field(
         default_factory=list,
         description="In lists and streams: what is null here because it is large, or cut to its end (`error`). "
@@ -199,6 +203,8 @@ _AS_THEY_ARE = (
     "submitted_by",
     "schedule",
     "slot",
+    "flow",
+    "node",
 )
 
 

@@ -7,8 +7,8 @@ from typing import Annotated
 from fastapi import Depends, Query
 
 from tasklib.client.validation import MAX_PAGE
-from tasklib.server.access import Principal, allow
-from tasklib.server.services import Services, services
+from tasklib.server.access import Principal, allow, services
+from tasklib.server.services import Services
 from tasklib.store.tokens import Role
 
 Given = Annotated[Services, Depends(services)]
@@ -17,6 +17,7 @@ Reader = Annotated[Principal, Depends(allow(Role.VIEWER, Role.SUBMITTER))]
 """Principals that may read tasks: all of them, or their own."""
 Submitter = Annotated[Principal, Depends(allow(Role.SUBMITTER))]
 Viewer = Annotated[Principal, Depends(allow(Role.VIEWER))]
+Approver = Annotated[Principal, Depends(allow(Role.APPROVER))]
 Operator = Annotated[Principal, Depends(allow(Role.OPERATOR))]
 Admin = Annotated[Principal, Depends(allow(Role.ADMIN))]
 

@@ -8,12 +8,14 @@ from uuid import UUID
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StrictBool, StrictInt
 
-from tasklib.client.schedules import BACKFILL_LIMIT, MOST_BACKFILLED, Preview
+from tasklib.client.backfills import BACKFILL_LIMIT, MOST_BACKFILLED, BackfillOverlap
+from tasklib.client.schedules import Preview
 from tasklib.schedules import describe
 from tasklib.server.redaction import Redaction
 from tasklib.server.request_models import Body, Name, Text
 from tasklib.store.schedules import ScheduleInfo
 
+MOST_SYNCED = 10_000
 _RULE = {"cron": ["0 3 * * *"], "timezone": "Europe/Berlin", "overlap": "skip", "args": {"full": True}}
 _ID = "0196f2a0-7a3c-7d41-9a5e-3f2b8c1d4e5f"
 _MOMENT = "2026-05-21T01:00:00Z"
@@ -73,6 +75,33 @@ class CreateScheduleBody(Body):
     schedule: dict[str, Any] = Field(description=_FIELDS)
 
 
+class DeclaredScheduleBody(CreateScheduleBody):
+    """A schedule that a program declares."""
+
+    model_config = _examples({"name": "nightly", "task_type": "report", "schedule": _RULE, "module": "app.tasks"})
+
+    module: Name = Field(description="Where its task function is defined.")
+
+
+class SyncSchedulesBody(Body):
+    """All schedules that a program declares."""
+
+    model_config = _examples(
+        {
+            "deployed_at": _MOMENT,
+            "modules": ["app.tasks"],
+            "schedules": [{"name": "nightly", "task_type": "report", "schedule": _RULE, "module": "app.tasks"}],
+        }
+    )
+
+    deployed_at: AwareDatetime = Field(description="Only a newer deploy changes what is stored.")
+    modules: list[Name] | None = Field(
+        description="The program's modules: what an older deploy had in these, and is not here, is retired. Null: any.",
+        max_length=MOST_SYNCED,
+    )
+    schedules: list[DeclaredScheduleBody] = Field(max_length=MOST_SYNCED)
+
+
 class ChangeScheduleBody(Body):
     """What is to be different."""
 
@@ -106,6 +135,11 @@ class BackfillBody(Body):
 
     start: AwareDatetime
     end: AwareDatetime
+    overlap: BackfillOverlap | None = Field(
+        None,
+        description="`allow`: all at once. `one_by_one`: each waits until the run before it has ended. "
+        "Without it: one by one if the schedule's own runs don't overlap.",
+    )
     limit: StrictInt = Field(BACKFILL_LIMIT, ge=1, le=MOST_BACKFILLED, description="Refuse if there are more slots.")
     priority: StrictInt | None = Field(None, description="Else lower by 10 than that of the schedule.")
     dry_run: StrictBool = Field(False, description="Only show the slots.")
@@ -183,6 +217,20 @@ class ExplainScheduleAnswer(BaseModel):
     sentences: list[str]
 
 
+class SyncSchedulesAnswer(BaseModel):
+    """What became of the schedules of a program: their names."""
+
+    model_config = _shown({"created": ["nightly"], "changed": [], "unchanged": [], "refused": [], "retired": []})
+
+    created: list[str]
+    changed: list[str]
+    unchanged: list[str]
+    refused: list[str] = Field(
+        description="A deploy that is not older has another version, or the name belongs to one made at run time."
+    )
+    retired: list[str]
+
+
 class RunScheduleAnswer(BaseModel):
     """The task of a run by hand."""
 
@@ -194,27 +242,41 @@ class RunScheduleAnswer(BaseModel):
 class BackfillAnswer(BaseModel):
     """What a backfill did, or would do."""
 
-    model_config = _shown({"count": 1, "slots": [_MOMENT], "task_ids": [_ID], "dry_run": False})
+    model_config = _shown(
+        {
+            "count": 1,
+            "slots": [_MOMENT],
+            "task_ids": [_ID],
+            "overlap": "allow",
+            "has_task": 0,
+            "flow": None,
+            "dry_run": False,
+        }
+    )
 
     count: int = Field(description="Slots in the stretch.")
     slots: list[datetime]
     task_ids: list[UUID] = Field(description="The tasks that are new.")
+    overlap: BackfillOverlap
+    has_task: int = Field(description="How many of the slots had a task before: these are not run again.")
+    flow: UUID | None = Field(description="Of runs one by one: the flow that the tasks belong to.")
     dry_run: bool
 
 
 def schedule_answer(info: ScheduleInfo, redaction: Redaction) -> ScheduleAnswer:
     """A schedule as it may be shown."""
-    template = info.template
+    masked = redaction.schedule(info)
+    template = masked.template
     return ScheduleAnswer(
         name=info.name,
         task_type=info.task,
         description=info.unreadable or describe(info.schedule),
-        schedule=redaction.masked(info.spec),
+        schedule=masked.spec,
         source=info.source,
         state=info.state,
         queue=template["queue"],
         priority=template["priority"],
-        parameters=redaction.masked(template["kwargs"]),
+        parameters=template["kwargs"],
         next_slot=info.next_slot,
         last_slot=info.last_slot,
         last_task=info.last_task,
@@ -223,7 +285,7 @@ def schedule_answer(info: ScheduleInfo, redaction: Redaction) -> ScheduleAnswer:
         skipped=info.skipped,
         paused_at=info.paused_at,
         paused_by=info.paused_by,
-        pause_note=info.pause_note,
+        pause_note=masked.pause_note,
         created_at=info.created_at,
         changed_at=info.changed_at,
         read_at=info.read_at,
@@ -235,7 +297,7 @@ def schedule_answer(info: ScheduleInfo, redaction: Redaction) -> ScheduleAnswer:
         deployed_at=info.deployed_at,
         max_retries=template["max_retries"],
         timeout_seconds=template["timeout_seconds"],
-        tags=redaction.masked(template["tags"]),
+        tags=template["tags"],
         required_capabilities=template["required_capabilities"],
     )
 

@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 import structlog
-from starlette.requests import HTTPConnection
 
 from tasklib.backends.postgres.notifier import Notifier
 from tasklib.backends.postgres.remote.workers import RemoteWorkers
@@ -53,7 +52,7 @@ class Services:
         self.caps = Caps(self.settings)
         self.redaction = Redaction(self.settings.redact)
         self.watch = TaskWatch(self.run, lambda: self.notifier.is_stopped)
-        self.token_watch = TokenWatch(self.client.database, self.tokens.is_open, self._token_ended)
+        self.token_watch = TokenWatch(self.client.database, self.tokens, self._token_ended)
 
     @classmethod
     async def open(cls, config: Config, settings: ServerSettings, *, has_login: bool = False) -> Services:
@@ -118,12 +117,6 @@ def version() -> str:
         return metadata.version("tasklib-pg")
     except metadata.PackageNotFoundError:  # run from its sources
         return "0"
-
-
-def services(request: HTTPConnection) -> Services:
-    """For routes: `Depends(services)`."""
-    found: Services = request.app.state.services
-    return found
 
 
 async def require_schema(config: Config, client: AsyncClient) -> None:

@@ -7,10 +7,12 @@ with services.token_watch.waiting(principal) as waiting:    # a request that wai
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from uuid import UUID
 
@@ -59,6 +61,24 @@ class _Repeated(ABC):
     async def _repeat(self) -> None: ...
 
 
+@dataclass(slots=True)
+class _Known:
+    """A look-up of a token, and how long its answer holds."""
+
+    until: float
+    looking: asyncio.Future[StoredToken | None]
+
+    @property
+    def has_failed(self) -> bool:
+        return self.looking.done() and (self.looking.cancelled() or self.looking.exception() is not None)
+
+    @property
+    def opens(self) -> str | None:
+        """The prefix of the token that was found."""
+        stored = self.looking.result() if self.looking.done() and not self.has_failed else None
+        return stored.prefix if stored is not None else None
+
+
 class TokenCache(_Repeated):
     """`await token_cache.find(text)` for a token that opens; `await token_cache.is_open()` where none is needed."""
 
@@ -68,7 +88,8 @@ class TokenCache(_Repeated):
         self._db = db
         self._is_open = is_open
         self._open_until = time.monotonic() + FRESH_SECONDS
-        self._known: dict[str, tuple[float, asyncio.Future[StoredToken | None]]] = {}
+        self._known: dict[bytes, _Known] = {}
+        """What was looked up, by a digest of the token: what follows from the same text need not be found out again."""
         self._used: dict[UUID, float] = {}
         self._to_note: set[UUID] = set()
 
@@ -79,13 +100,9 @@ class TokenCache(_Repeated):
 
     async def find(self, text: str) -> StoredToken | None:
         """The token with this text if it may be used; using it is noted."""
-        prefix = tokens.prefix_of(text)
-        if prefix is None:
-            return None
-        stored = await self._stored(prefix)
-        if stored is None or not stored.opens_with(text):
-            return None
-        self._note_use(stored.id)
+        stored = await self._stored(text)
+        if stored is not None:
+            self._note_use(stored.id)
         return stored
 
     async def is_open(self) -> bool:
@@ -101,16 +118,27 @@ class TokenCache(_Repeated):
         self._known.clear()
         self._open_until = 0.0
 
-    async def _stored(self, prefix: str) -> StoredToken | None:
-        known = self._known.get(prefix)
-        now = time.monotonic()
-        if known is None or known[0] < now or _has_failed(known[1]):
+    def confirm(self, prefixes: Iterable[str], asked_at: float) -> None:
+        """These tokens could be used at this moment: what is known of them holds for a while longer."""
+        usable = frozenset(prefixes)
+        for known in self._known.values():
+            if known.opens in usable:
+                known.until = max(known.until, asked_at + FRESH_SECONDS)
+
+    async def _stored(self, text: str) -> StoredToken | None:
+        digest, now = hashlib.sha256(text.encode("utf-8", "replace")).digest(), time.monotonic()
+        known = self._known.get(digest)
+        if known is None or known.until < now or known.has_failed:
             if len(self._known) >= _MOST_REMEMBERED:
                 self._known.clear()
             # One look-up for all who ask at the same time; none of them ends it for the others.
-            looking = asyncio.ensure_future(self._db.run(tokens.find(prefix)))
-            known = self._known[prefix] = (now + FRESH_SECONDS, looking)
-        return await asyncio.shield(known[1])
+            known = self._known[digest] = _Known(now + FRESH_SECONDS, asyncio.ensure_future(self._look(text)))
+        return await asyncio.shield(known.looking)
+
+    async def _look(self, text: str) -> StoredToken | None:
+        prefix = tokens.prefix_of(text)
+        stored = None if prefix is None else await self._db.run(tokens.find(prefix))
+        return stored if stored is not None and stored.opens_with(text) else None
 
     def _note_use(self, id_: UUID) -> None:
         now = time.monotonic()
@@ -123,10 +151,6 @@ class TokenCache(_Repeated):
         ids, self._to_note = self._to_note, set()
         if ids:
             await self._db.run(tokens.used(ids))
-
-
-def _has_failed(looking: asyncio.Future[StoredToken | None]) -> bool:
-    return looking.done() and (looking.cancelled() or looking.exception() is not None)
 
 
 class WaitingRequest:
@@ -159,13 +183,16 @@ class WaitingRequest:
 
 
 class TokenWatch(_Repeated):
-    """Watches all waiting requests. `is_open`: whether no token is needed; `on_end` wakes long-polling requests."""
+    """Watches all waiting requests; `on_end` wakes long-polling requests.
+
+    A worker always has one, so its other requests need no look at its token.
+    """
 
     _EVERY_SECONDS = LOOK_SECONDS
 
-    def __init__(self, db: Runs, is_open: Callable[[], Awaitable[bool]], on_end: Callable[[], None]) -> None:
+    def __init__(self, db: Runs, cache: TokenCache, on_end: Callable[[], None]) -> None:
         self._db = db
-        self._is_open = is_open
+        self._cache = cache
         self._on_end = on_end
         self._waiting: set[WaitingRequest] = set()
 
@@ -186,9 +213,11 @@ class TokenWatch(_Repeated):
         prefixes = {w.prefix for w in asked if w.prefix is not None}
         good: set[str | None] = set()
         if prefixes:
+            asked_at = time.monotonic()
             usable: set[str] = await self._db.run(tokens.usable(prefixes))
+            self._cache.confirm(usable, asked_at)
             good |= usable
-        if any(w.prefix is None for w in asked) and await self._is_open():
+        if any(w.prefix is None for w in asked) and await self._cache.is_open():
             good.add(None)
         if ended := [w for w in asked if w.prefix not in good]:
             for waiting in ended:

@@ -11,7 +11,8 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from tasklib.db.fast_path import array, in_text, plain_array
-from tasklib.db.query import Query, Rows
+from tasklib.db.query import Query, Rows, nothing
+from tasklib.tracing import trace_id_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,10 @@ def _in_text(names: tuple[str, ...]) -> str:
     return array(names)
 
 
+LIMITED = "\x01"
+"""The lane of a task behind limits begins with it, and so does each part of it."""
+
+
 class Claimed(NamedTuple):
     """A leased task, as the worker needs it. Ids and JSON stay text until they are needed in another form."""
 
@@ -54,8 +59,8 @@ class Claimed(NamedTuple):
     trace_context: str | None
     due: str
     effective_priority: int
-    set_apart: str | None = None
-    """Its name, if it was set apart: see `set_apart`."""
+    lane_name: str = ""
+    """Where it waited: empty for the lane of all names."""
 
     @property
     def attempt(self) -> int:
@@ -63,9 +68,39 @@ class Claimed(NamedTuple):
         return self.retry_count + self.crash_count + 1
 
     @property
+    def carried(self) -> dict[str, Any] | None:
+        """The trace that the submission was part of, and what a run of a schedule or a flow knows of it."""
+        if not self.trace_context:
+            return None
+        try:
+            carried = json.loads(self.trace_context)
+        except (ValueError, RecursionError):  # a row written by hand: a number or a nesting that Python can't read
+            return None
+        return carried if isinstance(carried, dict) else None
+
+    @property
+    def trace_id(self) -> str:
+        """The trace it belongs to."""
+        if not self.trace_context:
+            return self.id.replace("-", "")  # of most tasks; trace_id_for says the same
+        return trace_id_for(self.id, self.carried)
+
+    @property
     def reports(self) -> bool:
         """Whether its end is counted by gates."""
         return self.trace_context is not None and "tasklib_reports_to" in self.trace_context
+
+    def reporting_to(self, gate: str) -> Claimed:
+        """The same task, whose end one more gate counts."""
+        part = self.in_flow
+        carried = json.loads(self.trace_context) if self.trace_context else {}
+        carried["tasklib_reports_to"] = [*(part.reports_to if part else ()), gate]
+        return self._replace(trace_context=json.dumps(carried))
+
+    @property
+    def holds_places(self) -> bool:
+        """Whether it may hold places in limits."""
+        return self.lane_name.startswith(LIMITED)
 
     @property
     def in_flow(self) -> FlowPart | None:
@@ -76,7 +111,7 @@ class Claimed(NamedTuple):
 
     @property
     def lane(self) -> Lane:
-        return Lane(self.queue, self.set_apart or "", self.required_capabilities, self.priority)
+        return Lane(self.queue, self.lane_name, self.required_capabilities, self.priority)
 
     @property
     def place(self) -> Place:
@@ -94,6 +129,7 @@ class FlowPart(NamedTuple):
     """Which arguments are results of other tasks: see `store/flows.py`."""
 
     @classmethod
+    @lru_cache(maxsize=1024)  # the same text for all tasks of a group, and for a task's claim and its end
     def of(cls, carried: str) -> FlowPart | None:
         """Of what the claim says; None for a task of no flow."""
         try:
@@ -125,6 +161,11 @@ class Place(NamedTuple):
 
     due: str
     id: str
+
+
+def need_results(claimed: Sequence[Claimed]) -> bool:
+    """Whether arguments of some of these are results of other tasks, which must be read first."""
+    return any(c.trace_context is not None and "tasklib_results" in c.trace_context for c in claimed)
 
 
 def claim(
@@ -176,6 +217,72 @@ def claim_next(
     return Query("claim_next", {name: in_text(value) for name, value in parameters.items()}, _in_order, all_text=True)
 
 
+class Turn(NamedTuple):
+    """Where the next claim behind limits begins: the lane, and how many tasks it has had in this turn."""
+
+    queue: str = ""
+    lane: str = ""
+    taken: int = 0
+
+
+class Admitted(NamedTuple):
+    """What a claim behind limits brought."""
+
+    tasks: list[Claimed]
+    turn: Turn
+    next_seconds: float | None
+    """It is worth another look in so many seconds; None: when a notification comes."""
+    misplaced: list[tuple[str, str]]
+    """Queues and lanes with due tasks that may belong behind more limits: `name_lanes`."""
+    has_left_some: bool = False
+    """Tasks were chosen, and not leased because they had just been inserted: ask again at once."""
+
+
+def claim_limited(
+    served: Served,
+    limit: int,
+    worker_id: str,
+    turn: Turn,
+    /,
+    *,
+    lease_seconds: float,
+    medium_after: float,
+    high_after: float,
+) -> Query[Admitted]:
+    """Lease up to `limit` due tasks whose limits have room, lane by lane in turn."""
+    parameters = {
+        **served.parameters(),
+        "from_queue": turn.queue,
+        "from_lane": turn.lane,
+        "from_taken": turn.taken,
+        **_terms(worker_id, lease_seconds, medium_after, high_after),
+        "limit": limit,
+    }
+    return Query("claim_limited", parameters, _admitted, all_text=True)
+
+
+NAMED_AT_ONCE = 1000
+"""So many tasks at the head of each lane are looked at for limits of their names."""
+
+
+class Named(NamedTuple):
+    """How many tasks were moved, and whether others are held up: worth another try in a moment."""
+
+    moved: int
+    are_held_up: bool
+
+
+def name_lanes(lanes: Sequence[tuple[str, str]] = ()) -> Query[Named]:
+    """Move due tasks whose names have limits into the lanes of these."""
+    parameters = {
+        "lane_queues": array([queue for queue, _ in lanes]),
+        "lane_names": array([lane for _, lane in lanes]),
+        "most": NAMED_AT_ONCE,
+        "message": "",
+    }
+    return Query("name_lanes", parameters, lambda rows: Named._make(rows[0]), all_text=True)
+
+
 def leases_of(worker_id: str) -> Query[list[Claimed]]:
     """All that one worker holds, as its claims gave it."""
     return Query("leases_of", {"worker": worker_id}, _in_order, all_text=True)
@@ -190,6 +297,10 @@ class Outlook(NamedTuple):
     """Every transaction before this one is over."""
     is_crowded: bool = False
     """Due tasks that it doesn't serve are in its way: `set_apart`."""
+    is_limited: bool = False
+    """Some tasks, queues or names are behind limits: `claim_limited`."""
+    names_are_limited: bool = False
+    """Some names are, and their tasks may not be in the lanes of their limits: `name_lanes`."""
 
 
 CROWD = 200
@@ -210,6 +321,12 @@ def set_apart(served: Served) -> Query[int]:
     """
     parameters = {**served.parameters(), "most": SET_APART_AT_ONCE}
     return Query("set_apart", parameters, lambda rows: int(rows[0][0]), all_text=True)
+
+
+def pass_on(served: Served, worker_id: str) -> Query[None]:
+    """Wake other workers for the due tasks that this one was woken for and has no room for."""
+    parameters = {**served.parameters(), "worker": worker_id, "most": CROWD}
+    return Query("pass_on", parameters, nothing, all_text=True)
 
 
 def next_writer() -> Query[int]:
@@ -237,6 +354,21 @@ def _terms(worker_id: str, lease: float, medium_after: float, high_after: float)
 
 _PLACE = attrgetter("due", "id")
 _HEIGHT = attrgetter("effective_priority")
+
+
+def _admitted(rows: Rows) -> Admitted:
+    *tasks, taken, next_seconds = range(len(Claimed._fields) + 2)
+    claimed, misplaced, turn, soon, has_left_some = [], [], Turn(), None, False
+    queue, lane = Claimed._fields.index("queue"), Claimed._fields.index("lane_name")
+    for row in rows:
+        if row[0] is not None:
+            claimed.append(row[: len(tasks)])
+        elif row[taken] is None:
+            misplaced.append((row[queue], row[lane]))
+        else:
+            turn, soon = Turn(row[queue], row[lane], row[taken]), row[next_seconds]
+            has_left_some = soon is not None and soon < 0
+    return Admitted(_in_order(claimed), turn, 0.0 if has_left_some else soon, misplaced, has_left_some)
 
 
 def _in_order(rows: Rows) -> list[Claimed]:

@@ -80,7 +80,7 @@ def cancel_requests_of(worker_id: str) -> Query[list[Lease]]:
 
 def replay(task_id: UUID, *, by: str, owner: str | None = None) -> Query[str | None]:
     """Start a finished task anew; reads its new state, or None if it is not finished, unknown or not the owner's."""
-    parameters = {"id": str(task_id), "owner": owner, "message": ""}
+    parameters = {"id": str(task_id), "owner": owner}
     return audited("replay", parameters, _state, by=by, action=Action.REPLAY_TASK, target=str(task_id))
 
 

@@ -43,23 +43,26 @@ class RunningAttempt:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How an attempt ended that was seen to run."""
+    """How an attempt ended that was seen to run; both None if neither its row nor its history says."""
 
     id: UUID
-    state: str
-    at: datetime
+    token: int
+    state: str | None
+    at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
-class FailedAttempt:
-    """An attempt as a task's history has it."""
+class RecentAttempt:
+    """An attempt that has ended, as a task's row or history has it."""
 
     id: UUID
+    token: int
     name: str
-    queue: str
     worker: str
     started_at: datetime
     ended_at: datetime
+    state: str
+    """completed, cancelled, or failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +96,10 @@ def ended(attempts: Sequence[tuple[UUID, int]]) -> Query[list[Ended]]:
     return Query("ended", parameters, lambda rows: [Ended(*row) for row in rows], repeatable=True)
 
 
-def failed_attempts(seconds: float, limit: int = 500) -> Query[list[FailedAttempt]]:
-    """Attempts of the last seconds that failed, the latest first."""
+def recent_attempts(seconds: float, limit: int = 1000) -> Query[list[RecentAttempt]]:
+    """Attempts of the latest tasks that ended in the last seconds, the latest first."""
     parameters = {"seconds": float(seconds), "sample": _SAMPLE, "limit": limit}
-    return Query("failed_attempts", parameters, lambda rows: [FailedAttempt(*row) for row in rows], repeatable=True)
+    return Query("recent_attempts", parameters, lambda rows: [RecentAttempt(*row) for row in rows], repeatable=True)
 
 
 def backlog_by_name() -> Query[list[NameBacklog]]:

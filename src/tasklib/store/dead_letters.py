@@ -44,7 +44,7 @@ class DeadLetterGroup:
     """The last line of the sample's error."""
 
 
-class Batch(NamedTuple):
+class DeadLetterBatch(NamedTuple):
     """What one statement took, and where it ended."""
 
     ids: list[UUID]
@@ -75,20 +75,21 @@ def alike(
     return Query("dead_letters_alike", parameters, _alike, prepare=False, repeatable=True)
 
 
-def look(chosen: DeadLetterFilter, limit: int | None) -> Query[Batch]:
-    """What a replay or purge would take, the oldest first."""
-    return Query("dead_letter_look", {**chosen.parameters(), "limit": limit}, _batch, prepare=False, repeatable=True)
+def look(chosen: DeadLetterFilter, limit: int | None, *, of_flows: bool) -> Query[DeadLetterBatch]:
+    """What a replay, or a purge, which leaves those of flows, would take, the oldest first."""
+    parameters = {**chosen.parameters(), "limit": limit, "of_flows": of_flows}
+    return Query("dead_letter_look", parameters, _batch, prepare=False, repeatable=True)
 
 
-def replay(chosen: DeadLetterFilter, after: DeadLetterPlace | None, limit: int, *, by: str) -> Query[Batch]:
+def replay(chosen: DeadLetterFilter, after: DeadLetterPlace | None, limit: int, *, by: str) -> Query[DeadLetterBatch]:
     """Start the next ones afresh."""
-    parameters = {**_parameters(chosen, after, limit), "message": ""}
+    parameters = {**_parameters(chosen, after, limit), "of_flows": True, "message": ""}
     return _recorded("replay_dead_letters", parameters, chosen, by, Action.REPLAY_DEAD_LETTERS)
 
 
-def purge(chosen: DeadLetterFilter, after: DeadLetterPlace | None, limit: int, *, by: str) -> Query[Batch]:
-    """Delete the next ones."""
-    parameters = _parameters(chosen, after, limit)
+def purge(chosen: DeadLetterFilter, after: DeadLetterPlace | None, limit: int, *, by: str) -> Query[DeadLetterBatch]:
+    """Delete the next ones; a flow is deleted as a whole, after its time."""
+    parameters = {**_parameters(chosen, after, limit), "of_flows": False}
     return _recorded("purge_dead_letters", parameters, chosen, by, Action.PURGE_DEAD_LETTERS)
 
 
@@ -119,16 +120,16 @@ def _parameters(chosen: DeadLetterFilter, after: DeadLetterPlace | None, limit: 
 
 def _recorded(
     statement: str, parameters: dict[str, Any], chosen: DeadLetterFilter, by: str, action: Action
-) -> Query[Batch]:
+) -> Query[DeadLetterBatch]:
     details = chosen.parameters()
     if details["ids"] is not None:
         details["ids"] = details["ids"][:_MOST_IDS]
     return audited(statement, parameters, _batch, by=by, action=action, details=details, prepare=False)
 
 
-def _batch(rows: Rows) -> Batch:
+def _batch(rows: Rows) -> DeadLetterBatch:
     places = sorted(DeadLetterPlace(row[1], row[0]) for row in rows)
-    return Batch([UUID(p.id) for p in places], places[-1] if places else None)
+    return DeadLetterBatch([UUID(p.id) for p in places], places[-1] if places else None)
 
 
 def _groups(rows: Rows) -> list[DeadLetterGroup]:
@@ -141,3 +142,8 @@ def _groups(rows: Rows) -> list[DeadLetterGroup]:
 def _moment(rows: Rows) -> datetime:
     moment: datetime = rows[0][0]
     return moment
+
+
+def fingerprint(task_id: UUID) -> Query[str | None]:
+    """The fingerprint of a task's name and error; None without an error."""
+    return Query("fingerprint", {"id": str(task_id)}, lambda rows: rows[0][0] if rows else None, repeatable=True)

@@ -60,6 +60,8 @@ class Consumed(NamedTuple):
     """As in `RecordedStep`; None: there is no signal."""
     seen: int | None
     """How many signals had been sent to the task by then."""
+    is_decided: bool = True
+    """False: a statement whose answer was lost is just recording it, so ask again."""
 
 
 class Suspension(NamedTuple):
@@ -101,10 +103,12 @@ def record_steps(steps: Sequence[NewStep], worker_id: str) -> Query[dict[int, Wr
     )
 
 
-def consume_signal(lease: Leased, worker_id: str, signal: str, *, step: str, expired: bool) -> Query[Consumed | None]:
+def consume_signal(
+    lease: Leased, worker_id: str, signal: str, *, step: str, expired: bool, approval: str | None = None
+) -> Query[Consumed | None]:
     """Consume the next signal of this name and record it under the name `step`; reads None if the task isn't ours.
 
-    `expired`: without a signal, record that none came in time.
+    `expired`: without a signal, record that none came in time. `approval`: what is asked no more then.
     """
     parameters = {
         "id": lease.id,
@@ -113,8 +117,16 @@ def consume_signal(lease: Leased, worker_id: str, signal: str, *, step: str, exp
         "signal": signal,
         "step": step,
         "expired": expired,
+        "approval": approval,
     }
-    return Query("consume_signal", parameters, lambda rows: Consumed(*rows[0]) if rows else None, prepare=True)
+
+    def read(rows: Rows) -> Consumed | None:
+        if not rows:
+            return None
+        result, seen, had_something = rows[0]
+        return Consumed(result, seen, result is not None or not had_something)
+
+    return Query("consume_signal", parameters, read, prepare=True)
 
 
 def suspend(suspensions: Sequence[Suspension], worker_id: str) -> Query[dict[str, str]]:

@@ -32,6 +32,11 @@ class DueSchedule(NamedTuple):
     keeps_failing: bool | None
     """Whether its last runs are as many dead letters as `pause_after` says."""
 
+    @property
+    def is_ahead(self) -> bool:
+        """Whether it was read before its time: no slot of it is due."""
+        return self.waiting_slot is None and self.next_slot is not None and self.next_slot > self.now
+
 
 class Look(NamedTuple):
     """What the leader has to decide about, and until when it may sleep if that is nothing."""
@@ -63,6 +68,10 @@ class Offer:
     last_slot: datetime | None = field(default=None)
     """The newest slot that this decides."""
 
+    def seconds_until_due(self, now: datetime) -> float:
+        """Until the decision holds; not above zero if it does."""
+        return 0.0 if self.last_slot is None else (self.last_slot - now).total_seconds()
+
 
 class FiredTask(NamedTuple):
     """A task that was made."""
@@ -79,9 +88,14 @@ class Fired(NamedTuple):
     tasks: list[FiredTask]
 
 
-def look(*, limit: int, unreadable: Sequence[str] = ()) -> Query[Look]:
-    """The schedules that are due, but for those that this leader can't read."""
-    parameters = {"limit": limit, "unreadable": list(unreadable), "of_tasks": list(OF_TASKS)}
+def look(*, limit: int, unreadable: Sequence[str] = (), ahead_seconds: float = 0.0) -> Query[Look]:
+    """The schedules that are due, or will be in a moment, but for those that this leader can't read."""
+    parameters = {
+        "limit": limit,
+        "unreadable": list(unreadable),
+        "of_tasks": list(OF_TASKS),
+        "ahead": float(ahead_seconds),
+    }
     return Query("schedule_look", parameters, _look, repeatable=True)
 
 

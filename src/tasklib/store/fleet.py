@@ -135,9 +135,9 @@ def may_begin(id_: str, count: int | None) -> Query[None]:
     return Query("worker_may_begin", {"id": id_, "count": count}, nothing)
 
 
-def sleeps(id_: str, asleep: bool) -> Query[bool]:
-    """Store whether this worker sleeps until a notification; reads whether it is still registered."""
-    return Query("worker_sleeps", {"id": id_, "asleep": asleep}, bool, all_text=True)
+def sleeps(id_: str, asleep: bool, channel: str | None = None) -> Query[bool]:
+    """Store whether this worker sleeps until a notification on its channel; reads whether it is still registered."""
+    return Query("worker_sleeps", {"id": id_, "asleep": asleep, "channel": channel}, bool, all_text=True)
 
 
 def deregister(id_: str) -> Query[None]:

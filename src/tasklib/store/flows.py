@@ -14,9 +14,12 @@ from tasklib.db.fast_path import array, plain_array
 from tasklib.db.query import Query, Rows, nothing
 from tasklib.store.audit import Action, audited
 from tasklib.store.fleet import Term
+from tasklib.store.settle import Leased
 
 MOST_ARRIVALS = 10_000
-"""Arrivals, and gates, that one fold takes on."""
+"""Arrivals that one fold counts."""
+MOST_GATES = 100
+"""Gates that one fold should take on. Ten times as many take sixty times as long."""
 PAGE = 1000
 """Waiting tasks that one fold moves."""
 
@@ -28,6 +31,13 @@ class NewFlow(NamedTuple):
     name: str
     gates: Sequence[NewGate]
     submitted_by: str | None = None
+    parent: UUID | None = None
+    """The durable task that waits for it."""
+
+    @property
+    def is_empty(self) -> bool:
+        """It has no task whose end could finish it."""
+        return any(gate.kind == "flow" and gate.is_open for gate in self.gates)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,27 +60,89 @@ class NewGate:
 
 def submit(flow: NewFlow, tasks: str, *, with_gates: bool) -> Query[None]:
     """Insert a flow, its gates and tasks (a JSON array), all in one statement; or more tasks of the same flow."""
-    gates = [
-        {
-            "id": str(g.id),
-            "kind": g.kind,
-            "policy": g.policy,
-            "nodes": list(g.nodes),
-            "waiters": list(g.waiters),
-            "expected": g.expected,
-            "sealed": g.sealed,
-            "is_open": g.is_open,
-        }
-        for g in flow.gates
-    ]
     parameters = {
         "id": str(flow.id),
         "name": flow.name,
         "submitted_by": flow.submitted_by,
-        "gates": json.dumps(gates) if with_gates else "[]",
+        "parent": None if flow.parent is None else str(flow.parent),
+        "is_empty": "true" if flow.is_empty else "false",
+        "gates": gates_as_json(flow.gates) if with_gates else "[]",
         "tasks": tasks,
     }
     return Query("flow_submit", parameters, nothing, repeatable=True, all_text=True)
+
+
+def gates_as_json(gates: Sequence[NewGate]) -> str:
+    """Gates as the statements take them."""
+    return json.dumps(
+        [
+            {
+                "id": str(g.id),
+                "kind": g.kind,
+                "policy": g.policy,
+                "nodes": list(g.nodes),
+                "waiters": list(g.waiters),
+                "expected": g.expected,
+                "sealed": g.sealed,
+                "is_open": g.is_open,
+            }
+            for g in gates
+        ]
+    )
+
+
+def new(flow: NewFlow) -> Query[None]:
+    """Insert a flow whose id the caller made. A unique violation if the id is taken."""
+    parameters = {"id": str(flow.id), "name": flow.name, "submitted_by": flow.submitted_by, "is_empty": flow.is_empty}
+    return Query("flow_new", parameters, nothing)
+
+
+def task_ids(flow: UUID) -> Query[dict[str, list[UUID]]]:
+    """The ids of a flow's tasks by node, in the order of submission."""
+
+    def read(rows: Rows) -> dict[str, list[UUID]]:
+        found: dict[str, list[UUID]] = {}
+        for node, id_ in rows:
+            found.setdefault(node, []).append(UUID(id_))
+        return found
+
+    return Query("flow_task_ids", {"id": str(flow)}, read, repeatable=True)
+
+
+class SpawnOutcome(NamedTuple):
+    """What came of adding tasks to a running one."""
+
+    added: int
+    """How many were not there already."""
+    is_cancelled: bool
+    """True: none were added, because the task or its flow was cancelled."""
+
+
+def spawn(lease: Leased, worker_id: str, tasks: str) -> Query[SpawnOutcome | None]:
+    """Add tasks (a JSON array) to a running one; reads None if the attempt doesn't hold it any more."""
+    parameters = {"id": lease.id, "token": lease.token, "worker": worker_id, "tasks": tasks}
+    return Query(
+        "spawn", parameters, lambda rows: SpawnOutcome(*rows[0]) if rows else None, prepare=True, repeatable=True
+    )
+
+
+def adopt(lease: Leased, worker_id: str, gate: UUID) -> Query[bool]:
+    """Let a running task report to a gate of the flow that it waits for; False if it isn't ours any more."""
+    parameters = {"id": lease.id, "token": lease.token, "worker": worker_id, "gate": str(gate)}
+    return Query("adopt", parameters, bool)
+
+
+class ChildrenLook(NamedTuple):
+    """Whether the flow that a durable task waits for is finished; None: it is gone."""
+
+    is_finished: bool | None
+    seen: int | None
+    """How many signals had been sent to the task by then."""
+
+
+def children_look(task: str, flow: str) -> Query[ChildrenLook]:
+    """How far the flow is that a durable task waits for."""
+    return Query("children_look", {"id": task, "flow": flow}, lambda rows: ChildrenLook(*rows[0]), repeatable=True)
 
 
 def results_of(ids: Sequence[str]) -> Query[dict[str, dict[str, Any]]]:
@@ -103,8 +175,18 @@ def fold(gates: Sequence[str] | None) -> Query[list[str]]:
 
     None: the gates that have arrivals or tasks to move, up to a number.
     """
-    parameters = {"gates": None if gates is None else plain_array(gates), "most": MOST_ARRIVALS, "page": PAGE}
+    parameters = {
+        "gates": None if gates is None else plain_array(gates),
+        "most": MOST_ARRIVALS,
+        "most_gates": MOST_GATES,
+        "page": PAGE,
+    }
     return Query("fold", parameters, _again, prepare=True, repeatable=True)
+
+
+def with_arrivals(gates: Sequence[str]) -> Query[list[str]]:
+    """Those of these gates that have arrivals which are not counted yet."""
+    return Query("gates_with_arrivals", {"gates": plain_array(gates)}, _first, prepare=True, repeatable=True)
 
 
 def _again(rows: Rows) -> list[str]:
@@ -208,9 +290,15 @@ def cancel(flow: UUID, *, by: str, owner: str | None) -> Query[bool]:
     return audited("flow_cancel", parameters, bool, by=by, action=Action.CANCEL_FLOW, target=str(flow))
 
 
-def cancel_tasks(flow: UUID, limit: int) -> Query[list[str]]:
-    """Cancel one page of a flow's tasks; their states."""
-    return Query("flow_cancel_tasks", {"id": str(flow), "limit": limit, "message": "cancel"}, _first)
+def cancel_tasks(flow: UUID | None, limit: int) -> Query[list[str]]:
+    """Cancel one page of the tasks of a flow, or of any flow, that was requested to stop; their states."""
+    parameters = {"id": None if flow is None else str(flow), "limit": limit, "message": "cancel"}
+    return Query("flow_cancel_tasks", parameters, _first)
+
+
+def cancel_rest(flow: UUID) -> Query[list[str]]:
+    """The ids of those that were left out because another transaction had locked them."""
+    return Query("flow_cancel_rest", {"id": str(flow)}, _first, repeatable=True)
 
 
 def replay(flow: UUID, *, by: str, owner: str | None) -> Query[bool]:

@@ -14,6 +14,7 @@ from tasklib.errors import InvalidOption
 from tasklib.schedules import Schedule, Skipped
 from tasklib.store.audit import Action, audited
 from tasklib.store.firing import skips_as_json
+from tasklib.store.flows import NewFlow, gates_as_json
 
 Source = Literal["code", "api"]
 CHANGED = "schedule"
@@ -173,7 +174,7 @@ def change(
 
 
 def pause(name: str, note: str | None, *, by: str) -> Query[bool]:
-    """Reads False if it is paused already, or not there."""
+    """Reads False if it is paused already with this note, or not there."""
     parameters = {"name": name, "note": note}
     return audited(
         "schedule_pause",
@@ -217,6 +218,63 @@ def run(
         "submitted_by": submitted_by,
     }
     return audited("schedule_run", parameters, _ids, by=by, action=action, target=name, details=details)
+
+
+def run_one_by_one(
+    name: str,
+    runs: Sequence[tuple[UUID, datetime]],
+    flow: NewFlow,
+    *,
+    by: str,
+    priority: int,
+    details: Mapping[str, Any],
+) -> Query[list[UUID]]:
+    """Make tasks that wait for each other: each at its gate, in the order of their slots; reads their ids.
+
+    None are made while a run of the schedule is under way. A unique violation if one of the slots has a task.
+    """
+    *gates, end = flow.gates
+    following = [[str(gate.id)] for gate in gates[1:]] + [[]]
+    chained = [
+        {
+            "id": id_.hex,
+            "slot": slot.isoformat(),
+            "node": gate.waiters[0],
+            "gate": str(gate.id),
+            "reports_to": [*after, str(end.id)],
+        }
+        for (id_, slot), gate, after in zip(runs, gates, following, strict=True)
+    ]
+    parameters = {
+        "name": name,
+        "flow": str(flow.id),
+        "flow_name": flow.name,
+        "first_gate": str(gates[0].id),
+        "gates": gates_as_json(flow.gates),
+        "runs": json.dumps(chained),
+        "priority": priority,
+        "submitted_by": flow.submitted_by,
+    }
+    return audited(
+        "schedule_run_one_by_one",
+        parameters,
+        _ids,
+        by=by,
+        action=Action.BACKFILL_SCHEDULE,
+        target=name,
+        details={**details, "flow": str(flow.id)},
+    )
+
+
+def taken_slots(name: str, slots: Sequence[datetime]) -> Query[set[datetime]]:
+    """Which of these slots have a task."""
+    parameters = {"name": name, "slots": list(slots)}
+    return Query("schedule_taken", parameters, lambda rows: {row[0] for row in rows}, prepare=False, repeatable=True)
+
+
+def running(name: str) -> Query[str | None]:
+    """The id of a run that is under way."""
+    return Query("schedule_running", {"name": name}, lambda rows: rows[0][0] if rows else None, repeatable=True)
 
 
 class ScheduleRun(NamedTuple):
@@ -328,9 +386,9 @@ def _stored(declared: Declared) -> dict[str, Any]:
 
 
 def _details(declared: Declared) -> dict[str, Any]:
-    """For the audit, which is not for arguments."""
+    """For the audit, which is not for arguments and tags."""
     spec = declared.schedule.to_json()
-    return {"task": declared.task, **{name: value for name, value in spec.items() if name != "args"}}
+    return {"task": declared.task, **{name: value for name, value in spec.items() if name not in ("args", "tags")}}
 
 
 def _moved(known: ScheduleInfo, next_slot: datetime | None, lost: Sequence[Skipped]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ number of rows, in the order of an index that is there anyway, and says where it
     newest      by id, which is by time: whatever is sought
     set_aside   failed, cancelled, dead_letter and running, from indexes that completed tasks are not in
     waiting     pending, from the claim's index: for those older than the newest
+    in_flows    the tasks of certain flows, by their index
     with_ids    by the primary key
 """
 
@@ -32,6 +33,10 @@ SKEW = timedelta(hours=1)
 """An id begins with the time of the clock that made it, which may differ from the database's by this much."""
 
 
+_BOUNDED = ("created", "failed", "due", "duration")
+"""What has a lower and an upper bound."""
+
+
 class Tag(NamedTuple):
     """A key, and the values it may have; none: any."""
 
@@ -53,12 +58,22 @@ class Search:
     not_queues: tuple[str, ...] = ()
     tags: tuple[Tag, ...] = ()
     not_tags: tuple[Tag, ...] = ()
+    arguments: tuple[Tag, ...] = ()
+    """Names of arguments, with dots for what is inside."""
+    not_arguments: tuple[Tag, ...] = ()
     workers: tuple[str, ...] = ()
     not_workers: tuple[str, ...] = ()
     schedules: tuple[str, ...] = ()
     not_schedules: tuple[str, ...] = ()
+    flows: tuple[str, ...] = ()
+    not_flows: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+    not_nodes: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()
     not_errors: tuple[str, ...] = ()
+    causes: tuple[str, ...] = ()
+    """Fingerprints of name and error."""
+    not_causes: tuple[str, ...] = ()
     ids: tuple[str, ...] = ()
     not_ids: tuple[str, ...] = ()
     exact: tuple[UUID, ...] = ()
@@ -68,6 +83,15 @@ class Search:
     not_priorities: tuple[tuple[int, int], ...] = ()
     created_from: datetime | None = None
     created_to: datetime | None = None
+    failed_from: datetime | None = None
+    """When the last attempt of a task failed that waits for a retry or was given up."""
+    failed_to: datetime | None = None
+    due_from: datetime | None = None
+    """When a waiting task is due."""
+    due_to: datetime | None = None
+    duration_from: float | None = None
+    """Seconds that the last attempt took, or has run."""
+    duration_to: float | None = None
     words: tuple[str, ...] = ()
     """Pieces of the name or the id."""
     not_words: tuple[str, ...] = ()
@@ -79,20 +103,26 @@ class Search:
         """True if each task of the right state fits."""
         return replace(self, states=None, owner=None) == Search()
 
+    @property
+    def is_in_flows(self) -> bool:
+        """True if it is about the tasks of certain flows."""
+        return bool(self.flows) and "%" not in self.flows
+
     def parameters(self) -> dict[str, Any]:
-        texts = ("names", "queues", "workers", "schedules", "errors", "ids", "words")
+        texts = ("names", "queues", "workers", "schedules", "flows", "nodes", "errors", "causes", "ids", "words")
         lists = {name: list(getattr(self, name)) or None for base in texts for name in (base, f"not_{base}")}
         return {
             **lists,
             "states": None if self.states is None else list(self.states),
             "tags": _json(self.tags),
             "not_tags": _json(self.not_tags),
+            "arguments": _json(self.arguments),
+            "not_arguments": _json(self.not_arguments),
             "lowest": [low for low, _ in self.priorities] or None,
             "highest": [high for _, high in self.priorities] or None,
             "not_lowest": [low for low, _ in self.not_priorities] or None,
             "not_highest": [high for _, high in self.not_priorities] or None,
-            "created_from": self.created_from,
-            "created_to": self.created_to,
+            **{f"{field}_{end}": getattr(self, f"{field}_{end}") for field in _BOUNDED for end in ("from", "to")},
             "owner": self.owner,
         }
 
@@ -161,6 +191,11 @@ def newest(search: Search, part: Part) -> Query[Matches]:
 def set_aside(search: Search, part: Part) -> Query[Matches]:
     """Among tasks of these states, all of them in SET_ASIDE."""
     return _query("search_aside_newer" if part.newer_than else "search_aside", search, part)
+
+
+def in_flows(search: Search, part: Part) -> Query[Matches]:
+    """Among the tasks of certain flows, `look` of them at most."""
+    return _query("search_flows_newer" if part.newer_than else "search_flows", search, part)
 
 
 def with_ids(search: Search, part: Part) -> Query[Matches]:

@@ -6,8 +6,10 @@ two attempts may have the same token, and the worker id distinguishes them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from tasklib.db.fast_path import array, plain_array
@@ -26,6 +28,11 @@ class Leased(Protocol):
         """Whether the end of the task may be counted by a gate."""
         ...
 
+    @property
+    def holds_places(self) -> bool:
+        """Whether it may hold places in limits."""
+        ...
+
 
 class Lease(NamedTuple):
     """One attempt's hold on a task."""
@@ -36,6 +43,10 @@ class Lease(NamedTuple):
     @property
     def reports(self) -> bool:
         """Not known here."""
+        return True
+
+    @property
+    def holds_places(self) -> bool:
         return True
 
 
@@ -59,6 +70,48 @@ class Failure:
     more_time: bool = False
 
 
+_NONE: Mapping[str, str] = MappingProxyType({})
+
+
+class Settled(NamedTuple):
+    """The results of a batch of outcomes, by task id. Ids in none of these were not ours any more."""
+
+    states: Mapping[str, str] = _NONE
+    """The new states of tasks that were ours."""
+    locked: AbstractSet[str] = frozenset()
+    """Ours, but another transaction has locked their rows: try them again."""
+    refused: Mapping[str, str] = _NONE
+    """Ours, but this outcome can't be stored; why."""
+    over: AbstractSet[str] = frozenset()
+    """Settled before; only looked for where `again` is true."""
+
+    def state(self, id_: str) -> str | None:
+        """The new state of a task that is settled, now or by an earlier try whose answer was lost; None of others."""
+        return self.states.get(id_) or ("failed" if id_ in self.over else None)
+
+    @classmethod
+    def together(cls, parts: Iterable[Settled]) -> Settled:
+        """What became of several batches."""
+        states: dict[str, str] = {}
+        refused: dict[str, str] = {}
+        locked: set[str] = set()
+        over: set[str] = set()
+        for part in parts:
+            states.update(part.states)
+            refused.update(part.refused)
+            locked |= part.locked
+            over |= part.over
+        return cls(states, locked, refused, over)
+
+
+class Kept(NamedTuple):
+    """Which attempts are still ours, by task id. Ids in neither are lost."""
+
+    ours: AbstractSet[str]
+    locked: AbstractSet[str] = frozenset()
+    """Ours, but nothing was written, because another transaction has locked their rows: try them again."""
+
+
 def complete(completions: Sequence[Completion], worker_id: str, *, contended: bool = False) -> Query[set[str]]:
     """Record results; reads the ids that were still ours.
 
@@ -67,13 +120,32 @@ def complete(completions: Sequence[Completion], worker_id: str, *, contended: bo
     leases = [lease for lease, _ in completions]
 
     def ours(rows: Rows) -> set[str]:
-        ((ids, _),) = rows
+        ids = rows[0][0]
         return {lease.id for lease in leases} if ids is None else set(ids)
 
     parameters = {**arrays(leases), "worker": worker_id, "results": array([r for _, r in completions])}
     unlocked = Query("complete_unlocked", parameters, ours, all_text=True)
-    name = "complete_reporting" if any(lease.reports for lease in leases) else "complete"
+    name = "complete_reporting" if any(lease.reports or lease.holds_places for lease in leases) else "complete"
     return unlocked if contended else Query(name, parameters, ours, all_text=True, if_locked=unlocked)
+
+
+class CompletedLeases(NamedTuple):
+    """Of completions of tasks that are not known here."""
+
+    ours: set[str]
+    gates: Sequence[str]
+    """Those that count some of them."""
+
+
+def complete_leases(completions: Sequence[Completion], worker_id: str) -> Query[CompletedLeases]:
+    """The same for a caller that knows no more of the tasks than their leases."""
+    query = complete(completions, worker_id)
+
+    def read(rows: Rows) -> CompletedLeases:
+        return CompletedLeases(query.read(rows), rows[0][2] or ())
+
+    unlocked = Query("complete_unlocked", query.parameters, read, all_text=True)
+    return Query("complete_reporting", query.parameters, read, all_text=True, if_locked=unlocked)
 
 
 class CompletedWithin(NamedTuple):
@@ -117,7 +189,7 @@ def begin(begins: Sequence[tuple[Leased, bool]], worker_id: str) -> Query[set[st
 
 def release(leases: Sequence[Leased], worker_id: str) -> Query[dict[str, str]]:
     """Give tasks back without using a retry; reads the new state of those that were still ours."""
-    parameters = {**arrays(leases), "worker": worker_id, "message": ""}
+    parameters = {**arrays(leases), "worker": worker_id}
     return Query("release", parameters, lambda rows: {row[0]: row[1] for row in rows}, prepare=True)
 
 

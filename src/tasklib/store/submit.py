@@ -41,6 +41,7 @@ class SubmitTerms:
     idempotency_key: str | None = None
     idempotency_window: float | None = None
     submitted_by: str | None = None
+    lane: str = ""
     merge_key: str | None = None
     merge_while: str | None = None
     on_duplicate: str | None = None
@@ -83,6 +84,7 @@ class SubmitTerms:
             "required_capabilities": _array(self.required_capabilities),
             "trace_context": self.trace_context,
             "submitted_by": self.submitted_by,
+            "lane": self.lane,
             "idempotency_key": self.idempotency_key,
             "idempotency_window": _text(self.idempotency_window),
         }
@@ -100,6 +102,7 @@ class SubmitTerms:
             "delay_seconds": self.delay_seconds,
             "scheduled_at": self._moment,
             "submitted_by": self.submitted_by,
+            "lane": self.lane or None,
             "idempotency_key": self.idempotency_key,
             "idempotency_window": self.idempotency_window,
             "merge_key": self.merge_key,
@@ -128,6 +131,7 @@ class SubmitTerms:
             _array(self.required_capabilities),
             self.trace_context,
             self.submitted_by,
+            self.lane,
         )
         return "".join(f"\t{_column(_text(value))}" for value in behind) + "\n"
 

@@ -30,6 +30,7 @@ class Role(StrEnum):
     VIEWER = "viewer"
     SUBMITTER = "submitter"
     WORKER = "worker"
+    APPROVER = "approver"
     OPERATOR = "operator"
     ADMIN = "admin"
 

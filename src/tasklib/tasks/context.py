@@ -3,17 +3,36 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, cast
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 from uuid import UUID
 
-from tasklib.tasks.payload import dump
+if TYPE_CHECKING:
+    from tasklib.tasks.flow_parts import Signature
+    from tasklib.tasks.task_id import SyncTaskId, TaskId
+
+T = TypeVar("T")
+K = TypeVar("K", str, int, "str | int")
 
 running_task: ContextVar[Callable[[], TaskContext]] = ContextVar("tasklib_current_task")
 """Set in the asyncio task, thread or child process that runs a task; most tasks never call it."""
+
+process_state: ContextVar[SimpleNamespace | None] = ContextVar("tasklib_process_state", default=None)
+"""Set once in each worker and child; attempts run in copies of its context."""
+
+
+class WorkerCalls(Protocol):
+    """What a running task asks of its worker, over the worker's own connection."""
+
+    async def node_results(self, source: Mapping[str, Any], after: str | None, limit: int) -> list[tuple[str, Any]]: ...
+    async def spawn(self, children: Sequence[tuple[UUID, Signature[Any]]]) -> None: ...
+    def wait(self, work: Coroutine[Any, Any, T]) -> T:
+        """Carry out one of the above for a sync function, in its thread."""
+        ...
 
 
 @dataclass(slots=True)
@@ -40,6 +59,8 @@ class TaskContext:
     slot: datetime | None = None
     """The slot of the schedule, the instant it runs for; None if the run was asked for by hand."""
     _report: Callable[[str], None] | None = field(default=None, repr=False)
+    _calls: WorkerCalls | None = field(default=None, repr=False)
+    """None where there is no worker with a database: in child processes, over HTTP, in inline mode."""
     _cancelled: bool = False
 
     @property
@@ -53,24 +74,68 @@ class TaskContext:
         return None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
 
     @property
+    def state(self) -> Any:
+        """What the hooks of `on_startup` have put there, in this worker or child process."""
+        return process_state.get() or SimpleNamespace()
+
+    @property
     def logger(self) -> Any:
         """A structlog logger that names this task in every line."""
         import structlog  # imported here: it takes a tenth of a second that most programs never need
 
-        traced = {"trace_id": self.trace_id} if self.trace_id else {}
-        return structlog.get_logger("tasklib.task").bind(
-            task_id=str(self.id), task=self.name, attempt=self.attempt, worker=self.worker_id, **traced
-        )
+        return structlog.get_logger("tasklib.task").bind(**log_fields(self))
 
     def progress(self, value: Any) -> None:
         """Store any JSON value as `task.progress`. Cheap to call often: only the newest is written, now and then."""
+        from tasklib.tasks.payload import dump  # which knows of dependencies, and they of this
+
         text = dump(value)
         if self._report is not None:
             self._report(text)
 
+    async def spawn(self, child: Signature[T], /, *, key: str | int) -> TaskId[T]:
+        """Add a task while this one runs: `await current_task().spawn(fetch.s(url), key=url)`.
+
+        Its id is made of this task's id and the key, so an attempt that is repeated adds nothing twice.
+        """
+        return (await self.spawn_many({key: child}))[key]
+
+    async def spawn_many(self, children: Mapping[K, Signature[T]], /) -> dict[K, TaskId[T]]:
+        """Add many tasks, by key: much faster than one by one."""
+        from tasklib.tasks.spawning import prepared  # imported here: most tasks never do
+        from tasklib.tasks.task_id import TaskId
+
+        calls, spawned = prepared(self, children)
+        await calls.spawn(list(spawned.values()))
+        return {key: TaskId(id_) for key, (id_, _) in spawned.items()}
+
+    def spawn_sync(self, child: Signature[T], /, *, key: str | int) -> SyncTaskId[T]:
+        """`spawn` for sync functions."""
+        return self.spawn_many_sync({key: child})[key]
+
+    def spawn_many_sync(self, children: Mapping[K, Signature[T]], /) -> dict[K, SyncTaskId[T]]:
+        """`spawn_many` for sync functions."""
+        from tasklib.tasks.spawning import prepared
+        from tasklib.tasks.task_id import SyncTaskId
+
+        calls, spawned = prepared(self, children)
+        calls.wait(calls.spawn(list(spawned.values())))
+        return {key: SyncTaskId(id_) for key, (id_, _) in spawned.items()}
+
     def cancel(self) -> None:
         """Request the attempt to stop; used by the worker."""
         self._cancelled = True
+
+
+def log_fields(context: TaskContext) -> dict[str, Any]:
+    """The keys that name a task in a log line."""
+    fields = {
+        "task_id": str(context.id),
+        "task": context.name,
+        "attempt": context.attempt,
+        "worker": context.worker_id,
+    }
+    return {**fields, "trace_id": context.trace_id} if context.trace_id else fields
 
 
 def current_task() -> TaskContext:
@@ -80,6 +145,12 @@ def current_task() -> TaskContext:
     except LookupError:
         raise RuntimeError("current_task() was called outside of a running task.") from None
     return context()
+
+
+def worker_calls() -> WorkerCalls | None:
+    """What the task that is running here can ask its worker; None where there is none to ask."""
+    context = running_task.get(None)
+    return None if context is None else context()._calls
 
 
 class LeaveRun(BaseException):

@@ -13,11 +13,12 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from datetime import datetime, timedelta
-from typing import Any, NoReturn, ParamSpec, TypeVar, overload
+from typing import Any, Literal, NoReturn, ParamSpec, TypeAlias, TypeVar, overload
 
 from tasklib.errors import InvalidOption
+from tasklib.tasks.approvals import Approval, ApproverRole, Question
 from tasklib.tasks.context import running_task
 from tasklib.tasks.durable_run import (
     CallFunction,
@@ -28,10 +29,18 @@ from tasklib.tasks.durable_run import (
     Steps,
     current_run,
 )
+from tasklib.tasks.flow_parts import Signature
+from tasklib.tasks.flow_results import SettledTask
+from tasklib.tasks.flow_runs import Submittable
+from tasklib.tasks.flows import Policy, When
 from tasklib.tasks.function import TaskFunction
+from tasklib.tasks.gathering import ChildFlow, IfCancelled
 
 P = ParamSpec("P")
 R = TypeVar("R")
+R2 = TypeVar("R2")
+R3 = TypeVar("R3")
+Part: TypeAlias = Signature[R] | Submittable[R]
 T = TypeVar("T")
 
 _TURNS = 3
@@ -57,7 +66,7 @@ def step(  # type: ignore[overload-cannot-match]  # it can: the options are no p
     **kwargs: Any,
 ) -> Coroutine[Any, Any, R]: ...
 @overload
-def step(  # type: ignore[overload-cannot-match]  # the same
+def step(  # type: ignore[overload-cannot-match]  # it can: as above
     name: str,
     function: Callable[..., R],
     /,
@@ -94,6 +103,112 @@ async def sleep(duration: float | timedelta | datetime, *, name: str = "sleep", 
 async def wait_for_signal(name: str, *, timeout: float | timedelta | None = None, key: str | int | None = None) -> Any:
     """Wait for a signal and return its payload; TimeoutError if none comes in time. The slot is given back."""
     return await drive(run().wait_for_signal(name, timeout=timeout, key=key))
+
+
+@overload
+async def wait_for_approval(
+    name: str,
+    *,
+    title: str = "",
+    details: Any = None,
+    role: ApproverRole = "approver",
+    timeout: float | timedelta | None = None,
+    key: str | int | None = None,
+) -> Approval[None]: ...
+@overload
+async def wait_for_approval(
+    name: str,
+    *,
+    form: type[R],
+    title: str = "",
+    details: Any = None,
+    role: ApproverRole = "approver",
+    timeout: float | timedelta | None = None,
+    key: str | int | None = None,
+) -> Approval[R]: ...
+async def wait_for_approval(
+    name: str,
+    *,
+    form: type[Any] | None = None,
+    title: str = "",
+    details: Any = None,
+    role: ApproverRole = "approver",
+    timeout: float | timedelta | None = None,
+    key: str | int | None = None,
+) -> Approval[Any]:
+    """Ask people to approve, and wait for the answer; TimeoutError if none comes in time. The slot is given back.
+
+    `title` and `details` are shown to them. `form`: a Pydantic model or dataclass whose fields they fill in. `role`:
+    what a token needs to answer over HTTP and in the dashboard.
+    """
+    question = Question(name, title, details, role, form)
+    return await drive(run().wait_for_approval(question, timeout=timeout, key=key))
+
+
+@overload
+async def gather(
+    children: Iterable[Part[R]], /, *, name: str = ..., key: str | int | None = ..., if_cancelled: IfCancelled = ...
+) -> list[R]: ...
+@overload
+async def gather(
+    children: Iterable[Part[R]],
+    /,
+    *,
+    when: Literal["settled"],
+    name: str = ...,
+    key: str | int | None = ...,
+    if_cancelled: IfCancelled = ...,
+) -> list[SettledTask[R]]: ...
+@overload
+async def gather(
+    one: Part[R], two: Part[R2], /, *, name: str = ..., key: str | int | None = ..., if_cancelled: IfCancelled = ...
+) -> tuple[R, R2]: ...
+@overload
+async def gather(
+    one: Part[R],
+    two: Part[R2],
+    three: Part[R3],
+    /,
+    *,
+    name: str = ...,
+    key: str | int | None = ...,
+    if_cancelled: IfCancelled = ...,
+) -> tuple[R, R2, R3]: ...
+@overload
+async def gather(
+    *children: Part[R], name: str = ..., key: str | int | None = ..., if_cancelled: IfCancelled = ...
+) -> tuple[R, ...]: ...
+async def gather(
+    *children: Any,
+    when: When = "all",
+    name: str = "gather",
+    key: str | int | None = None,
+    if_cancelled: IfCancelled = "cancel",
+) -> Any:
+    """Run tasks side by side and wait for their results: `await gather(charge.s(1), ship.s(2))`.
+
+    The slot is given back meanwhile. If one fails, TaskFailed is raised once all have ended; `when="settled"` returns
+    `SettledTask` values instead. If this task fails or is cancelled, they are cancelled, or left alone:
+    `if_cancelled="abandon"`.
+    """
+    return await drive(gathered(children, when, name, key, if_cancelled))
+
+
+def gathered(
+    children: Sequence[Any], when: When, name: str, key: str | int | None, if_cancelled: IfCancelled
+) -> Steps[Any]:
+    """`gather(a, b)` gives a tuple, `gather([a, b])` a list. Options are checked before anything is run."""
+    is_list = len(children) == 1 and not isinstance(children[0], Signature | Submittable)
+    parts: list[Any] = list(*children) if is_list else list(children)
+    flow = ChildFlow.of(parts, settled=Policy(when).when == "settled", if_cancelled=if_cancelled) if parts else None
+
+    def steps() -> Steps[Any]:
+        results: Sequence[Any] = ()
+        if flow is not None:
+            results = flow.read((yield from run().gather(flow, name=name, key=key)))
+        return list(results) if is_list else tuple(results)
+
+    return steps()
 
 
 async def patched(name: str) -> bool:
@@ -159,7 +274,11 @@ async def _performed(durable: DurableRun, effect: Effect) -> Any:
         case OthersIdle():
             await _others_idle(durable)
         case _:
-            return await durable.journal.perform(effect)
+            durable.under_way += 1  # what comes of it may be something to wait for
+            try:
+                return await durable.journal.perform(effect)
+            finally:
+                durable.under_way -= 1
     return None
 
 

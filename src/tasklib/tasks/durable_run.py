@@ -8,16 +8,18 @@ implementation for sync and async functions: each operation is a generator that 
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple, NoReturn, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, TypeAlias, TypeVar
 
 from tasklib.errors import InvalidOption, ResultNotStorable, TaskLibError
-from tasklib.steps import StepId, StepKind
+from tasklib.steps import APPROVAL, CHILDREN, StepId, StepKind
+from tasklib.tasks.approvals import Approval, Question
 from tasklib.tasks.context import LeaveRun
 from tasklib.tasks.function import TaskFunction
 from tasklib.tasks.options import MAX_DELAY_SECONDS, MAX_NAME_BYTES, is_name, require_aware
@@ -25,12 +27,19 @@ from tasklib.tasks.payload import ResultCodec
 from tasklib.tasks.retry import Reject, Retry, RetryPolicy
 from tasklib.tasks.unstorable import UnstorableValue
 
+if TYPE_CHECKING:
+    from tasklib.tasks.gathering import ChildFlow
+
 MAX_STEPS = 10_000
 """Records of one task: each run reads all of them."""
 MAX_STEP_BYTES = 256 * 1024
 """One record, as JSON."""
 
+MAX_REFUSAL = 500
+"""Characters of what is said against an answer that doesn't fit."""
+
 T = TypeVar("T")
+F = TypeVar("F")
 
 
 # ---- effects ----
@@ -62,6 +71,8 @@ class Consume:
     signal: str
     step: str
     expired: bool
+    approval: str | None = None
+    """The approval that is over with this."""
 
 
 class FoundSignal(NamedTuple):
@@ -88,6 +99,26 @@ class CallInTransaction:
 
 
 @dataclass(frozen=True, slots=True)
+class SubmitChildren:
+    """Submit a flow and record where its results will be, in one transaction; answered like Record."""
+
+    id: StepId
+    children: ChildFlow
+
+
+@dataclass(frozen=True, slots=True)
+class LookAtChildren:
+    """See whether a flow that was recorded (JSON text) has ended; answered with `FoundChildren`."""
+
+    record: str
+
+
+class FoundChildren(NamedTuple):
+    ends: Sequence[Sequence[Mapping[str, Any]]] | None  # for each part of the flow; None: not all have ended
+    seen: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class PauseBeforeRetry:
     """Wait before the next try."""
 
@@ -99,12 +130,22 @@ class OthersIdle:
     """Wait until no other branch of the run is in the midst of a step."""
 
 
-Effect: TypeAlias = Load | Record | Consume | CallFunction | CallInTransaction | PauseBeforeRetry | OthersIdle
+Effect: TypeAlias = (
+    Load
+    | Record
+    | Consume
+    | CallFunction
+    | CallInTransaction
+    | SubmitChildren
+    | LookAtChildren
+    | PauseBeforeRetry
+    | OthersIdle
+)
 Steps: TypeAlias = Generator[Effect, Any, T]
 
 
 class Journal(Protocol):
-    """Where records are kept. Carries out `Load`, `Record`, `Consume` and `CallInTransaction`."""
+    """Where records are kept. Carries out all effects but calls and pauses."""
 
     async def perform(self, effect: Effect) -> Any: ...
     def perform_blocking(self, effect: Effect) -> Any: ...
@@ -127,6 +168,9 @@ class ContinueAsNew(LeaveRun):
     def __init__(self, kwargs: str) -> None:
         super().__init__()
         self.kwargs = kwargs
+
+
+_REPLAY_PAUSE = 0.1
 
 
 class Wait(NamedTuple):
@@ -233,25 +277,81 @@ class DurableRun:
             yield from self._wait(Wait(until))
 
     def wait_for_signal(self, signal: str, *, timeout: float | timedelta | None, key: str | int | None) -> Steps[Any]:
+        if signal.startswith(APPROVAL):
+            raise InvalidOption(f"signals whose names begin with {APPROVAL!r} are answers: use wait_for_approval().")
         id_ = self._enter(StepKind.SIGNAL, signal, key)
+        return (yield from self._signalled(id_, signal, (yield from self._timer(id_, timeout))))
+
+    def wait_for_approval(
+        self, question: Question[F], *, timeout: float | timedelta | None, key: str | int | None
+    ) -> Steps[Approval[F]]:
+        """Ask until there is an answer that fits."""
+        id_ = self._enter(StepKind.APPROVAL, question.name, key)
+        until = yield from self._timer(StepId(StepKind.SIGNAL, f"{APPROVAL}{id_.name}"), timeout)
+        asked, refused = id_, None
+        for number in itertools.count(2):
+            yield from self._recorded(asked, question.record(until, refused))
+            signal = StepId(StepKind.SIGNAL, f"{APPROVAL}{asked.name}")
+            self._visited.add(signal)
+            payload = yield from self._signalled(signal, signal.name, until, asked.name)
+            try:
+                return question.answered(payload)
+            except ValueError as e:
+                refused = str(e)[:MAX_REFUSAL]
+            asked = StepId(StepKind.APPROVAL, f"{id_.name}#{number}")
+            self._visited.add(asked)
+        raise AssertionError("unreachable")
+
+    def _timer(self, id_: StepId, timeout: float | timedelta | None) -> Steps[datetime | None]:
+        """Until when a signal is waited for."""
+        if timeout is None:
+            return None
+        timer = StepId(StepKind.TIMER, id_.name)
+        self._visited.add(timer)
+        return _moment((yield from self._recorded(timer, seconds=_seconds(timeout))))
+
+    def _signalled(self, id_: StepId, signal: str, until: datetime | None, approval: str | None = None) -> Steps[Any]:
+        """The payload of the signal that is recorded under this id."""
         text = self._records.get(id_)
         if text is None:
             self._check_room(id_)
-            until = None
-            if timeout is not None:
-                timer = StepId(StepKind.TIMER, id_.name)
-                self._visited.add(timer)
-                until = _moment((yield from self._recorded(timer, seconds=_seconds(timeout))))
             while text is None:
-                found: FoundSignal = yield Consume(signal, id_.name, until is not None and until <= self.now())
+                expired = until is not None and until <= self.now()
+                found: FoundSignal = yield Consume(signal, id_.name, expired, approval)
                 text = found.result
                 if text is None:
                     yield from self._wait(Wait(until, signal, found.seen))
             self._records[id_] = text
         stored = json.loads(text)
         if "timed_out" in stored:
-            raise TimeoutError(f"no signal {signal!r} came in time")
+            what = f"signal {signal!r}" if approval is None else f"answer to the approval {approval!r}"
+            raise TimeoutError(f"no {what} came in time")
         return stored["value"]
+
+    def gather(self, children: ChildFlow, *, name: str, key: str | int | None) -> Steps[str]:
+        """Submit a flow once, and wait until all its tasks have ended; what they returned, as JSON text."""
+        id_ = self._enter(StepKind.GATHER, name, key)
+        submitted = StepId(StepKind.CHILDREN, id_.name)
+        self._visited.add(submitted)
+        if (text := self._records.get(id_)) is not None:
+            return text
+        self._check_room(id_)
+        if (record := self._records.get(submitted)) is None:
+            self.under_way += 1
+            try:
+                record = yield SubmitChildren(submitted, children)
+            finally:
+                self.under_way -= 1
+            self._records[submitted] = record
+        while True:
+            found: FoundChildren = yield LookAtChildren(record)
+            if found.ends is None:
+                yield from self._wait(Wait(None, CHILDREN, found.seen))
+            elif children.is_covered(found.ends):
+                break
+            else:  # one is being replayed; the flow is about to be unfinished again
+                yield PauseBeforeRetry(_REPLAY_PAUSE)
+        return (yield from self._recorded(id_, children.outcome(id_.name, found.ends)))
 
     def patched(self, name: str) -> Steps[bool]:
         """Whether this run is on the new branch: unless it had got further on the old one."""

@@ -10,6 +10,7 @@ from uuid import UUID
 from typing_extensions import TypeVar
 
 from tasklib.tasks import default_client
+from tasklib.tasks.context import worker_calls
 
 if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler, TypeAdapter
@@ -38,7 +39,8 @@ class Results(Generic[T]):
     async def total(numbers: Results[int]) -> int:
         return sum([n async for n in numbers])
 
-    It asks the database through the module-level calls, so the worker's program needs `tasklib.init(...)`.
+    They are read over the connection of the worker. In a child process, and outside of tasks, that of `tasklib.init`
+    is used.
     """
 
     def __init__(self, _source: Mapping[str, Any], _item: TypeAdapter[Any] | None = None) -> None:
@@ -46,9 +48,9 @@ class Results(Generic[T]):
         self._item = _item
 
     def __iter__(self) -> Iterator[T]:
-        client, after = default_client.sync_client(), None
+        after: str | None = None
         while True:
-            page = client.perform(client.calls.node_results(**self._source, after=after, limit=PAGE))
+            page = self._page(after)
             for _, value in page:
                 yield self._typed(value)
             if len(page) < PAGE:
@@ -56,14 +58,30 @@ class Results(Generic[T]):
             after = page[-1][0]
 
     async def __aiter__(self) -> AsyncIterator[T]:
-        client, after = default_client.async_client(), None
+        after: str | None = None
         while True:
-            page = await client.perform(client.calls.node_results(**self._source, after=after, limit=PAGE))
+            page = await self._page_async(after)
             for _, value in page:
                 yield self._typed(value)
             if len(page) < PAGE:
                 return
             after = page[-1][0]
+
+    def _page(self, after: str | None) -> list[tuple[str, Any]]:
+        if (calls := worker_calls()) is not None:
+            return calls.wait(calls.node_results(self._source, after, PAGE))
+        client = default_client.sync_client()
+        page: list[tuple[str, Any]] = client.perform(client.calls.node_results(**self._source, after=after, limit=PAGE))
+        return page
+
+    async def _page_async(self, after: str | None) -> list[tuple[str, Any]]:
+        if (calls := worker_calls()) is not None:
+            return await calls.node_results(self._source, after, PAGE)
+        client = default_client.async_client()
+        page: list[tuple[str, Any]] = await client.perform(
+            client.calls.node_results(**self._source, after=after, limit=PAGE)
+        )
+        return page
 
     def _typed(self, value: Any) -> T:
         typed: T = value if self._item is None else self._item.validate_python(value)

@@ -11,29 +11,25 @@ run = await flow.submit()
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, overload
-from uuid import UUID
+from typing import Any, Generic, Literal, overload
 
 from typing_extensions import TypeVar
 
 from tasklib.errors import InvalidOption
-from tasklib.tasks import default_client
 from tasklib.tasks.flow_parts import Signature
+from tasklib.tasks.flow_runs import Attachable, Submittable
 from tasklib.tasks.function import TaskFunction
 from tasklib.tasks.options import MAX_NAME_BYTES, is_name
-from tasklib.tasks.submitter import Awaited, Submission, WithOptions, returns_awaited
-from tasklib.tasks.task_id import KnownId
-
-if TYPE_CHECKING:
-    from tasklib.tasks.submitter import AsynchronousConnection, SyncConnection
+from tasklib.tasks.submitter import Submission, WithOptions
 
 R = TypeVar("R", default=Any)
 R2 = TypeVar("R2")
 R_co = TypeVar("R_co", covariant=True, default=Any)
 When = Literal["all", "settled"]
-Part = "Signature[Any] | Chain[Any] | Group[Any] | Submission[Any] | TaskFunction[..., Any, Any, ...]"
+SPAWNED = ":spawned"
+"""What the names of nodes end with whose tasks are spawned while the flow runs."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +76,8 @@ class Node(Generic[R_co]):
         policy: Policy,
         *,
         is_group: bool,
+        spawner: Node[Any] | None = None,
+        spawned: TaskFunction[..., Any, Any, ...] | None = None,
     ) -> None:
         self.flow = flow
         self.name = name
@@ -88,6 +86,10 @@ class Node(Generic[R_co]):
         self.optional = optional
         self.policy = policy
         self.is_group = is_group
+        self.spawner = spawner
+        """Of tasks that are spawned while the flow runs: the node that spawns them."""
+        self.spawned = spawned
+        """Their function, if that was said."""
 
     def __repr__(self) -> str:
         return f"<node {self.name} of {self.flow.name}>"
@@ -106,106 +108,6 @@ class Ends:
         return self.nodes[0] if len(self.nodes) == 1 else self
 
 
-class FlowRun(Generic[R_co]):
-    """A flow that was submitted."""
-
-    def __init__(self, id: UUID, name: str, tasks: dict[str, list[KnownId[Any]]], last: KnownId[Any] | None) -> None:
-        self.id = id
-        self.name = name
-        self.tasks = tasks
-        """The ids of its tasks, by node."""
-        self.last: Any = last
-        """The id of the task whose result is that of the flow; None if it ends with several."""
-
-    def __repr__(self) -> str:
-        return f"<flow {self.name} {self.id}>"
-
-    def _end(self) -> Any:
-        if self.last is None:
-            raise InvalidOption(
-                f"the flow {self.name} ends with several tasks, and has no single result. "
-                "Ask for those of single tasks: run.tasks['node'][0].result()."
-            )
-        return self.last
-
-    @returns_awaited
-    def result(self, timeout: float | None = None) -> Coroutine[Any, Any, R_co]:
-        """Wait for the last task of the flow and return its result."""
-        awaited: Coroutine[Any, Any, R_co] = self._end().result(timeout)
-        return awaited
-
-
-class SyncFlowRun(FlowRun[R_co]):
-    """`FlowRun` for synchronous code."""
-
-    def result(self, timeout: float | None = None) -> R_co:  # type: ignore[override]  # it blocks instead
-        """Wait for the last task of the flow and return its result."""
-        value: R_co = self._end().result(timeout)
-        return value
-
-
-class Submittable(Generic[R_co]):
-    """A flow, or a part that is a flow of its own."""
-
-    _what: ClassVar[str]
-
-    def as_flow(self) -> Flow[R_co]:
-        """The graph."""
-        raise NotImplementedError
-
-    @returns_awaited
-    def submit(self) -> Coroutine[Any, Any, FlowRun[R_co]]:
-        """Submit all its tasks at once, or none."""
-        return Awaited(self._submit(None), f"{self._what}.submit", f"{self._what}.submit_sync")
-
-    def submit_sync(self) -> SyncFlowRun[R_co]:
-        """`submit` for synchronous code."""
-        client = default_client.sync_client()
-        run: SyncFlowRun[R_co] = client.perform(client.calls.submit_flow(self))
-        return run
-
-    @overload
-    def on(self, connection: SyncConnection, /) -> FlowInTransaction[R_co]: ...
-    @overload
-    def on(self, connection: AsynchronousConnection, /) -> AsyncFlowInTransaction[R_co]: ...
-    def on(self, connection: Any, /) -> Any:
-        """Submit on this connection, in its transaction: the flow exists if and only if the transaction commits."""
-        kind = AsyncFlowInTransaction if default_client.is_async_connection(connection) else FlowInTransaction
-        return kind(self, connection)
-
-    async def _submit(self, connection: Any) -> FlowRun[R_co]:
-        client = default_client.async_client()
-        run: FlowRun[R_co] = await client.perform(client.calls.submit_flow(self, connection=connection))
-        return run
-
-
-@dataclass(frozen=True)
-class FlowInTransaction(Generic[R_co]):
-    """A flow that is submitted in the transaction of a synchronous connection."""
-
-    flow: Submittable[R_co]
-    connection: Any
-
-    def submit(self) -> SyncFlowRun[R_co]:
-        """Submit all its tasks. They exist once the transaction commits."""
-        client = default_client.sync_client()
-        run: SyncFlowRun[R_co] = client.perform(client.calls.submit_flow(self.flow, connection=self.connection))
-        return run
-
-
-@dataclass(frozen=True)
-class AsyncFlowInTransaction(Generic[R_co]):
-    """A flow that is submitted in the transaction of an asynchronous connection."""
-
-    flow: Submittable[R_co]
-    connection: Any
-
-    @returns_awaited
-    def submit(self) -> Coroutine[Any, Any, FlowRun[R_co]]:
-        """Submit all its tasks. They exist once the transaction commits."""
-        return Awaited(self.flow._submit(self.connection), "flow.on(connection).submit")
-
-
 class Flow(Submittable[R_co]):
     """A graph of tasks, built node by node; checked and submitted as a whole."""
 
@@ -221,6 +123,18 @@ class Flow(Submittable[R_co]):
     def as_flow(self) -> Flow[R_co]:
         return self
 
+    @overload
+    def add(
+        self,
+        part: Submittable[R2],
+        /,
+        *,
+        name: str | None = None,
+        after: Iterable[Node[Any]] = (),
+        optional: Iterable[Node[Any]] = (),
+        when: When = "all",
+        at_least: int | float | None = None,
+    ) -> Node[R2]: ...
     @overload
     def add(
         self,
@@ -256,15 +170,17 @@ class Flow(Submittable[R_co]):
         when: When = "all",
         at_least: int | float | None = None,
     ) -> Any:
-        """Add a task, or a list of tasks as one group, and return its node.
+        """Add a task, or a list of tasks as one group, and return its node. Or a chain, a group or another flow.
 
         It waits for the nodes among its arguments, for those in `after`, and for those in `optional`, which may fail.
         """
+        after, maybe = _flat(after), _flat(optional)
+        if isinstance(part, Attachable):
+            return self._add_part(part, name, after, maybe, Policy(when, at_least))
         is_group = isinstance(part, list | tuple)
         signatures = [signature_of(p) for p in (part if is_group else [part])]
         members = [(s, s.arguments()) for s in signatures]
         used = [n for _, arguments in members for v in arguments.values() for n in nodes_of(v)]
-        maybe = _unique(optional)
         parents = _unique([*used, *after, *maybe])
         policy = Policy(when, at_least)
         default = signatures[0].task.name if signatures else "group"
@@ -289,10 +205,24 @@ class Flow(Submittable[R_co]):
         self.ends = Ends([node])
         return node
 
+    def spawned_by(self, node: Node[Any], of: TaskFunction[..., Any, Any, ...] | None = None) -> Node[Any]:
+        """The group of tasks that a node spawns; see `spawned`."""
+        if node.flow is not self or node.spawner is not None:
+            raise InvalidOption(f"{node!r} is no node of the flow {self.name} that spawns tasks.")
+        known = self.nodes.get(name := f"{node.name}{SPAWNED}")
+        if known is None:
+            known = Node(self, name, (), [node], (), ALL, is_group=True, spawner=node, spawned=of)
+            self.nodes[name] = known
+        self.ends = Ends([known])
+        return known
+
     def _named(self, name: str | None, default: str) -> str:
         if name is not None:
-            if not is_name(name) or name in self.nodes:
-                raise InvalidOption(f"the flow {self.name} has a node {name!r} already, or this can't be a name.")
+            if not is_name(name) or name in self.nodes or name.endswith(SPAWNED):
+                raise InvalidOption(
+                    f"the flow {self.name} has a node {name!r} already, or this can't be a name: a name is a string "
+                    f"of 1 to {MAX_NAME_BYTES} bytes that doesn't end with {SPAWNED}."
+                )
             return name
         n, free = 1, default
         while free in self.nodes:
@@ -302,112 +232,70 @@ class Flow(Submittable[R_co]):
 
     def attach(self, part: Any, before: Ends | None) -> Ends:
         """Add a part of a chain or group behind what came before; what it ends with."""
-        match part:
-            case Chain():
-                for each in part.parts:
-                    before = self.attach(each, before)
-                assert before is not None
-                return before
-            case Group():
-                ends = self._attach_group(part, before)
-                return Ends(ends, part.policy)
+        if isinstance(part, Attachable):
+            return part.attach_to(self, before)
         signature = signature_of(part)
-        return Ends([self._attach(signature, before)])
+        return Ends([self.attach_members(signature.task.name, [signature], before, is_group=False)])
 
-    def _attach(self, signature: Signature[Any], before: Ends | None) -> Node[Any]:
-        arguments = signature.arguments() if before is None else signature.arguments_after(before.value)
-        parents = _unique([*(before.nodes if before else ()), *(n for v in arguments.values() for n in nodes_of(v))])
-        policy = ALL if before is None else before.policy
-        return self._place(None, signature.task.name, [(signature, arguments)], parents, (), policy, is_group=False)
-
-    def _attach_group(self, part: Group[Any], before: Ends | None) -> list[Node[Any]]:
-        if any(isinstance(p, Chain | Group) for p in part.parts):
-            return [node for p in part.parts for node in self.attach(p, before).nodes]
-        signatures = [signature_of(p) for p in part.parts]
+    def attach_members(
+        self, name: str, signatures: Sequence[Signature[Any]], before: Ends | None, *, is_group: bool
+    ) -> Node[Any]:
+        """Add a node whose tasks get what came before as their first argument."""
         members = [(s, s.arguments() if before is None else s.arguments_after(before.value)) for s in signatures]
         used = [n for _, arguments in members for v in arguments.values() for n in nodes_of(v)]
         parents = _unique([*(before.nodes if before else ()), *used])
-        name = signatures[0].task.name if signatures else "group"
         policy = ALL if before is None else before.policy
-        return [self._place(None, name, members, parents, (), policy, is_group=True)]
+        return self._place(None, name, members, parents, (), policy, is_group=is_group)
 
+    def attach_to(self, flow: Flow[Any], before: Ends | None) -> Ends:
+        """Copy the nodes of this flow into another one, behind what came before."""
+        if flow is self or not self.nodes:
+            raise InvalidOption(f"the flow {self.name} can't be a part of itself, nor can one without tasks be a part.")
+        copies: dict[Node[Any], Node[Any]] = {}
+        prefix, n = self.name, 1
+        while any(name.startswith(f"{prefix}.") for name in flow.nodes):
+            n += 1
+            prefix = f"{self.name}-{n}"
+        for node in self.nodes.values():
+            waits = [copies[p] for p in node.parents] if node.parents else (before.nodes if before else ())
+            copy: Node[Any] = Node(
+                flow,
+                f"{prefix}.{node.name}",
+                [(s, {name: _copied(v, copies) for name, v in arguments.items()}) for s, arguments in node.members],
+                list(waits),
+                [copies[n] for n in node.optional],
+                node.policy if node.parents or before is None else before.policy,
+                is_group=node.is_group,
+                spawner=None if node.spawner is None else copies[node.spawner],
+                spawned=node.spawned,
+            )
+            copies[node] = flow.nodes[copy.name] = copy
+        waited_for = {p for node in self.nodes.values() for p in node.parents}
+        return Ends([copies[node] for node in self.nodes.values() if node not in waited_for])
 
-@dataclass(frozen=True)
-class Chain(Submittable[R_co]):
-    """Tasks one after the other; each gets the result of the one before as its first argument."""
-
-    _what = "chain(...)"
-    parts: tuple[Any, ...]
-
-    def as_flow(self) -> Flow[R_co]:
-        flow: Flow[R_co] = Flow("chain")
-        if not self.parts:
-            raise InvalidOption("a chain needs at least one task: chain(fetch.s(url), parse.s()).")
-        flow.ends = flow.attach(self, None)
-        return flow
-
-
-@dataclass(frozen=True)
-class Group(Submittable[R_co]):
-    """Tasks side by side."""
-
-    _what = "group(...)"
-    parts: tuple[Any, ...]
-    policy: Policy = ALL
-
-    def then(
+    def _add_part(
         self,
-        join: Signature[R2] | TaskFunction[..., R2, Any, ...],
-        /,
-        *,
-        when: When = "all",
-        at_least: int | float | None = None,
-    ) -> Chain[R2]:
-        """The group with a join: a task that gets the list of the results as its first argument.
-
-        `when="settled"`: it runs however the others end, and gets `SettledTask` values. `at_least=`: it runs as soon
-        as so many have completed, a number or a share.
-        """
-        return Chain((Group(self.parts, Policy(when, at_least)), join))
-
-    def as_flow(self) -> Flow[R_co]:
-        flow: Flow[R_co] = Flow("group")
-        flow.ends = flow.attach(self, None)
-        return flow
-
-
-@overload
-def chain(last: Signature[R2], /) -> Chain[R2]: ...
-@overload
-def chain(first: Any, last: Signature[R2], /) -> Chain[R2]: ...
-@overload
-def chain(first: Any, second: Any, last: Signature[R2], /) -> Chain[R2]: ...
-@overload
-def chain(first: Any, second: Any, third: Any, last: Signature[R2], /) -> Chain[R2]: ...
-@overload
-def chain(*parts: Any) -> Chain[Any]: ...
-def chain(*parts: Any) -> Chain[Any]:
-    """Tasks one after the other: `chain(fetch.s(url), parse.s(), store.s())`.
-
-    Each gets the result of the one before it as its first argument, before those that were given. It gets none if its
-    first argument was given by name, or all of them were given.
-    """
-    return Chain(parts)
-
-
-@overload
-def group(parts: Iterable[Signature[R2]], /) -> Group[list[R2]]: ...
-@overload
-def group(*parts: Signature[R2]) -> Group[list[R2]]: ...
-@overload
-def group(*parts: Any) -> Group[list[Any]]: ...
-def group(*parts: Any) -> Group[Any]:
-    """Tasks side by side: `group(resize.s(p) for p in paths).then(publish.s())`."""
-    if len(parts) == 1 and not isinstance(
-        parts[0], Signature | Chain | Group | Submission | TaskFunction | WithOptions
-    ):
-        parts = tuple(parts[0])
-    return Group(parts)
+        part: Attachable,
+        name: str | None,
+        after: Sequence[Node[Any]],
+        optional: Sequence[Node[Any]],
+        policy: Policy,
+    ) -> Any:
+        """Add a chain, group or flow; what it begins with waits for these nodes."""
+        known = set(self.nodes)
+        ends = self.attach(part, None)
+        added = [node for node in self.nodes.values() if node.name not in known]
+        for node in added:
+            if not any(p in added for p in node.parents) and (after or optional):
+                node.parents = _unique([*node.parents, *after, *optional])
+                node.optional, node.policy = list(optional), policy
+        if name is not None:
+            for node in added:
+                del self.nodes[node.name]
+                node.name = f"{name}.{node.name}"
+                self.nodes[node.name] = node
+        self.ends = Ends(ends.nodes)
+        return self.ends.value
 
 
 def signature_of(part: Any) -> Signature[Any]:
@@ -427,6 +315,21 @@ def signature_of(part: Any) -> Signature[Any]:
 def nodes_of(value: Any) -> Sequence[Node[Any]]:
     """The nodes that an argument stands for; none for a plain value."""
     return [value] if isinstance(value, Node) else value.nodes if isinstance(value, Ends) else ()
+
+
+def _flat(nodes: Iterable[Any]) -> list[Node[Any]]:
+    """The nodes, each once; a part that ends with several stands for all of them."""
+    return _unique(node for each in nodes for node in nodes_of(each) or [each])
+
+
+def _copied(value: Any, copies: Mapping[Node[Any], Node[Any]]) -> Any:
+    """An argument of a task whose flow becomes part of another one."""
+    match value:
+        case Node():
+            return copies[value]
+        case Ends(nodes, policy):
+            return Ends([copies[node] for node in nodes], policy)
+    return value
 
 
 def _unique(nodes: Iterable[Node[Any]]) -> list[Node[Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, Protocol, TypeAlias, TypedDict, overload
@@ -13,6 +13,7 @@ from typing_extensions import ParamSpec, TypeVar, Unpack
 
 from tasklib.errors import InvalidTaskFunction
 from tasklib.tasks import registry
+from tasklib.tasks.dependencies import refuse_async
 from tasklib.tasks.options import (
     MAX_DELAY_SECONDS,
     MAX_NAME_BYTES,
@@ -33,9 +34,12 @@ if TYPE_CHECKING:
     import psycopg
 
     from tasklib.schedules import Schedule
+    from tasklib.tasks.batches import Batch
+    from tasklib.tasks.limits import Limit
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 C = TypeVar("C", default=Any)
 Q = ParamSpec("Q", default=...)  # the last one: Python 3.13.0 takes no other default after that of a ParamSpec
 ScheduleOrSeveral: TypeAlias = "Schedule | str | Iterable[Schedule | str]"
@@ -77,13 +81,28 @@ class TaskFunction(Submitter[P, R], Generic[P, R, C, Q]):
         non_retriable: tuple[type[BaseException], ...] | type[BaseException] = (),
         defaults: Options = NOTHING_SAID,
         schedules: ScheduleOrSeveral = (),
+        limits: Limit | Iterable[Limit] = (),
+        serial_key: str | None = None,
+        share: str | None = None,
+        batch: Batch | None = None,
     ) -> None:
         if isinstance(function, staticmethod):
             function = function.__func__
         self.task = self
-        self.function = function
         self.name = _checked_name(name, function)
-        is_async = inspect.iscoroutinefunction(function)
+        self.called = function
+        """The function as it is called directly: that of a batch, with a list."""
+        self.batch = batch
+        self.function: Callable[..., Any] = function
+        """What an attempt calls: that of a batch, with one item."""
+        if batch is not None:
+            from tasklib.tasks import batches  # most functions have none
+
+            executor = batches.executor_of_one(function, executor, self.name)
+            takes_connection = bool(transactional) or asks_for_connection(function)
+            batches.refuse_with_batch(self.name, takes_connection=takes_connection, durable=durable)
+            self.function = batches.of_one(function, batch, self.name)
+        is_async = inspect.iscoroutinefunction(self.function)
         # Unless it runs the async function itself, which nothing shows: such a function is given executor="thread".
         self.wraps_async = not is_async and executor != "thread" and inspect.iscoroutinefunction(written(function))
         """A plain function around an async one, made by a decorator: what it returns has to be awaited."""
@@ -107,10 +126,23 @@ class TaskFunction(Submitter[P, R], Generic[P, R, C, Q]):
             _refuse_retries(self, defaults)
             defaults = Options(max_retries=0).over(defaults)
         self.defaults = defaults
-        self.arguments = Arguments(function, self.name, with_connection=self.takes_connection)
-        self.results = ResultCodec(function)
+        self.arguments = Arguments(self.function, self.name, with_connection=self.takes_connection)
+        self.providers = self.arguments.providers
+        """Its dependencies, by the names of its parameters."""
+        if self.providers and not self.is_async:
+            refuse_async(self.providers, self.name)
+        self.results = ResultCodec(self.function)
         self.schedules = _checked_schedules(schedules, self)
         """When it runs by itself; each has a name."""
+        self.limits: tuple[Limit, ...] = ()
+        self.serial_key = serial_key
+        """The argument by whose values its tasks run one at a time."""
+        self.share = share
+        """The argument by whose values its tasks take turns."""
+        if limits or serial_key is not None or share is not None:  # most functions need nothing of it
+            from tasklib.tasks.limits import checked_limits
+
+            self.limits = checked_limits(limits, self)
         functools.update_wrapper(self, function)
 
     @property
@@ -119,7 +151,7 @@ class TaskFunction(Submitter[P, R], Generic[P, R, C, Q]):
         return not self.takes_connection and not self.durable and "<locals>" not in self.function.__qualname__
 
     def __call__(self, *args: Q.args, **kwargs: Q.kwargs) -> C:
-        return self.function(*args, **kwargs)
+        return self.called(*args, **kwargs)
 
     def options(self, **options: Unpack[SubmitOptions]) -> WithOptions[P, R]:
         """The same task function with options; arguments and options can't be confused this way."""
@@ -130,7 +162,7 @@ class TaskFunction(Submitter[P, R], Generic[P, R, C, Q]):
 
 
 class TaskSettings(TypedDict, total=False):
-    """What `@task(...)` takes besides `transactional`."""
+    """What `@task(...)` takes besides `transactional` and `batch`."""
 
     name: str | None
     max_retries: int | None
@@ -152,6 +184,9 @@ class TaskSettings(TypedDict, total=False):
     retry_policy: RetryPolicy | None
     non_retriable: tuple[type[BaseException], ...] | type[BaseException]
     schedule: ScheduleOrSeveral | None
+    limits: Limit | Iterable[Limit]
+    serial_key: str | None
+    share: str | None
 
 
 class Decorator(Protocol):
@@ -178,6 +213,25 @@ class TransactionalDecorator(Protocol):
     ) -> TaskFunction[P, R, R, Concatenate[psycopg.Connection[Any], P]]: ...
 
 
+class BatchDecorator(Protocol):
+    """What `task(batch=Batch(...))` returns: the function gets a list, and a task is submitted with one item of it."""
+
+    @overload
+    def __call__(
+        self, function: Callable[[list[T]], Coroutine[Any, Any, None]], /
+    ) -> TaskFunction[[T], None, Coroutine[Any, Any, None], [list[T]]]: ...
+    @overload
+    def __call__(
+        self, function: Callable[[list[T]], Coroutine[Any, Any, Sequence[R | Exception]]], /
+    ) -> TaskFunction[[T], R, Coroutine[Any, Any, Sequence[R | Exception]], [list[T]]]: ...
+    @overload
+    def __call__(self, function: Callable[[list[T]], None], /) -> TaskFunction[[T], None, None, [list[T]]]: ...
+    @overload
+    def __call__(
+        self, function: Callable[[list[T]], Sequence[R | Exception]], /
+    ) -> TaskFunction[[T], R, Sequence[R | Exception], [list[T]]]: ...
+
+
 @overload
 def task(function: Callable[P, Coroutine[Any, Any, R]], /) -> TaskFunction[P, R, Coroutine[Any, Any, R], P]: ...
 @overload
@@ -187,12 +241,15 @@ def task(  # type: ignore[overload-overlap]  # True is a bool too, and is told a
     *, transactional: Literal[True], **settings: Unpack[TaskSettings]
 ) -> TransactionalDecorator: ...
 @overload
+def task(*, batch: Batch, **settings: Unpack[TaskSettings]) -> BatchDecorator: ...
+@overload
 def task(*, transactional: bool | None = None, **settings: Unpack[TaskSettings]) -> Decorator: ...
 def task(
     function: Callable[..., Any] | None = None,
     /,
     *,
     transactional: bool | None = None,
+    batch: Batch | None = None,
     **settings: Unpack[TaskSettings],
 ) -> Any:
     """Register a function as a task, bare or with settings.
@@ -208,6 +265,9 @@ def task(
 
     @task(transactional=True)
     def ship(connection: psycopg.Connection, order: int) -> None: ...
+
+    @task(batch=Batch(max=100, wait=2))
+    async def index(documents: list[str]) -> None: ...
     """
     _refuse_unknown(settings)
 
@@ -226,6 +286,10 @@ def task(
             non_retriable=settings.get("non_retriable", ()),
             defaults=defaults,
             schedules=settings.get("schedule") or (),
+            limits=settings.get("limits") or (),
+            serial_key=settings.get("serial_key"),
+            share=settings.get("share"),
+            batch=batch,
         )
         registry.register(made)
         return made
@@ -238,21 +302,23 @@ def _signature() -> inspect.Signature:
     shown = [
         inspect.Parameter("function", inspect.Parameter.POSITIONAL_ONLY, default=None),
         *(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None) for name in _SETTINGS),
-        inspect.Parameter("transactional", inspect.Parameter.KEYWORD_ONLY, default=None),
+        *(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None) for name in ("transactional", "batch")),
     ]
     return inspect.Signature(shown)
 
 
 _SETTINGS = TaskSettings.__annotations__.keys()
 vars(task)["__signature__"] = _signature()
-_DEFAULTS = [name for name in SubmitOptions.__annotations__ if name in _SETTINGS]
+_BY_ARGUMENT = ("serial_key", "share")
+"""Options whose settings name an argument: its values are the keys."""
+_DEFAULTS = [name for name in SubmitOptions.__annotations__ if name in _SETTINGS and name not in _BY_ARGUMENT]
 """The settings that are options of each submission, unless it says otherwise."""
 
 
 def _refuse_unknown(settings: Iterable[str]) -> None:
     for name in settings:
         if name not in _SETTINGS:
-            known = sorted({*_SETTINGS, "transactional"})
+            known = sorted({*_SETTINGS, "transactional", "batch"})
             raise InvalidTaskFunction(
                 f"@task has no setting {name!r}.{did_you_mean(name, known)} The settings are {', '.join(known)}."
             )

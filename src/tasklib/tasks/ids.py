@@ -12,6 +12,7 @@ The 128 bits of an id, the first one first; `tasklib_new_id()` in the database m
 
 from __future__ import annotations
 
+import hashlib
 import os
 import threading
 import time
@@ -62,15 +63,18 @@ class Given:
         self._ids = list(ids)
         if len(set(self._ids)) != len(self._ids):
             raise InvalidOption("two tasks were given the same id. Make a new one for each task.")
-        now = time.time()
         for id_ in self._ids:
-            # Tasks are listed in the order of their ids, so an id must contain its true time.
-            if id_.version != 7 or abs((id_.int >> 80) / 1000 - now) > _MOST_OFF_SECONDS:
-                raise InvalidOption(f"a task's id is a UUID of version 7 that was made today, not {id_}.")
+            check_id(id_, "task")
 
     def first(self, count: int) -> list[UUID]:
         """At least the first `count` of them."""
         return self._ids
+
+
+def check_id(id_: UUID, what: str) -> None:
+    """Refuse an id without its true time in it: tasks and flows are listed in the order of their ids."""
+    if id_.version != 7 or abs((id_.int >> 80) / 1000 - time.time()) > _MOST_OFF_SECONDS:
+        raise InvalidOption(f"a {what}'s id is a UUID of version 7 that was made today, not {id_}.")
 
 
 def new_id() -> UUID:
@@ -81,6 +85,14 @@ def new_id() -> UUID:
 def new_ids(count: int) -> list[UUID]:
     """`count` ids in growing order."""
     return Ids(count).first(count)
+
+
+def spawned_id(parent: UUID, key: str | int) -> UUID:
+    """The id of a task that another one spawns: the same for the same parent and key, with the parent's time."""
+    text = f"{parent.hex}/{type(key).__name__}/{key}"
+    chance = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8])
+    milliseconds = parent.int >> 80
+    return _uuid7(UUID, milliseconds << 12 | chance >> _CHANCE_BITS, chance)
 
 
 def shard_of(id_: UUID) -> int:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from operator import attrgetter
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, TypeAlias, TypedDict
+from uuid import UUID
 
 from tasklib.config import PRIORITY_MAX, PRIORITY_MIN, Config, Level
 from tasklib.errors import InvalidOption
@@ -18,6 +19,8 @@ MAX_DELAY_SECONDS = 1000 * 365 * 86400
 # The table's own limits (tasks_times_in_range): a little within what a datetime can be, in any time zone.
 _FIRST_MOMENT, _END_OF_TIME = datetime(1, 1, 3, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC)
 MAX_NAME_BYTES = 500
+LaneKey: TypeAlias = str | int | UUID
+"""By what tasks belong together: a text, or an id."""
 UNIQUE_WHILE = ("pending", "unfinished")
 ON_DUPLICATE = ("return", "replace", "raise")
 
@@ -41,6 +44,8 @@ class SubmitOptions(TypedDict, total=False):
     merge_key: str | Iterable[str] | None
     on_duplicate: Literal["return", "replace", "raise"] | None
     max_wait: float | None
+    share: LaneKey | None
+    serial_key: LaneKey | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +68,8 @@ class Options:
     merge_key: str | Iterable[str] | None = None
     on_duplicate: str | None = None
     max_wait: float | None = None
+    share: LaneKey | None = None
+    serial_key: LaneKey | None = None
 
     def __post_init__(self) -> None:
         _check_when(self.delay_seconds, self.scheduled_at)
@@ -72,6 +79,8 @@ class Options:
         _check_count("timeout_seconds", self.timeout_seconds, least=1)
         _check_name("queue", self.queue)
         _check_name("idempotency_key", self.idempotency_key)
+        for name in ("share", "serial_key"):
+            _check_lane_key(name, getattr(self, name))
         _check_choice("unique", self.unique, UNIQUE_WHILE)
         _check_choice("on_duplicate", self.on_duplicate, ON_DUPLICATE)
         for name in ("debounce", "throttle", "max_wait"):
@@ -209,6 +218,12 @@ def _checked_merge_key(value: str | Iterable[str]) -> str | tuple[str, ...]:
 def _check_name(option: str, value: str | None) -> None:
     if value is not None and not is_name(value):
         raise InvalidOption(f"{option} must be a string of 1 to {MAX_NAME_BYTES} bytes, not {value!r}.")
+
+
+def _check_lane_key(option: str, value: object) -> None:
+    is_key = isinstance(value, UUID) or (isinstance(value, int) and not isinstance(value, bool)) or is_name(value)
+    if value is not None and not is_key:
+        raise InvalidOption(f"{option} must be a string of 1 to {MAX_NAME_BYTES} bytes, or a number, not {value!r}.")
 
 
 def is_name(value: object) -> bool:

@@ -18,6 +18,7 @@ from pydantic_core import CoreConfig, PydanticSerializationError, SchemaSerializ
 from tasklib.config import Config
 from tasklib.errors import InvalidOption, TaskExecutionError
 from tasklib.tasks import secrets
+from tasklib.tasks.dependencies import providers_of
 from tasklib.tasks.options import OPTION_NAMES, RESERVED_NAMES, did_you_mean
 from tasklib.tasks.round_trip import Difference, Fidelity, as_stored, difference, fidelity, with_whole_floats
 from tasklib.tasks.signature import CONNECTION, arguments_adapter, hints_of, others_of, parameters_of, result_adapter
@@ -46,10 +47,12 @@ class Arguments:
 
     def __init__(self, function: Callable[..., Any], task_name: str, *, with_connection: bool) -> None:
         self.task_name = task_name
-        self.signature = inspect.signature(function)
+        hints = self.hints = hints_of(function, task_name)
+        self.providers = providers_of(function, hints, task_name)
+        """The parameters that are no arguments, because the worker provides them."""
+        self.signature = _without(inspect.signature(function), self.providers)
         injected = {CONNECTION} if with_connection else set()
         self.parameters = parameters_of(self.signature, task_name, injected)
-        hints = self.hints = hints_of(function, task_name)
         self._others = others_of(self.signature)
         others = None if self._others is None else hints.get(self._others, Any)
         self._fidelity = min(map(fidelity, [*(hints.get(name, Any) for name in self.parameters), others]))
@@ -234,6 +237,11 @@ class ResultCodec:
         if found := difference(value, back, exact=False):
             raise UnstorableValue(found.reason, found.path)
         return text
+
+
+def _without(signature: inspect.Signature, names: Iterable[str]) -> inspect.Signature:
+    left = [parameter for name, parameter in signature.parameters.items() if name not in names]
+    return signature if len(left) == len(signature.parameters) else signature.replace(parameters=left)
 
 
 def dump(value: Any) -> str:

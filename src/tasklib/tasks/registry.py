@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 functions: dict[str, TaskFunction[Any, Any]] = {}
 """By their names; only `register` adds to it."""
+_discoveries: list[Callable[[], None]] = []
 
 
 def register(function: TaskFunction[Any, Any]) -> None:
@@ -46,6 +47,18 @@ def find(target: object) -> TaskFunction[Any, Any]:
     raise TaskNotFound(f"expected a task function or a task's name, not {target!r}.")
 
 
+def discover_with(find: Callable[[], None]) -> None:
+    """Call this before a worker serves what is registered: it imports modules that the program has only announced."""
+    if find not in _discoveries:
+        _discoveries.append(find)
+
+
+def discover() -> None:
+    """Register what programs have announced. It may be called more than once."""
+    for find in _discoveries:
+        find()
+
+
 def names() -> list[str]:
     return sorted(functions)
 
@@ -53,10 +66,12 @@ def names() -> list[str]:
 @contextmanager
 def isolated() -> Iterator[None]:
     """An empty registry inside the block, the old one after it; for tests."""
-    before = dict(functions)
+    before, found_by = dict(functions), list(_discoveries)
     functions.clear()
+    _discoveries.clear()
     try:
         yield
     finally:
         functions.clear()
         functions.update(before)
+        _discoveries[:] = found_by

@@ -47,7 +47,7 @@ def parameters_of(signature: inspect.Signature, task_name: str, injected: set[st
             )
         if p.kind is not p.VAR_KEYWORD and p.name not in injected:
             parameters[p.name] = p
-    if injected and CONNECTION not in signature.parameters:
+    if CONNECTION in injected and CONNECTION not in signature.parameters:
         raise InvalidTaskFunction(
             f"{task_name} is transactional, so it needs a parameter named {CONNECTION} to receive the connection."
         )

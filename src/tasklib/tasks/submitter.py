@@ -75,8 +75,9 @@ def mark_for_asyncio() -> None:
         import asyncio
 
         # The private mark is the only one that asyncio.iscoroutinefunction knows before 3.12.
+        mark = vars(asyncio.coroutines)["_is_coroutine"]
         while _unmarked:
-            _unmarked.pop().__dict__["_is_coroutine"] = asyncio.coroutines._is_coroutine  # type: ignore[attr-defined]
+            _unmarked.pop().__dict__["_is_coroutine"] = mark
 
 
 class Awaited(Coroutine[Any, Any, T]):

@@ -19,6 +19,7 @@ thread_ends: list[Callable[[], None]] = []
 """Called in each thread of a worker before it ends."""
 
 _preparations: dict[str, Callable[[], str]] = {}
+_finishings: dict[str, Callable[[], str]] = {}
 
 
 def prepare_children(module: str, argument: Callable[[], str]) -> None:
@@ -27,6 +28,16 @@ def prepare_children(module: str, argument: Callable[[], str]) -> None:
     It may be called more than once.
     """
     _preparations[module] = argument
+
+
+def finish_children(module: str, argument: Callable[[], str]) -> None:
+    """In each child process, once the program's modules are imported, call `finish(argument)` of this module."""
+    _finishings[module] = argument
+
+
+def finishings() -> list[list[str]]:
+    """What children call after their imports, as things are now."""
+    return [[module, argument()] for module, argument in _finishings.items()]
 
 
 def preparations() -> list[list[str]]:
@@ -51,8 +62,15 @@ def at_thread_end(end: Callable[[], None]) -> None:
 
 @contextmanager
 def surrounded(function: TaskFunction[Any, Any]) -> Iterator[None]:
-    """All of them."""
+    """All of them. What the function raises comes out, also if one of them swallows it."""
+    raised: BaseException | None = None
     with ExitStack() as stack:
         for surrounding in surroundings:
             stack.enter_context(surrounding(function))
-        yield
+        try:
+            yield
+        except BaseException as e:
+            raised = e
+            raise
+    if raised is not None:
+        raise raised

@@ -195,7 +195,7 @@ def _found(task_id: UUID, task: Task | None) -> Task:
 
 
 def by_client(client: Any, submitted: Any) -> Any:
-    """The ids that a call returned, each with the client that it asks about its task."""
-    if isinstance(submitted, KnownId):
+    """The ids that a call returned, or the flow, each with the client that it asks about itself."""
+    if not isinstance(submitted, list):
         return submitted._by(client)
     return [task_id._by(client) for task_id in submitted]

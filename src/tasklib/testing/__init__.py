@@ -10,6 +10,7 @@ drained = await drain()
 assert drained.counts == {"completed": 1}
 """
 
+from tasklib.tasks.dependencies import override_dependencies
 from tasklib.testing import schedules
 from tasklib.testing.draining import Drained, drain, drain_sync
 from tasklib.testing.inline_mode import Inline, inline
@@ -25,6 +26,7 @@ __all__ = [
     "drain",
     "drain_sync",
     "inline",
+    "override_dependencies",
     "schedules",
     "submitted",
 ]

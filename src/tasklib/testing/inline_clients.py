@@ -12,6 +12,8 @@ from tasklib.client.call_arguments import Alike
 from tasklib.client.calls import Calls
 from tasklib.client.clients import Client
 from tasklib.client.effects import Call, Effect
+from tasklib.client.flow_graphs import FlowGraph
+from tasklib.client.flow_plans import FlowPlan, planned
 from tasklib.client.submissions import new_tasks
 from tasklib.config import Config
 from tasklib.db.query import Query
@@ -21,6 +23,7 @@ from tasklib.store.lookup import Outcome
 from tasklib.tasks.function import TaskFunction
 from tasklib.tasks.submitter import Submission
 from tasklib.tasks.task_id import KnownId, SyncTaskId, TaskId
+from tasklib.testing.inline_flows import InlineFlow
 from tasklib.testing.inline_task import InlineTask
 
 if TYPE_CHECKING:
@@ -59,6 +62,16 @@ class InlineCalls(Calls):
                 self._to_run.append(task)
         return ids
         yield  # never reached: a call is a generator, and this one needs nothing done
+
+    def _submit_graph(self, graph: FlowGraph, flow_id: UUID | None, connection: Any) -> Call[FlowPlan]:
+        plan = planned(graph, self.defaults, self.id_type, self.identity.submitted_by, flow_id)
+        for node in graph.nodes.values():
+            for task in node.tasks:
+                if isinstance(task.target, TaskFunction):
+                    self._inline.injected(task.target)
+        self._to_run += InlineFlow(graph, plan, self._inline).tasks
+        return plan
+        yield  # never reached, as above
 
 
 class InlineClient(Client):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Protocol
 
 from tasklib.errors import TaskLibError
-from tasklib.steps import StepId
+from tasklib.steps import APPROVAL, StepId
 from tasklib.tasks.durable import called
 from tasklib.tasks.durable_run import (
     CallFunction,
@@ -16,23 +16,49 @@ from tasklib.tasks.durable_run import (
     Consume,
     DurableRun,
     Effect,
+    FoundChildren,
     FoundSignal,
     Load,
     Loading,
+    LookAtChildren,
     Record,
+    SubmitChildren,
     Wait,
     current_run,
 )
 from tasklib.tasks.function import TaskFunction
+from tasklib.tasks.gathering import ChildFlow
 from tasklib.tasks.payload import dump
 from tasklib.tasks.retry import RetryPolicy
+
+
+def answers_of(approvals: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
+    """Signals that answer approvals: True, False, or what is filled in by one who approves."""
+    return {
+        f"{APPROVAL}{name}": [
+            {"approved": answer is not False, "by": "test", "form": None if isinstance(answer, bool) else answer}
+            for answer in answers
+        ]
+        for name, answers in approvals.items()
+    }
+
+
+class RunsChildren(Protocol):
+    """Runs the flow of a `gather` to its end; how its tasks ended, for each part."""
+
+    def run(self, children: ChildFlow) -> list[list[Any]]: ...
+    async def run_async(self, children: ChildFlow) -> list[list[Any]]: ...
 
 
 class InlineJournal:
     """Keeps the records of one run in memory."""
 
-    def __init__(self, name: str, signals: Mapping[str, Sequence[Any]], connection: Any) -> None:
+    def __init__(
+        self, name: str, signals: Mapping[str, Sequence[Any]], connection: Any, children: RunsChildren
+    ) -> None:
         self._name = name
+        self._children = children
+        self._ends: dict[str, list[list[Any]]] = {}
         self._signals = {signal: list(payloads) for signal, payloads in signals.items()}
         self._connection = connection
         self._records: dict[StepId, str] = {}
@@ -41,11 +67,14 @@ class InlineJournal:
     async def perform(self, effect: Effect) -> Any:
         if isinstance(effect, CallInTransaction):
             return self._recorded(effect.id, effect.written(await called(self._with_connection(effect))))
+        if isinstance(effect, SubmitChildren):
+            return self._gathered(effect, await self._children.run_async(effect.children))
         return self.perform_blocking(effect)
 
     def perform_blocking(self, effect: Effect) -> Any:
         match effect:
             case Load():
+                self._records.clear()  # a run that continues as new begins with nothing on record
                 return Loading({}, self.now)
             case Record(id_, result, seconds):
                 moment = None if seconds is None else self.now + timedelta(seconds=seconds)
@@ -54,6 +83,10 @@ class InlineJournal:
                 if self._signals.get(signal):
                     return FoundSignal(f'{{"value":{dump(self._signals[signal].pop(0))}}}', None)
                 return FoundSignal('{"timed_out":true}' if expired else None, None)
+            case SubmitChildren():
+                return self._gathered(effect, self._children.run(effect.children))
+            case LookAtChildren(record):
+                return FoundChildren(self._ends[record], None)
             case CallInTransaction(id_, _, written):
                 call = self._with_connection(effect)
                 return self._recorded(id_, written(call.function(*call.args, **call.kwargs)))
@@ -62,6 +95,12 @@ class InlineJournal:
 
     def skip_time(self, wait: Wait) -> datetime:
         """Go on at the moment that is waited for."""
+        if wait.until is None and wait.signal is not None and wait.signal.startswith(APPROVAL):
+            name = wait.signal.removeprefix(APPROVAL)
+            raise TaskLibError(
+                f"{self._name} waits for the approval {name!r}, which inline mode was not given with values that fit. "
+                f"Give it: inline(approvals={{{name!r}: [True]}}), or what is filled in instead of True."
+            )
         if wait.until is None:
             raise TaskLibError(
                 f"{self._name} waits for the signal {wait.signal!r}, which inline mode was not given. Give it: "
@@ -69,6 +108,11 @@ class InlineJournal:
             )
         self.now = max(self.now, wait.until)
         return self.now
+
+    def _gathered(self, effect: SubmitChildren, ends: list[list[Any]]) -> str:
+        record = self._recorded(effect.id, json.dumps({"value": effect.id.name}))
+        self._ends[record] = ends
+        return record
 
     def _recorded(self, id_: StepId, text: str) -> str:
         return self._records.setdefault(id_, text)

@@ -23,7 +23,8 @@ from tasklib.tasks.function import TaskFunction
 from tasklib.tasks.signature import CONNECTION
 from tasklib.tasks.submitter import Submission
 from tasklib.testing.inline_clients import InlineAsyncClient, InlineClient
-from tasklib.testing.inline_durable import InlineJournal
+from tasklib.testing.inline_durable import InlineJournal, answers_of
+from tasklib.testing.inline_flows import InlineCallsOfTask, InlineChildren, InlineFlow
 from tasklib.testing.inline_task import InlineTask
 from tasklib.testing.loops import run_blocking
 
@@ -33,7 +34,11 @@ _NO_DATABASE = Config("postgresql://nobody@inline-mode.invalid/none")
 
 
 def inline(
-    *, raise_errors: bool = True, connection: Any = None, signals: Mapping[str, Sequence[Any]] | None = None
+    *,
+    raise_errors: bool = True,
+    connection: Any = None,
+    signals: Mapping[str, Sequence[Any]] | None = None,
+    approvals: Mapping[str, Sequence[Any]] | None = None,
 ) -> Inline:
     """Run tasks where they are submitted, until the block ends.
 
@@ -46,9 +51,12 @@ def inline(
     a task that has no retries left. Transactional tasks and steps receive `connection`.
 
     Durable functions run to the end at once: they skip the time of their sleeps, and each gets the `signals` given
-    here, such as `{"approved": [{"by": "ann"}]}`. Waiting for another one ends at its timeout.
+    here, such as `{"paid": [{"amount": 5}]}`, and `approvals`: `{"pay-out": [True]}`, False to reject, or what is
+    filled in. Waiting for another one ends at its timeout. What they gather runs before they go on, and what a task
+    spawns runs at once. The tasks of a flow run in the order of its nodes.
     """
-    return Inline(raise_errors=raise_errors, connection=connection, signals=signals)
+    given = {**(signals or {}), **answers_of(approvals or {})}
+    return Inline(raise_errors=raise_errors, connection=connection, signals=given)
 
 
 class Inline:
@@ -66,6 +74,7 @@ class Inline:
         self._raise_errors = raise_errors
         self._connection = connection
         self._signals = signals or {}
+        self.flows: dict[str, InlineFlow] = {}
         self._by_id: dict[UUID, InlineTask] = {}
         self._by_key: dict[tuple[str, str], InlineTask] = {}
         self._exit = ExitStack()
@@ -105,13 +114,13 @@ class Inline:
     def find(self, task_id: UUID) -> InlineTask | None:
         return self._by_id.get(task_id)
 
-    def run(self, task: InlineTask, config: Config) -> None:
+    def run(self, task: InlineTask, config: Config, *, raise_errors: bool = True) -> None:
         """Run a task for a blocking call."""
         __tracebackhide__ = True
         function = task.function
-        if function is None:  # registered elsewhere, and that is not here
+        if function is None or not self._is_ready(task, config):  # registered elsewhere, and that is not here
             return
-        injected, journal = self.injected(function), self._journal(function)
+        injected, journal = self.injected(function), self._journal(function, config)
         try:
             if function.is_async:
                 ended = self.until_done(lambda: task.call_async(config, injected, journal))
@@ -120,15 +129,15 @@ class Inline:
                 ended = contextvars.copy_context().run(task.call, config, injected, journal)
         except BaseException as e:  # interrupted
             ended = e
-        self._end(task, ended, config)
+        self._end(task, ended, config, raise_errors=raise_errors)
 
-    async def run_async(self, task: InlineTask, config: Config) -> None:
+    async def run_async(self, task: InlineTask, config: Config, *, raise_errors: bool = True) -> None:
         """Run a task for an awaitable call: an async function on this loop, a sync one in a thread."""
         __tracebackhide__ = True
         function = task.function
-        if function is None:
+        if function is None or not self._is_ready(task, config):
             return
-        injected, journal = self.injected(function), self._journal(function)
+        injected, journal = self.injected(function), self._journal(function, config)
         try:
             if function.is_async:
                 ended = await asyncio.create_task(task.call_async(config, injected, journal))
@@ -136,7 +145,7 @@ class Inline:
                 ended = await self.in_thread(lambda: task.call(config, injected, journal))
         except BaseException as e:  # cancelled or interrupted
             ended = e
-        self._end(task, ended, config)
+        self._end(task, ended, config, raise_errors=raise_errors)
 
     def until_done(self, start: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Run an async function for synchronous code."""
@@ -146,8 +155,13 @@ class Inline:
         """Run a sync function for asynchronous code."""
         return await asyncio.to_thread(call)
 
-    def _journal(self, function: TaskFunction[Any, Any]) -> InlineJournal | None:
-        return InlineJournal(function.name, self._signals, self._connection) if function.durable else None
+    def _is_ready(self, task: InlineTask, config: Config) -> bool:
+        task.calls = InlineCallsOfTask(self, task, config)
+        return task.flow is None or task.flow.is_ready(task)
+
+    def _journal(self, function: TaskFunction[Any, Any], config: Config) -> InlineJournal | None:
+        children = InlineChildren(self, config)
+        return InlineJournal(function.name, self._signals, self._connection, children) if function.durable else None
 
     def injected(self, function: TaskFunction[Any, Any]) -> dict[str, Any]:
         """What a task function receives besides its arguments."""
@@ -160,8 +174,9 @@ class Inline:
             )
         return {CONNECTION: self._connection}
 
-    def _end(self, task: InlineTask, ended: str | BaseException, config: Config) -> None:
+    def _end(self, task: InlineTask, ended: str | BaseException, config: Config, *, raise_errors: bool) -> None:
         __tracebackhide__ = True
         task.end(ended, config)
-        if isinstance(ended, BaseException) and (self._raise_errors or not isinstance(ended, Exception | SystemExit)):
+        raises = raise_errors and self._raise_errors
+        if isinstance(ended, BaseException) and (raises or not isinstance(ended, Exception | SystemExit)):
             raise ended

@@ -7,21 +7,27 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from tasklib.config import Config
-from tasklib.executors.functions import failed, result_text
+from tasklib.executors.functions import failed, result_text, result_with_dependencies
 from tasklib.models import Task
 from tasklib.states import TaskState
 from tasklib.store.submit import NewTask
-from tasklib.tasks.context import TaskContext, running_task
+from tasklib.tasks.batches import alone
+from tasklib.tasks.context import TaskContext, WorkerCalls, running_task
+from tasklib.tasks.dependencies import run_now
 from tasklib.tasks.durable import drive, drive_blocking
 from tasklib.tasks.durable_run import ContinueAsNew
 from tasklib.tasks.function import TaskFunction
 from tasklib.tasks.submitter import Submission
 from tasklib.testing.inline_durable import InlineJournal, inline_run
 from tasklib.tracing import trace_id_for
+
+if TYPE_CHECKING:
+    from tasklib.client.flow_graphs import Reference
+    from tasklib.testing.inline_flows import InlineFlow
 
 
 @dataclass(eq=False)
@@ -41,6 +47,11 @@ class InlineTask:
     error: BaseException | None = None
     """What the task raised."""
     progress: Any = None
+    flow: InlineFlow | None = field(default=None, kw_only=True, repr=False)
+    node: str = field(default="", kw_only=True, repr=False)
+    """Of a task in a flow: its node, and which of its arguments are results of other nodes."""
+    results: Mapping[str, Reference] = field(default_factory=dict, kw_only=True, repr=False)
+    calls: WorkerCalls | None = field(default=None, kw_only=True, repr=False)
     new: NewTask = field(kw_only=True, repr=False)
     function: TaskFunction[Any, Any] | None = field(kw_only=True, repr=False)
     created_at: datetime = field(default_factory=lambda: datetime.now(UTC), kw_only=True, repr=False)
@@ -67,6 +78,8 @@ class InlineTask:
                 if journal is not None:
                     drive_blocking(inline_run(self.function, journal).begin())
                 arguments = self.function.arguments.from_json(kwargs)
+                if self.function.providers:
+                    return run_now(result_with_dependencies(self.function, arguments, config, injected))
                 value = self.function.function(**arguments, **injected)
                 return result_text(value, config, self.function.results.to_json)
             except ContinueAsNew as e:
@@ -81,15 +94,14 @@ class InlineTask:
         assert self.function is not None
         context = self._begin()
         running_task.set(lambda: context)
+        alone.set(True)
         kwargs = self.new.kwargs
         while True:
             try:
                 if journal is not None:
                     await drive(inline_run(self.function, journal).begin())
                 arguments = self.function.arguments.from_json(kwargs)
-                returned = self.function.function(**arguments, **injected)
-                value = await returned if hasattr(returned, "__await__") else returned
-                return result_text(value, config, self.function.results.to_json)
+                return await result_with_dependencies(self.function, arguments, config, injected)
             except ContinueAsNew as e:
                 kwargs = e.kwargs
             except (Exception, SystemExit) as e:
@@ -154,6 +166,7 @@ class InlineTask:
             trace_context=trace_context,
             trace_id=trace_id_for(self.id, trace_context),
             _report=self._report,
+            _calls=self.calls,
         )
 
     def _report(self, text: str) -> None:

@@ -24,6 +24,7 @@ _TABLES = """
     ORDER BY pg_class.oid"""
 
 _MOST_TRIES = 100
+_ENDING_SECONDS, _MOMENT_SECONDS = 60.0, 0.003
 _USED = "SELECT name FROM unnest(%s::text[]) AS name WHERE pg_relation_size(name::regclass) > 0"
 
 # Everything a test might change that emptying the tables does not undo. Objects made after initdb have ids from 16384.
@@ -105,8 +106,7 @@ class ReusedDatabases:
         self._admin.execute(sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS false").format(old))
         new = sql.Identifier(renamed)
         for left in reversed(range(_MOST_TRIES)):
-            ending = "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE datname = %s"
-            self._admin.execute(ending, [name]).fetchall()
+            self._end_connections(name)
             try:
                 self._admin.execute(sql.SQL("ALTER DATABASE {} RENAME TO {}").format(old, new))
                 break
@@ -116,6 +116,14 @@ class ReusedDatabases:
                 time.sleep(0.05)
         self._admin.execute(sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS true").format(new))
         return renamed
+
+    def _end_connections(self, name: str) -> None:
+        # PostgreSQL itself would look again only every 100 ms, here and in ALTER DATABASE.
+        ending = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s"
+        deadline = time.monotonic() + _ENDING_SECONDS
+        while self._admin.execute(ending, [name]).fetchall() and time.monotonic() < deadline:
+            time.sleep(_MOMENT_SECONDS)
+        time.sleep(_MOMENT_SECONDS)  # they leave this list a little before they are gone
 
     def _emptied(self, name: str) -> bool:
         """Put the tables back to how the template has them; False if more than their rows has changed."""

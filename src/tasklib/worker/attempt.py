@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
 import time
 from collections.abc import Callable
@@ -14,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from tasklib.store.claim import Claimed
-from tasklib.tasks.context import TaskContext
+from tasklib.tasks.context import TaskContext, WorkerCalls
 from tasklib.tasks.function import Executor, TaskFunction
-from tasklib.tracing import trace_id_for
 
 if TYPE_CHECKING:
+    from tasklib.executors.processes import Ahead
     from tasklib.tracing.spans import Consumer
 
 
@@ -41,7 +40,9 @@ class Attempt:
 
     __slots__ = (
         "_context",
+        "ahead",
         "begun",
+        "calls",
         "claimed",
         "deadline",
         "entered",
@@ -50,6 +51,8 @@ class Attempt:
         "goes_on_record",
         "interruption",
         "lease_deadline",
+        "overtaken",
+        "place",
         "recorded",
         "report",
         "runner",
@@ -67,6 +70,7 @@ class Attempt:
         worker_id: str,
         lease_deadline: float,
         claimed_at: float,
+        place: int = 0,
     ) -> None:
         self.claimed = claimed
         self.function = function
@@ -81,9 +85,16 @@ class Attempt:
         """When the timeout strikes; known once the function was started."""
         self.runner: asyncio.Task[None] | None = None
         self.report: Callable[[Attempt, str], None] | None = None
+        self.calls: Callable[[Attempt], WorkerCalls] | None = None
         self.interruption: Interruption | None = None
+        self.place = place
+        """Its place in the order of the worker's claims."""
         self.begun = False
-        """True once it has a slot."""
+        """True once it has a slot, or was handed to a child ahead of it."""
+        self.ahead: Ahead | None = None
+        """Its order, while that waits in the socket of a child that runs another task."""
+        self.overtaken = 0
+        """How many tasks from further behind in the order have begun while it was ahead."""
         self.goes_on_record = False
         """In a child: whether its start is recorded before the function is called."""
         self.recorded = False
@@ -99,7 +110,7 @@ class Attempt:
     @property
     def trace_context(self) -> dict[str, Any] | None:
         """The trace that the submission was part of, or whatever else it said."""
-        carried = self._carried()
+        carried = self.claimed.carried
         if carried is None or not any(name.startswith("tasklib_") for name in carried):
             return carried
         return {name: value for name, value in carried.items() if not name.startswith("tasklib_")} or None
@@ -107,31 +118,18 @@ class Attempt:
     @property
     def schedule(self) -> str | None:
         """The schedule that it is a run of."""
-        return (self._carried() or {}).get("tasklib_schedule")
+        return (self.claimed.carried or {}).get("tasklib_schedule")
 
     @property
     def slot(self) -> datetime | None:
         """The slot of that schedule."""
-        slot = (self._carried() or {}).get("tasklib_slot")
+        slot = (self.claimed.carried or {}).get("tasklib_slot")
         return None if slot is None else datetime.fromisoformat(slot)
-
-    def _carried(self) -> dict[str, Any] | None:
-        if not self.claimed.trace_context:
-            return None
-        try:
-            carried = json.loads(self.claimed.trace_context)
-        except (ValueError, RecursionError):  # a row written by hand: a number or a nesting that Python can't read
-            return None
-        return carried if isinstance(carried, dict) else None
 
     @property
     def trace_id(self) -> str | None:
         """The trace this attempt is part of."""
-        if self.span is not None:
-            return self.span.trace_id
-        if not self.claimed.trace_context:
-            return self.claimed.id.replace("-", "")  # of most tasks; trace_id_for says the same
-        return trace_id_for(self.claimed.id, self.trace_context)
+        return self.claimed.trace_id if self.span is None else self.span.trace_id
 
     @property
     def is_ending(self) -> bool:
@@ -188,4 +186,5 @@ class Attempt:
             schedule=self.schedule,
             slot=self.slot,
             _report=partial(self.report, self) if self.report else None,
+            _calls=self.calls(self) if self.calls else None,
         )

@@ -112,6 +112,8 @@ class Claimer:
                 self._events.emit(DatabaseLost("claim", str(e)))
                 await asyncio.sleep(backoff(failures))
                 failures += 1
+        with suppress(DatabaseUnavailable):
+            await self.claims.leave()
 
     @property
     def _may_claim_ahead(self) -> bool:
@@ -123,6 +125,8 @@ class Claimer:
         limit = self._limit(going_on)
         if limit <= 0:
             return  # there is work, and no slot for it
+        if self._burst and was_idle:
+            await self.claims.counted()
         found = await self.claims.claim(limit)
         if found.tasks:
             self._hand_on(limit, found, more=len(found.tasks) == limit)
@@ -152,15 +156,23 @@ class Claimer:
             self._start(found)
 
     async def _wait_for_slots(self) -> None:
+        if not self._slots.room or self.claims.needs_a_slot:
+            taken = self._slots.taken
+            await self.claims.pass_on()
+            if self._slots.taken < taken:
+                return  # a slot has become free meanwhile, and perhaps no other ever will
         with suppress(TimeoutError):
-            async with asyncio.timeout(self.claims.withdraw_after):
+            async with asyncio.timeout(self.claims.stay_awake_after):
                 await self._slots.changed()
                 return
         await self.claims.stay_awake()
 
     async def _rest(self, *, was_idle: bool) -> None:
         if not self._burst:
-            await self.claims.rest()
+            if not self.claims.needs_a_slot:
+                await self.claims.rest()
+            elif not self.free_slots:  # else one has become free meanwhile
+                await self._wait_for_slots()
         # Tasks held during the claim may have been released since, and be due again.
         elif was_idle:
             self._stopped = True
@@ -178,6 +190,10 @@ class Claimer:
         return self._serving.served()
 
     @property
+    def free_slots(self) -> int:
+        return max(0, self._slots.size - self._slots.taken)
+
+    @property
     def has_room_to_guess(self) -> bool:
         return self._slots.room > 1 and not self._stopped
 
@@ -191,6 +207,9 @@ class Claimer:
 
     async def in_doubt(self) -> None:
         await self._begin_limit.lift()
+
+    def nudge(self) -> None:
+        self._slots.nudge()
 
     def take(self, found: Found) -> None:
         self._hand_on(1, found, more=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, NamedTuple, TypeVar
@@ -10,11 +11,13 @@ from typing import Any, NamedTuple, TypeVar
 import psycopg
 
 from tasklib.backends.backend import StepStore
+from tasklib.backends.postgres.flow_arguments import MOST_IN_LIST
+from tasklib.client.submissions import Defaults
 from tasklib.db.database import AsyncDatabase, Database, execute, execute_async
 from tasklib.db.failures import conflict_pause
 from tasklib.db.query import Query
 from tasklib.db.reconnecting import backoff
-from tasklib.errors import DatabaseUnavailable, WorkerLost
+from tasklib.errors import DatabaseUnavailable, TaskLibError, WorkerLost
 from tasklib.store import settle
 from tasklib.store.durable import NewStep, Written, record_steps
 from tasklib.tasks.durable import called
@@ -23,13 +26,17 @@ from tasklib.tasks.durable_run import (
     CallInTransaction,
     Consume,
     Effect,
+    FoundChildren,
     FoundSignal,
     Load,
     Loading,
+    LookAtChildren,
     LoseTask,
     Record,
+    SubmitChildren,
 )
 from tasklib.worker.attempt import Attempt
+from tasklib.worker.child_flows import ChildSubmission
 
 T = TypeVar("T")
 _MOST_PER_BATCH = 1000
@@ -44,8 +51,9 @@ class _Unrecorded(NamedTuple):
 class Journals:
     """Collects the steps of all attempts of a worker and records them."""
 
-    def __init__(self, store: StepStore, async_database: AsyncDatabase, database: Database) -> None:
+    def __init__(self, store: StepStore, async_database: AsyncDatabase, database: Database, defaults: Defaults) -> None:
         self.store = store
+        self.defaults = defaults
         self.async_database = async_database
         self.database = database
         self.loop = asyncio.get_running_loop()
@@ -133,10 +141,19 @@ class AttemptJournal:
                 return await self._consume(effect)
             case CallInTransaction():
                 return await self._in_transaction(effect)
+            case SubmitChildren():
+                submission = self._submission(effect)
+                call = CallFunction(submission.submit_async, (), {})
+                return await self._in_transaction(CallInTransaction(effect.id, call, json.dumps))
+            case LookAtChildren():
+                return await self._look(json.loads(effect.record)["value"])
             case _:
                 raise AssertionError(f"{effect} is no effect of a journal")
 
     def perform_blocking(self, effect: Effect) -> Any:
+        if isinstance(effect, SubmitChildren):
+            call = CallFunction(self._submission(effect).submit, (), {})
+            effect = CallInTransaction(effect.id, call, json.dumps)
         if isinstance(effect, CallInTransaction):
             return self._in_transaction_blocking(effect)
         return self._on_loop(self.perform(effect))
@@ -145,15 +162,40 @@ class AttemptJournal:
         recorded = await self._until_answered(lambda: self._journals.store.steps_of(self._attempt.claimed))
         return Loading({step.id: step.result for step in recorded.steps}, recorded.now)
 
+    def _submission(self, effect: SubmitChildren) -> ChildSubmission:
+        database = self._journals.database
+        return ChildSubmission(effect.children, self._attempt, self._journals.defaults, database.config.schema)
+
+    async def _look(self, record: dict[str, Any]) -> FoundChildren:
+        store, lease = self._journals.store, self._attempt.claimed
+        look = await self._until_answered(lambda: store.children_look(lease, record["flow"]))
+        if look.is_finished is None:
+            raise TaskLibError(
+                f"the flow {record['flow']}, whose results {lease.name} waits for, was deleted. Submit the task again."
+            )
+        if not look.is_finished:
+            return FoundChildren(None, look.seen)
+        ends = []
+        for nodes in record["nodes"]:
+            source = {"flow": record["flow"], "nodes": nodes, "settled": True}
+            page = await store.node_results(source, None, MOST_IN_LIST)
+            ends.append([ended for _, ended in page])
+        return FoundChildren(ends, look.seen)
+
     async def _consume(self, effect: Consume) -> FoundSignal:
         attempt, tries = self._attempt, 0
         while True:
             consumed, kept = await self._until_answered(
                 lambda: self._journals.store.consume(
-                    attempt.worker_id, attempt.claimed, effect.signal, step=effect.step, expired=effect.expired
+                    attempt.worker_id,
+                    attempt.claimed,
+                    effect.signal,
+                    step=effect.step,
+                    expired=effect.expired,
+                    approval=effect.approval,
                 )
             )
-            if consumed is not None and not (consumed.result is None and effect.expired):
+            if consumed is not None and consumed.is_decided:
                 return FoundSignal(consumed.result, consumed.seen)
             if consumed is None and attempt.claimed.id not in kept.locked:
                 raise LoseTask

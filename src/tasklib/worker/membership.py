@@ -71,7 +71,8 @@ class Membership:
     async def leave(self) -> None:
         """Stop beating and take the row away: this worker holds nothing any more."""
         self._heartbeat.stop()
-        await asyncio.to_thread(self._heartbeat.join, _HEART_STOPS_WITHIN_SECONDS)
+        if self._heartbeat.is_alive():
+            await asyncio.to_thread(self._heartbeat.join, _HEART_STOPS_WITHIN_SECONDS)
         self.is_member = False
         if self._renewal is not None:
             self._renewal.cancel()

@@ -9,10 +9,9 @@ from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from typing import Protocol
 
-from tasklib.backends.backend import Kept
 from tasklib.db.reconnecting import backoff
 from tasklib.errors import DatabaseUnavailable
-from tasklib.store.settle import Leased
+from tasklib.store.settle import Kept, Leased
 from tasklib.worker.attempt import Attempt
 
 _SECONDS = 0.5

@@ -10,15 +10,18 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
+from operator import attrgetter
 from typing import assert_never
 
 from tasklib import tracing
 from tasklib.backends.backend import Found, StepStore
+from tasklib.client.submissions import Defaults
 from tasklib.config import Config
 from tasklib.db.connect import TASK
 from tasklib.db.database import AsyncDatabase, Database
 from tasklib.errors import TaskTimeout
 from tasklib.events import Events, LeaseLost, SlotStuck, TaskNotBegun, TaskStarted
+from tasklib.executors.children import TakenBack
 from tasklib.executors.durable import call_durable, call_durable_async
 from tasklib.executors.exits import is_from_a_signal_handler
 from tasklib.executors.functions import call, call_async, eager_task, failed
@@ -33,6 +36,7 @@ from tasklib.tasks.function import Executor
 from tasklib.worker.attempt import Attempt, Interruption
 from tasklib.worker.begin_limit import BeginLimit
 from tasklib.worker.begins import Begins
+from tasklib.worker.calls import AttemptCalls
 from tasklib.worker.journal import AttemptJournal, Journals
 from tasklib.worker.settler import Settler
 from tasklib.worker.slots import PATIENCE_SECONDS, Slots
@@ -81,10 +85,15 @@ class Runner:
         self._processes = ProcessExecutor(config, modules, events)
         shared = transaction_config(config, slots.size)
         self._async_database, self._database = AsyncDatabase(shared, TASK), Database(shared, TASK)
-        self._journals = None if steps is None else Journals(steps, self._async_database, self._database)
+        defaults = Defaults(config)
+        self._journals = None if steps is None else Journals(steps, self._async_database, self._database, defaults)
+        self._calls = None if steps is None else partial(AttemptCalls, steps, defaults, self._loop)
         self.running: dict[Attempt, None] = {}
         """What this worker holds: attempts that run, and those that wait for a slot."""
         self._waiting: deque[Attempt] = deque()
+        self._ahead: dict[Attempt, None] = {}
+        """Attempts that have no slot yet: their orders wait in the sockets of busy children."""
+        self._claimed = 0
         self._starting = self._traces = False
         self._records_all = config.crash_limit <= 1  # then the first crash is the last
         self._recording: set[asyncio.Task[None]] = set()
@@ -98,7 +107,8 @@ class Runner:
         for row in found.tasks:
             function = registry.functions.get(row.name)
             assert function is not None, "a claim only brings names this worker asked for"
-            attempt = Attempt(row, function, found.worker_id, found.lease_deadline, now)
+            self._claimed += 1
+            attempt = Attempt(row, function, found.worker_id, found.lease_deadline, now, self._claimed)
             self.running[attempt] = None
             self._waiting.append(attempt)
         if self._stop_asked.is_set():  # what a last claim has brought is given back
@@ -112,6 +122,8 @@ class Runner:
         """Release the tasks that have not been started."""
         while self._waiting:
             self.interrupt(self._next_waiting(), Interruption.SHUTDOWN)
+        for attempt in list(self._ahead):
+            self._take_back(attempt)
 
     def interrupt(self, attempt: Attempt, why: Interruption) -> None:
         """Stop an attempt: cancel the coroutine, kill the child, ask the thread. The first to end it counts."""
@@ -125,6 +137,8 @@ class Runner:
             self.running.pop(attempt, None)
             self._settler.put(attempt, self._interrupted(attempt))
             return
+        if self._take_back(attempt):
+            return  # and is settled as soon as that is known
         if attempt.executor is Executor.THREAD:
             # A thread can only be asked. A cancelled one ends as it ends, within its time; the others are settled
             # without it.
@@ -181,7 +195,11 @@ class Runner:
         self._traces = tracing.API in sys.modules
         now = time.monotonic()
         breathe_at = now + _BREATH_SECONDS
-        while self._waiting and self._slots.running < self._slots.size:
+        while self._slots.running < self._slots.size:
+            if self._ahead and self._take_back(self._first_ahead()):
+                break  # a slot is free: those that were handed over ahead come first
+            if not self._waiting:
+                break
             if now > breathe_at:
                 self._loop.call_soon(self._start_waiting)
                 break
@@ -196,6 +214,8 @@ class Runner:
             else:
                 self._begin(attempt, now)
             now = time.monotonic()
+        while self._waiting and self._hand_ahead(self._waiting[0]):
+            pass
         self._starting = False
 
     def _next_waiting(self) -> Attempt:
@@ -235,16 +255,87 @@ class Runner:
             self._settler.put(attempt, Lost())
         self._start_waiting()
 
+    def _hand_ahead(self, attempt: Attempt) -> bool:
+        """Hand the task to a child that runs a short one, to begin next there without waiting for this worker."""
+        is_plain = not (attempt.claimed.crash_count or attempt.function.at_most_once or self._records_all)
+        if attempt.executor is not Executor.PROCESS or not is_plain or attempt.interruption or self._traces:
+            return False
+        if self._slots.running < self._slots.size or not self._processes.can_hand_ahead:
+            return False
+        if self._slots.open >= self.begin_limit.most:
+            self.begin_limit.ask_for_more()
+            return False
+        if self._ahead:
+            first = self._first_ahead()
+            # The others that are ahead may overtake it, and so may this one. More than the slots must not.
+            if first.overtaken + len(self._ahead) > self._slots.size and self._take_back(first):
+                return False
+        attempt.report, attempt.calls = self._settler.progress.report, self._calls
+        attempt.ahead = self._processes.hand_ahead(
+            attempt.function,
+            attempt.claimed.kwargs,
+            attempt.context(),
+            lambda name: self._slots.prefetch.are_short([name]),
+            timeout_seconds=attempt.timeout_seconds,
+            begun=partial(self._called_in_child, attempt),
+            took=attempt.took,
+            turn=partial(self._has_turn, attempt),
+        )
+        if attempt.ahead is None:
+            return False
+        self._next_waiting()
+        self._ahead[attempt] = None
+        attempt.begin(time.monotonic())
+        attempt.runner = eager_task(self._run(attempt), self._loop, self._fresh_context())
+        self._late.at(attempt.started_at + PATIENCE_SECONDS)
+        return True
+
+    def _first_ahead(self) -> Attempt:
+        return min(self._ahead, key=attrgetter("place"))
+
+    def _take_back(self, attempt: Attempt) -> bool:
+        """Take its order back from the child that it was handed to, unless the child has it already."""
+        return attempt.ahead is not None and attempt.ahead.take_back()
+
+    def _has_turn(self, attempt: Attempt) -> None:
+        """The attempt before it has ended in its child, and gives it the slot."""
+        if attempt not in self._ahead:
+            return  # it has ended before
+        del self._ahead[attempt]
+        for other in self._ahead:
+            other.overtaken += other.place < attempt.place
+        self._has_slot(attempt)
+
+    def _leave_slot(self, attempt: Attempt) -> None:
+        if attempt in self._ahead:
+            del self._ahead[attempt]
+        else:
+            self._slots.running -= 1
+
+    def _put_back(self, attempt: Attempt) -> None:
+        """Its order was taken back, so it waits for a slot as before."""
+        self._leave_slot(attempt)
+        attempt.ahead, attempt.runner, attempt.begun, attempt.entered = None, None, False, False
+        if attempt.settled:
+            self._slots.give_back()
+        elif attempt.interruption is not None:
+            self.running.pop(attempt, None)
+            self._settler.put(attempt, self._interrupted(attempt))
+        elif self._stop_asked.is_set():
+            self.interrupt(attempt, Interruption.SHUTDOWN)
+        else:
+            behind = (i for i, other in enumerate(self._waiting) if other.place > attempt.place)
+            self._waiting.insert(next(behind, len(self._waiting)), attempt)
+            self._slots.waiting += 1
+        self._start_waiting()
+
     def _begin(self, attempt: Attempt, now: float) -> None:
-        attempt.report = self._settler.progress.report
+        attempt.report, attempt.calls = self._settler.progress.report, self._calls
         attempt.begin(now)
         if self._traces:
             begin_span(attempt)
         self._watch_deadline(attempt)
-        self._slots.running += 1
-        if self._events.routine:
-            claimed = attempt.claimed
-            self._events.emit_routine(TaskStarted(claimed.id, claimed.name, claimed.attempt, attempt.trace_id))
+        self._has_slot(attempt)
         if attempt.executor is Executor.THREAD:
             self._threads.submit(partial(self._call_in_thread, attempt), partial(self._finish, attempt))
         else:
@@ -253,12 +344,22 @@ class Runner:
             if not task.done():
                 attempt.runner = task
 
+    def _has_slot(self, attempt: Attempt) -> None:
+        self._slots.running += 1
+        if self._events.routine:
+            claimed = attempt.claimed
+            self._events.emit_routine(TaskStarted(claimed.id, claimed.name, claimed.attempt, attempt.trace_id))
+
     async def _run(self, attempt: Attempt) -> None:
         attempt.entered = True
         if attempt.span is not None:
             attempt.span.enter()
+        outcome: Outcome | TakenBack
         try:
-            outcome = self._interrupted(attempt) if attempt.interruption else await self._outcome(attempt)
+            if attempt.interruption and attempt.ahead is None:
+                outcome = self._interrupted(attempt)
+            else:
+                outcome = await self._outcome(attempt)
         except asyncio.CancelledError as e:
             outcome = self._interrupted(attempt) if attempt.interruption else failed(e, attempt.function, self._config)
         except (SystemExit, KeyboardInterrupt) as e:
@@ -273,7 +374,11 @@ class Runner:
             outcome = failed(e, attempt.function, self._config)  # whatever it is, the attempt has ended
         self._finish(attempt, outcome)
 
-    async def _outcome(self, attempt: Attempt) -> Outcome:
+    async def _outcome(self, attempt: Attempt) -> Outcome | TakenBack:
+        if attempt.ahead is not None:
+            if attempt.interruption and (task := asyncio.current_task()) is not None:
+                task.cancel()  # it could not be before its first step, and a child may have its order
+            return await self._processes.run_ahead(attempt.ahead)
         function, kwargs = attempt.function, attempt.claimed.kwargs
         if attempt.executor is Executor.PROCESS:
             trace = attempt.span.carried if attempt.span is not None else None
@@ -302,6 +407,8 @@ class Runner:
     def _called_in_child(self, attempt: Attempt) -> None:
         attempt.called(time.monotonic())
         self._watch_deadline(attempt)
+        if self._waiting and self._processes.can_hand_ahead:
+            self._start_waiting()
 
     def _watch_deadline(self, attempt: Attempt) -> None:
         if attempt.deadline is not None and attempt.deadline < self._deadlines.next:
@@ -331,11 +438,14 @@ class Runner:
     def _progress_of(self, attempt: Attempt) -> Callable[[], str | None]:
         return partial(self._settler.progress.newest, attempt)
 
-    def _finish(self, attempt: Attempt, outcome: Outcome) -> None:
+    def _finish(self, attempt: Attempt, outcome: Outcome | TakenBack) -> None:
         """The function has ended, in time or not."""
+        if isinstance(outcome, TakenBack):
+            self._put_back(attempt)
+            return
         self.running.pop(attempt, None)
         attempt.runner = None  # it has the context, which has the attempt: that ring would be left to the collector
-        self._slots.running -= 1
+        self._leave_slot(attempt)
         self._ended += 1
         if not attempt.function.at_most_once:  # what is not known to be short is never claimed ahead
             self._slots.prefetch.ended(attempt.claimed.name, time.monotonic() - attempt.started_at)
@@ -349,7 +459,7 @@ class Runner:
             self._settler.put(attempt, Cancelled(outcome.error))
         else:
             self._settler.put(attempt, outcome)
-        if self._waiting:
+        if self._waiting or self._ahead:
             self._start_waiting()
 
     def _give_back_not_begun(self, attempt: Attempt, reason: str) -> None:
@@ -367,12 +477,14 @@ class Runner:
     def _give_back_late(self) -> float | None:
         """Release prefetched tasks that won't get a slot soon: other workers may have one."""
         now = time.monotonic()
+        for attempt in [attempt for attempt in self._ahead if attempt.started_at <= now - PATIENCE_SECONDS]:
+            self._take_back(attempt)
         ended, self._ended = self._ended, 0
         if len(self._waiting) > _LOOKS_AHEAD * ended:
             while self._waiting and self._waiting[0].started_at <= now - PATIENCE_SECONDS:
                 self._slots.prefetch.was_too_much()
                 self.interrupt(self._next_waiting(), Interruption.NO_SLOT)
-        return now + PATIENCE_SECONDS if self._waiting else None
+        return now + PATIENCE_SECONDS if self._waiting or self._ahead else None
 
     def _interrupt_overdue(self) -> float | None:
         """Interrupt what has used up its time; when the next one will have."""
@@ -403,7 +515,9 @@ class Runner:
         match attempt.interruption:
             case Interruption.TIMEOUT:
                 error = TaskTimeout(f"the attempt ran longer than its timeout of {attempt.timeout_seconds} s")
-                return Failed(f"{type(error).__name__}: {error}", FailureKind.TIMEOUT, raised=type(error).__name__)
+                text = f"{type(error).__name__}: {error}"
+                retriable = not isinstance(error, attempt.function.non_retriable)
+                return Failed(text, FailureKind.TIMEOUT, retriable=retriable, raised=type(error).__name__)
             case Interruption.LEASE_LOST:
                 return Lost()
             case Interruption.SHUTDOWN if attempt.function.at_most_once and self._may_have_been_called(attempt):

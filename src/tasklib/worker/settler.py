@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Protocol, TypeVar, assert_never
 
-from tasklib.backends.backend import Settled, Settlements
+from tasklib.backends.backend import Settlements
 from tasklib.config import Config
 from tasklib.db.failures import conflict_pause
 from tasklib.db.reconnecting import backoff
@@ -31,7 +31,7 @@ from tasklib.executors.outcomes import (
 from tasklib.executors.tracebacks import class_name
 from tasklib.stats import StatsCollector
 from tasklib.store.durable import Suspension
-from tasklib.store.settle import Completion, Failure
+from tasklib.store.settle import Completion, Failure, Settled
 from tasklib.tasks.options import MAX_DELAY_SECONDS
 from tasklib.tasks.retry import RetryPolicy
 from tasklib.tasks.unstorable import storable_text

@@ -20,11 +20,13 @@ from tasklib.backends.postgres.backend import PostgresBackend
 from tasklib.client.async_clients import AsyncClient
 from tasklib.client.default import given_to_init
 from tasklib.config import Config
-from tasklib.errors import ConfigError, TaskLibError
+from tasklib.errors import AccessDenied, ConfigError, TaskLibError
 from tasklib.events import DutyFailed, Events, SchedulesSynced, WorkerDraining, WorkerStarted, WorkerStopped
 from tasklib.executors.exits import exits_kept_in_attempts
 from tasklib.stats import StatsCollector
 from tasklib.tasks import registry
+from tasklib.tasks.hooks import Lifespan, subscribers
+from tasklib.tasks.limits import any_declared
 from tasklib.worker.attempt import Interruption
 from tasklib.worker.begin_limit import BeginLimit
 from tasklib.worker.begins import Begins
@@ -71,6 +73,7 @@ class Worker:
             config, server = None, config
         if server is not None and not server.startswith(("http://", "https://")):
             raise ConfigError(f"server must be a URL such as https://tasks.example.com, not {server!r}.")
+        registry.discover()
         self.server = server
         self._token = token or (os.environ.get("TASKLIB_TOKEN") if server else None)
         given = _configuration(config, over_http=server is not None)
@@ -92,6 +95,8 @@ class Worker:
         self._first_id = fresh_id(given)
         self._membership: Membership | None = None
         self.events = Events()
+        for subscriber, routine in subscribers:
+            self.events.subscribe(subscriber, routine=routine)
         self.collector = StatsCollector()
         self._serving = Serving(self.names, self.queues, self.capabilities)
         self._stop_asked, self._has_started = asyncio.Event(), asyncio.Event()
@@ -121,6 +126,7 @@ class Worker:
         """
         self._stop_asked, self._stopping_now, self._settler_ended = asyncio.Event(), False, False
         self._has_started = asyncio.Event()
+        self._lifespan = Lifespan("worker")  # here, so that all it runs has its state
         with stop_signals(self.stop) if self._signals else nullcontext(), exits_kept_in_attempts():
             starting = asyncio.create_task(self._start_up())
             if await self._until_done_or_stopped(starting):
@@ -187,7 +193,13 @@ class Worker:
         self._backend = self._new_backend()
         try:
             await self._open()
-            return await self._start_background()
+            await self._lifespan.start()
+            try:
+                return await self._start_background()
+            except BaseException:
+                await self._leave()  # stopped as early as that, it may be registered all the same
+                await self._lifespan.stop()
+                raise
         except BaseException:
             await self._backend.close()
             raise
@@ -239,6 +251,7 @@ class Worker:
         await self._membership.join()
         names = self._serving.served().names or ()
         self.events.emit(WorkerStarted(self.id, tuple(names), self.queues, self.concurrency))
+        await self._sync_limits()
         await self._sync_schedules()
         jobs = [
             self._settler.run(),
@@ -252,14 +265,20 @@ class Worker:
         background[0].add_done_callback(self._settler_has_ended)
         return background
 
+    async def _sync_limits(self) -> None:
+        """Store the limits that the code declares, before the first claim: without them, too much would run."""
+        if self.server is None and any_declared(registry.functions.values()):
+            async with AsyncClient(self.config) as client:
+                await client.sync_limits()
+
     async def _sync_schedules(self) -> None:
         """Store what the task functions say of schedules. Without it the worker works all the same."""
-        if self.server is not None or not any(function.schedules for function in list(registry.functions.values())):
+        if not any(function.schedules for function in list(registry.functions.values())):
             return
         try:
-            async with AsyncClient(self.config) as client:
+            async with self._client() as client:
                 done = await client.sync_schedules()
-        except psycopg.errors.InsufficientPrivilege as e:
+        except (psycopg.errors.InsufficientPrivilege, AccessDenied) as e:
             advice = "Run `tasklib schedule sync MODULE` in the deploy, with a role that may change schedules."
             self.events.emit(DutyFailed("schedule sync", f"{str(e).splitlines()[0]}; the worker goes on. {advice}"))
         except Exception as e:
@@ -268,6 +287,15 @@ class Worker:
             self.events.emit(
                 SchedulesSynced(*map(tuple, (done.created, done.changed, done.unchanged, done.refused, done.retired)))
             )
+
+    def _client(self) -> AsyncClient:
+        if self.server is None:
+            return AsyncClient(self.config)
+        from tasklib.http.clients import AsyncHttpClient
+
+        client = AsyncHttpClient(self.server, token=self._token)
+        client.calls.config = client.calls.config.with_changes(deployed_at=self.config.deployed_at)
+        return client
 
     def _settler_has_ended(self, _: object) -> None:
         self._settler_ended = True
@@ -330,11 +358,21 @@ class Worker:
         for job in background:
             job.cancel()
         await asyncio.gather(*background, return_exceptions=True)
-        assert self._membership is not None
-        await self._membership.leave()
+        await self._leave()
         await self._runner.close()
+        await self._stop_hooks()
         await self._backend.close()
         self.events.emit(WorkerStopped(self.id))
+
+    async def _leave(self) -> None:
+        assert self._membership is not None
+        await self._membership.leave()
+
+    async def _stop_hooks(self) -> None:
+        try:
+            await self._lifespan.stop()
+        except Exception as e:
+            self.events.emit(DutyFailed("on_shutdown", f"{type(e).__name__}: {e}"))
 
     def _new_backend(self) -> Backend:
         if self.server is None:

@@ -60,7 +60,9 @@ def caller(client: Client, async_client: AsyncClient, connection_kind: str) -> C
 
 @pytest.fixture
 def listener(database_url: str, db: psycopg.Connection) -> Iterator[psycopg.Connection]:
-    db.execute("INSERT INTO workers (id, asleep) VALUES ('s', true) ON CONFLICT DO NOTHING")  # else nobody is notified
+    db.execute(
+        "INSERT INTO workers (id, names, asleep) VALUES ('s', NULL, true) ON CONFLICT DO NOTHING"
+    )  # else nobody is notified
     with psycopg.connect(database_url, autocommit=True) as connection:
         connection.execute("LISTEN tasklib_public")
         yield connection
@@ -70,7 +72,7 @@ def heard(listener: psycopg.Connection, db: psycopg.Connection) -> list[str]:
     """The notifications since the last call: all that come before a mark of our own."""
     db.execute("NOTIFY tasklib_public, 'mark'")
     payloads: list[str] = []
-    for notification in listener.notifies(timeout=20):
+    for notification in listener.notifies(timeout=120):
         if notification.payload == "mark":
             return payloads
         payloads.append(notification.payload)

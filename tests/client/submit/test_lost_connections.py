@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from tasklib import AsyncClient, Client, Config
+from tasklib import AsyncClient, Client, Config, group
 from tasklib.client.submissions import COPY_FROM
 from tasklib.errors import DatabaseUnavailable
 from tests.client.conftest import Either
@@ -57,6 +57,11 @@ def lossy(address: dict[str, str], config: Config) -> Iterator[tuple[Proxy, Conf
         yield lossy, config.with_changes(database_url=make_conninfo("", **way))
 
 
+async def _submit_flow(client: Either, greet: Any) -> list[Any]:
+    run = await client.submit_flow(group(greet.s(name=name) for name in "abc"))
+    return [id_ for ids in run.tasks.values() for id_ in ids]
+
+
 @pytest.mark.parametrize("colour", [Client, AsyncClient], ids=["sync", "async"])
 @pytest.mark.parametrize(
     ("marker", "expected", "submit"),
@@ -65,6 +70,7 @@ def lossy(address: dict[str, str], config: Config) -> Iterator[tuple[Proxy, Conf
         (b"INSERT INTO", 1, lambda c, fn: c.submit_task(fn, name="a", idempotency_key="k")),
         (b"INSERT INTO", 50, lambda c, fn: c.submit_many(fn, [{"name": "a"}] * 50)),
         (b"COMMIT", COPY_FROM, lambda c, fn: c.submit_many(fn, [{"name": "a"}] * COPY_FROM)),
+        (b"INSERT INTO", 3, lambda c, fn: _submit_flow(c, fn)),
         (
             b"COMMIT",
             COPY_FROM + 2,
@@ -77,7 +83,7 @@ def lossy(address: dict[str, str], config: Config) -> Iterator[tuple[Proxy, Conf
             ),
         ),
     ],
-    ids=["one", "keyed", "insert", "copy", "mixed"],
+    ids=["one", "keyed", "insert", "copy", "flow", "mixed"],
 )
 async def test_a_submission_whose_answer_was_lost_after_the_commit_is_not_doubled(
     colour: Any, marker: bytes, expected: int, submit: Any, lossy: tuple[Proxy, Config], greet: Any, db: Any

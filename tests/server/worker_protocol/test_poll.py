@@ -41,11 +41,39 @@ def test_poll_waits_and_is_woken_by_a_task(
     assert task["task_type"] == NAME
 
 
-def test_newer_poll_ends_an_older_one(http: httpx.Client, db: psycopg.Connection, side: ThreadPoolExecutor) -> None:
-    worker = Remote(http)
-    older = side.submit(worker.poll, 1, wait_seconds=30.0)
+@pytest.mark.parametrize("why", ["it is away", "it has no room"])
+def test_a_worker_that_can_not_take_what_it_is_woken_for_leaves_it_to_another(
+    server: Callable[..., Running], config: Config, db: psycopg.Connection, side: ThreadPoolExecutor, why: str
+) -> None:
+    http = server(config.with_changes(poll_interval_seconds=1000.0)).http
+    woken, other = Remote(http), Remote(http)
+    asleep = "SELECT FROM workers WHERE asleep AND id = %s"
+    waiting = side.submit(woken.poll, 1, wait_seconds=30.0)
+    eventually(lambda: db.execute(asleep, [woken.id]).fetchall())
+    waiting_too = side.submit(other.poll, 1, wait_seconds=60.0)
+    eventually(lambda: db.execute(asleep, [other.id]).fetchall())
+    db.execute("ALTER TABLE tasks DISABLE TRIGGER tasks_wake")
+    wake = "SELECT pg_notify(wake_channel, id) FROM workers WHERE id = %s"
+    if why == "it is away":
+        assert side.submit(woken.poll, 1, wait_seconds=0.0).result(PATIENCE) == []
+        assert waiting.result(PATIENCE) == []
+        submit(db)
+    else:
+        submit(db, 2)
+    db.execute(wake, [woken.id])
+    assert len(waiting_too.result(PATIENCE)) == 1
+    if why == "it has no room":
+        assert len(waiting.result(PATIENCE)) == 1
+
+
+def test_newer_poll_ends_an_older_one(
+    server: Callable[..., Running], config: Config, db: psycopg.Connection, side: ThreadPoolExecutor
+) -> None:
+    """At once: the older one would find that out by itself only when it looks for tasks again."""
+    worker = Remote(server(config.with_changes(poll_interval_seconds=1000.0)).http)
+    older = side.submit(worker.poll, 1, wait_seconds=1000.0)
     eventually(lambda: db.execute("SELECT asleep FROM workers").fetchone() == (True,))
-    newer = side.submit(worker.poll, 1, wait_seconds=30.0)
+    newer = side.submit(worker.poll, 1, wait_seconds=15.0)
     assert older.result(PATIENCE) == []
     submit(db)
     assert len(newer.result(PATIENCE)) == 1

@@ -8,24 +8,28 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from tasklib.backends.backend import ClaimHost, Kept, Registration, RunningAttempts, Settled
+from tasklib.backends.backend import ClaimHost, Registration, RunningAttempts
 from tasklib.backends.http.claims import HttpClaims
-from tasklib.backends.http.connection import Refused, WorkerConnection, server_address
 from tasklib.backends.http.heartbeat import HttpHeartbeatConnection
 from tasklib.config import Config
 from tasklib.db.reconnecting import backoff
 from tasklib.db.startup import wait_for
 from tasklib.errors import ConfigError, DatabaseUnavailable
 from tasklib.events import DatabaseAwaited, DatabaseBack, DatabaseLost, Events
+from tasklib.http.connection import Refused, WorkerConnection, server_address
 from tasklib.stats import StatsCollector
 from tasklib.store.durable import Suspension
-from tasklib.store.settle import Completion, Failure, Lease, Leased
+from tasklib.store.settle import Completion, Failure, Kept, Lease, Leased, Settled
 from tasklib.tasks.function import TaskFunction
 
 _PROTOCOL = 1
 _COUNT_SECONDS = 5.0
 _ENVELOPE = 200
 """Bytes around a result in a request, at most."""
+_NOT_DURABLE = (
+    "its steps can't be recorded over HTTP. Run it on a worker with a database (TASKLIB_DATABASE_URL), from a module "
+    "that this worker doesn't import."
+)
 
 
 class HttpBackend:
@@ -76,10 +80,7 @@ class HttpBackend:
     def serves(self, function: TaskFunction[Any, Any]) -> bool:
         """Not if it wants a connection to the database."""
         if function.durable:
-            raise ConfigError(
-                f"{function.name} is durable, and its steps can't be recorded over HTTP. Run it on a worker with a "
-                "database (TASKLIB_DATABASE_URL), from a module that this worker doesn't import."
-            )
+            raise ConfigError(f"{function.name} is durable, and {_NOT_DURABLE}")
         return not function.takes_connection
 
     def claims(self, host: ClaimHost, *, burst: bool) -> HttpClaims:
@@ -147,7 +148,8 @@ class HttpBackend:
         return await self._report(worker_id, items, again)
 
     async def suspend(self, worker_id: str, suspensions: Sequence[Suspension], /, *, again: bool) -> Settled:
-        raise NotImplementedError("no durable function runs with this backend: see `serves`")
+        """Refused: no durable function is served here, so this is one that another version of the program had begun."""
+        return Settled(refused=dict.fromkeys((s.lease.id for s in suspensions), _NOT_DURABLE))
 
     def committed(self, leases: Iterable[Leased]) -> None:
         """The server counts what it stores; and no task over HTTP has a transaction of its own."""

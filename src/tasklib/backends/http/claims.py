@@ -10,12 +10,14 @@ from typing import Any
 from pydantic_core import to_json
 
 from tasklib.backends.backend import ClaimHost, Found
-from tasklib.backends.http.connection import Refused, WorkerConnection
 from tasklib.errors import DatabaseUnavailable
+from tasklib.http.connection import Refused, WorkerConnection
 from tasklib.store.claim import Claimed
 
 _LAST_POLL_SECONDS = 2.0
 """How long a poll under way may go on after the worker was told to stop: the server ends it when it hears of that."""
+_AHEAD_SECONDS = 0.1
+"""How long a poll waits ahead of the slots: it can't bring tasks behind limits, though a slot may become free."""
 _DOUBT_SECONDS = 60.0
 """For how long after a lost answer the server is asked what else is ours: an abandoned poll may still claim."""
 
@@ -23,14 +25,16 @@ _DOUBT_SECONDS = 60.0
 class HttpClaims:
     """Polls a server, which claims for this worker and sleeps for it."""
 
-    withdraw_after = None
+    stay_awake_after = None
+    needs_a_slot = False
 
     def __init__(self, db: WorkerConnection, host: ClaimHost, wait_seconds: float, look: Callable[[], None]) -> None:
         self._db = db
         self._host = host
         self._wait_seconds = wait_seconds
         self._look = look
-        self._given_up: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._poll: asyncio.Timeout | None = None
+        self._given_up = False
         self._doubt_until = 0.0
         self._names = frozenset[str]()
 
@@ -43,8 +47,13 @@ class HttpClaims:
         return bool(self._names) and self._host.are_short(self._names)
 
     async def claim(self, limit: int) -> Found:
-        before, worker_id = time.monotonic(), self._host.worker_id
-        body: dict[str, Any] = {"available_capacity": limit, "wait_seconds": self._wait_seconds, "reports_begin": True}
+        before, worker_id, free = time.monotonic(), self._host.worker_id, min(limit, self._host.free_slots)
+        body: dict[str, Any] = {
+            "available_capacity": limit,
+            "free_slots": free,
+            "wait_seconds": self._wait_seconds if free else min(_AHEAD_SECONDS, self._wait_seconds),
+            "reports_begin": True,
+        }
         if before < self._doubt_until:
             body["holding"] = [{"task_id": lease.id, "lease_token": lease.token} for lease in self._host.held()]
         answer = await self._answer(worker_id, body)
@@ -58,6 +67,15 @@ class HttpClaims:
     async def rest(self) -> None:
         """The poll itself has waited."""
 
+    async def counted(self) -> None:
+        """The server does, before it answers a poll that doesn't wait."""
+
+    async def pass_on(self) -> None:
+        """The server does, for each worker that doesn't poll."""
+
+    async def leave(self) -> None:
+        """The server notices that no poll follows."""
+
     async def stay_awake(self) -> None:
         """The server sees that no poll comes."""
 
@@ -69,21 +87,23 @@ class HttpClaims:
 
     async def _answer(self, worker_id: str, body: dict[str, Any]) -> Any:
         """What the server says; None if it isn't worth waiting for any more. Leaving gives back what that brings."""
-        asking = asyncio.ensure_future(
-            self._db.ask("POST", f"/{worker_id}/poll", body, wait_seconds=self._wait_seconds)
-        )
+        if self._given_up:
+            return None
         try:
-            await asyncio.wait({asking, self._given_up}, return_when=asyncio.FIRST_COMPLETED)
-            return asking.result() if asking.done() else None
+            async with asyncio.timeout(None) as self._poll:
+                return await self._db.ask("POST", f"/{worker_id}/poll", body, wait_seconds=self._wait_seconds)
+        except TimeoutError:
+            return None
         except Refused as e:
             self._look()  # the heartbeat will find out that we were declared dead
             raise DatabaseUnavailable(str(e)) from e
         finally:
-            asking.cancel()
+            self._poll = None
 
     def _give_up(self) -> None:
-        if not self._given_up.done():
-            self._given_up.set_result(None)
+        self._given_up = True
+        if self._poll is not None:
+            self._poll.reschedule(asyncio.get_running_loop().time())
 
 
 def _claimed(task: dict[str, Any]) -> Claimed:

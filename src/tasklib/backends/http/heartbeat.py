@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tasklib.backends.backend import Kept
-from tasklib.backends.http.connection import HeartbeatThreadConnection, Refused
 from tasklib.errors import DatabaseUnavailable
-from tasklib.http.connection import Address
-from tasklib.store.settle import Leased
+from tasklib.http.connection import Address, HeartbeatThreadConnection, Refused
+from tasklib.store.settle import Kept, Leased
 
 
 class HttpHeartbeatConnection:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypedDict
 
-from tasklib.backends.backend import ClaimHost, Registration, RunningAttempts, Settled
+from tasklib.backends.backend import ClaimHost, Registration, RunningAttempts
 from tasklib.backends.postgres.cancels import watch_for_cancel_requests
 from tasklib.backends.postgres.claims import PostgresClaims
 from tasklib.backends.postgres.heartbeat import PostgresHeartbeatConnection
@@ -21,9 +21,9 @@ from tasklib.errors import ConfigError
 from tasklib.events import DatabaseAwaited, DatabaseBack, DatabaseLost, Events
 from tasklib.maintenance.service import Maintenance
 from tasklib.stats import StatsCollector
-from tasklib.store import fleet, schema
+from tasklib.store import fleet, schedules, schema
 from tasklib.store.durable import Suspension
-from tasklib.store.settle import Failure
+from tasklib.store.settle import Failure, Settled
 from tasklib.tasks.function import TaskFunction
 
 _MOST_CONNECTIONS = 3
@@ -78,7 +78,9 @@ class PostgresBackend(PostgresSettlements):
         return True
 
     def claims(self, host: ClaimHost, *, burst: bool) -> PostgresClaims:
-        return PostgresClaims(self._config, self._pool, self.wakeup, host)
+        if burst:
+            self.folds.remember()
+        return PostgresClaims(self._config, self._pool, self.wakeup, host, self.folds.counted)
 
     def jobs(self, running: RunningAttempts, look: Callable[[], None]) -> list[Coroutine[Any, Any, None]]:
         self.wakeup.on_fleet_change = look
@@ -87,7 +89,9 @@ class PostgresBackend(PostgresSettlements):
             watch_for_cancel_requests(self._pool, running, self.wakeup.cancel_requested, self._maintenance.failures),
         ]
         if self._config.listen:
-            self.notifier.hearing |= {self.wakeup.hear, self._maintenance.scheduler.hear}
+            self.notifier.on_away = self.wakeup.summon
+            self.notifier.hearing.add(self.wakeup.hear)
+            self.notifier.told[schedules.CHANGED] = self._maintenance.scheduler.look
             jobs.append(self.notifier.listen(self._schema))
         return jobs
 
@@ -98,6 +102,7 @@ class PostgresBackend(PostgresSettlements):
         await self._pool.run_until_answered(registered(id_, registration, self._config))
         self._worker_id = id_
         await self._maintenance.stats_reporter.tell()  # the first time only to learn the database's clock
+        self.wakeup.ring()  # under another id, an idle worker has to announce anew that it sleeps
         return id_
 
     async def may_begin(self, worker_id: str, count: int | None) -> None:

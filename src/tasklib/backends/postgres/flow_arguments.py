@@ -8,15 +8,10 @@ from typing import Any
 
 from tasklib.db.query import Runs
 from tasklib.store import flows
-from tasklib.store.claim import Claimed, FlowPart
+from tasklib.store.claim import Claimed, FlowPart, need_results
 
 MOST_IN_LIST = 1_000_000
 """More than a submission allows: a group that grew while it ran is cut off only here."""
-
-
-def need_results(claimed: Sequence[Claimed]) -> bool:
-    """Whether some of these have arguments that must be read first."""
-    return any(c.trace_context is not None and "tasklib_results" in c.trace_context for c in claimed)
 
 
 async def with_results(db: Runs, claimed: Sequence[Claimed]) -> list[Claimed]:

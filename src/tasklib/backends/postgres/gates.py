@@ -9,9 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
+from tasklib.db.failures import conflict_pause
 from tasklib.db.query import Runs
 from tasklib.errors import DatabaseUnavailable
 from tasklib.store import flows
+
+_MOST_LOOKS = 60
+"""So often a burst looks again at gates that another session has locked; then they are left to the leader."""
 
 
 class GateFolds:
@@ -21,7 +25,14 @@ class GateFolds:
         self._db = db
         self._wanted: set[str] = set()
         self._any = False
+        self._again: set[str] = set()
         self._folding: asyncio.Task[None] | None = None
+        self._folded_gates: set[str] | None = None
+        """For `counted()`: those that may have been locked."""
+
+    def remember(self) -> None:
+        """For a worker that wants to know when all is counted."""
+        self._folded_gates = set()
 
     def arrived(self, gates: Iterable[str] | None) -> None:
         """Tasks have arrived at these gates, or at gates that are not known here."""
@@ -38,21 +49,45 @@ class GateFolds:
         while self._folding is not None:
             await asyncio.wait({self._folding})
 
+    async def counted(self) -> None:
+        """Wait until all is counted, also at gates that another session had locked."""
+        for tries in range(_MOST_LOOKS):
+            await self.idle()
+            if not self._folded_gates:
+                return
+            left = await self._db.run(flows.with_arrivals(sorted(self._folded_gates)))
+            self._folded_gates.clear()
+            if not left:
+                return
+            await asyncio.sleep(conflict_pause(tries))
+            self.arrived(left)
+
     def close(self) -> None:
         """Leave the rest to the leader."""
         if self._folding is not None:
             self._folding.cancel()
 
     async def _fold(self) -> None:
-        while self._wanted or self._any:
-            gates = None if self._any and not self._wanted else sorted(self._wanted)
-            self._any = self._any and gates is not None
-            self._wanted.clear()
-            try:
-                again = await self._db.run(flows.fold(gates))
-            except DatabaseUnavailable:
-                return  # the leader's sweep finds what is left
-            self._wanted.update(again)
+        try:
+            while self._wanted or self._any or self._again:
+                if self._wanted or self._any:
+                    await self._count()
+                else:  # the second look
+                    again, self._again = sorted(self._again), set()
+                    left = await self._db.run(flows.with_arrivals(again))
+                    self._wanted.update(left)
+        except DatabaseUnavailable:
+            return  # the leader's sweep finds what is left
+
+    async def _count(self) -> None:
+        """Fold gates that tasks arrived at, some at a time."""
+        gates = sorted(self._wanted)[: flows.MOST_GATES] if self._wanted else None
+        self._any = self._any and gates is not None
+        self._wanted.difference_update(gates or ())
+        again = await self._db.run(flows.fold(gates))
+        self._again.update(again)
+        if self._folded_gates is not None:
+            self._folded_gates.update(gates or (), again)
 
     def _folded(self, folding: asyncio.Task[None]) -> None:
         self._folding = None

@@ -7,7 +7,6 @@ from typing import TypeVar
 
 import psycopg
 
-from tasklib.backends.backend import Kept
 from tasklib.backends.postgres.settlements import Steps, extension
 from tasklib.config import Config
 from tasklib.db.connect import connect
@@ -15,7 +14,7 @@ from tasklib.db.database import execute
 from tasklib.db.query import Query
 from tasklib.errors import DatabaseUnavailable
 from tasklib.store import fleet
-from tasklib.store.settle import Leased
+from tasklib.store.settle import Kept, Leased
 
 T = TypeVar("T")
 

@@ -1,12 +1,14 @@
 """One LISTEN connection per process, and everything in the process that waits for its notifications.
 
-The connection is opened again after any loss, and asked for a sign of life when it has been silent for a while: a
-half-open socket is silent, too.
+It listens on two channels: the one that all processes share, and one of its own, on which producers wake the workers
+that sleep here. The connection is opened again after any loss, and asked for a sign of life when it has been silent for
+a while: a half-open socket is silent, too.
 """
 
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TypeAlias
@@ -22,7 +24,7 @@ from tasklib.store import control, fleet
 
 _WATCHDOG_SECONDS = 30.0
 Hear: TypeAlias = Callable[[str | None], None]
-"""Called with each message; with None if any may have been missed."""
+"""Called with each message to all; with None if any may have been missed."""
 
 
 class Notifier:
@@ -47,7 +49,15 @@ class Notifier:
         self._on_back = on_back
         self._count = 0
         self._orders = 0
+        self.channel = f"tasklib_wake_{secrets.token_hex(8)}"
+        """On which the workers that sleep here are woken."""
+        self.sleepers: dict[str, Callable[[], None]] = {}
+        """What wakes a worker that sleeps here, by its id."""
+        self.on_away: Callable[[str], None] = lambda worker_id: None
+        """A worker was woken that doesn't sleep here just now."""
         self.hearing: set[Hear] = set()
+        self.told: dict[str, Callable[[], None]] = {}
+        """What to call for one message alone, and if any may have been missed."""
         self._waiting: set[asyncio.Future[None]] = set()
         self._waiting_for_orders: set[asyncio.Future[None]] = set()
         self._task: asyncio.Task[None] | None = None
@@ -94,10 +104,26 @@ class Notifier:
         self._count += 1
         for hear in tuple(self.hearing):
             hear(message)
+        for call in tuple(self.told.values()) if message is None else filter(None, [self.told.get(message)]):
+            call()
         _wake(self._waiting)
         if message is None or message in (control.CANCEL, fleet.DRAIN):
             self._orders += 1
             _wake(self._waiting_for_orders)
+
+    def wake(self, worker_id: str) -> None:
+        """A producer has work for this worker."""
+        sleeper = self.sleepers.get(worker_id)
+        if sleeper is not None:
+            sleeper()
+        else:
+            self.on_away(worker_id)
+
+    def _hear(self, channel: str, message: str) -> None:
+        if channel == self.channel:
+            self.wake(message)
+        else:
+            self.ring(message)
 
     async def wait(self, seconds: float, *, since: int | None = None, orders: bool = False) -> bool:
         """Wait for a notification, but no longer than this; without LISTEN no longer than the poll interval.
@@ -128,7 +154,8 @@ class Notifier:
             try:
                 url = self._config.listen_database_url or self._config.database_url
                 connection = await connect_async(self._config, url=url, role=self._role)
-                await connection.execute(f"LISTEN {quoted(channel_of(schema))}".encode())
+                for channel in (channel_of(schema), self.channel):
+                    await connection.execute(f"LISTEN {quoted(channel)}".encode())
                 if lost:
                     self._on_back("listen")
                 failures, lost = 0, False
@@ -158,7 +185,7 @@ class Notifier:
             try:
                 pgconn.consume_input()
                 while notification := pgconn.notifies():
-                    self.ring(notification.extra.decode())
+                    self._hear(notification.relname.decode(), notification.extra.decode())
             except psycopg.Error as e:
                 loop.remove_reader(socket)  # libpq has closed it, and its number may soon be another one's
                 if not lost.done():
@@ -168,7 +195,7 @@ class Notifier:
             loop.remove_reader(socket)
             loop.add_reader(socket, read)
 
-        connection.add_notify_handler(lambda notification: self.ring(notification.payload))  # while we ask
+        connection.add_notify_handler(lambda heard: self._hear(heard.channel, heard.payload))  # while we ask
         while True:
             loop.add_reader(socket, read)
             try:

@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 
 import psycopg
 
-from tasklib.backends.backend import Kept, Settled
 from tasklib.backends.postgres.gates import GateFolds
 from tasklib.config import Config
 from tasklib.db.failures import is_bad_data
@@ -16,7 +15,7 @@ from tasklib.db.query import Query, Runs
 from tasklib.store import durable, settle
 from tasklib.store.claim import Claimed
 from tasklib.store.durable import Suspension
-from tasklib.store.settle import Completion, Failure, Leased
+from tasklib.store.settle import Completion, Failure, Kept, Lease, Leased, Settled
 
 T = TypeVar("T")
 Steps = Generator[Query[Any], Any, T]
@@ -35,17 +34,29 @@ class PostgresSettlements:
         self, worker_id: str, completions: Sequence[Completion], /, *, again: bool, contended: bool = False
     ) -> Settled:
         try:
-            ours = await self._db.run(settle.complete(completions, worker_id, contended=contended))
+            ours = await self._completed(worker_id, completions, contended=contended)
         except psycopg.Error as e:
             if len(completions) == 1:
                 return _refused(completions[0].lease, "the return value", e)
             return await _one_by_one(
                 e, completions, lambda one: self.complete(worker_id, one, again=again, contended=contended)
             )
-        self.committed([c.lease for c in completions])
         if len(ours) == len(completions):
             return Settled(dict.fromkeys(ours, "completed"))
         return await self._judged(worker_id, [c.lease for c in completions], dict.fromkeys(ours, "completed"), again)
+
+    async def _completed(self, worker_id: str, completions: Sequence[Completion], *, contended: bool) -> set[str]:
+        """The ids of those that were still ours; the gates that count them are folded."""
+        if contended or not isinstance(completions[0].lease, Lease):
+            ours = await self._db.run(settle.complete(completions, worker_id, contended=contended))
+            self.committed([c.lease for c in completions])
+            return ours
+        completed = await self._db.run(settle.complete_leases(completions, worker_id))
+        if completed.gates:
+            self.folds.arrived(completed.gates)
+        if len(completed.ours) < len(completions):  # if an answer was lost, the others may have arrived before
+            self.folds.arrived(None)
+        return completed.ours
 
     async def fail(self, worker_id: str, failures: Sequence[Failure], /, *, again: bool) -> Settled:
         try:
@@ -86,6 +97,7 @@ class PostgresSettlements:
             if len(suspensions) == 1:
                 return _refused(suspensions[0].lease, "the suspension", e)
             return await _one_by_one(e, suspensions, lambda one: self.suspend(worker_id, one, again=again))
+        self.committed([s.lease for s in suspensions if states.get(s.lease.id) == "cancelled"])
         return await self._judged(worker_id, [s.lease for s in suspensions], states, again)
 
     def committed(self, leases: Iterable[Leased]) -> None:

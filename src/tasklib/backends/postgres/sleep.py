@@ -7,6 +7,10 @@ were under way are over, and only then relies on being notified. A producer look
 is no third case. The announcement stays while the worker has little to do; it is withdrawn when it has been awake for a
 while.
 
+Producers wake as many sleepers as they have work for, and rely on those: a worker that was woken owes them a look. If
+it has no room for all that may be due, or leaves, it wakes others in its stead (`pass_on.sql`). If it is gone, the
+others find the task by their polls.
+
 A worker with a database sleeps this way, and so does a server for each worker that polls it.
 """
 
@@ -18,7 +22,7 @@ import random
 import time
 from collections.abc import Callable
 
-from tasklib.backends.postgres.crowd import set_apart
+from tasklib.backends.postgres.lanes import Lanes
 from tasklib.backends.postgres.notifier import Notifier
 from tasklib.db.query import Runs
 from tasklib.errors import DatabaseUnavailable, WorkerNotFound
@@ -29,6 +33,8 @@ from tasklib.store.claim import Outlook, Served
 LONG_AWAKE_SECONDS = 0.1
 _FIRST_LOOK_SECONDS, _LONGEST_LOOK_SECONDS = 0.002, 0.1
 _SHORTEST_POLL_FRACTION = 1 / 16
+_LISTENING_POLL_FACTOR = 4.0
+"""While notifications arrive, the poll only finds what a worker that is gone was woken for."""
 
 
 class Wakeup:
@@ -40,12 +46,14 @@ class Wakeup:
         self._events = events
         self.is_rung = False
         """Something was announced since `arm()`."""
+        self._summoned = self._answering = False
         self._sleeper: asyncio.Future[bool] | None = None
         self._idle_rounds = 0
         self.cancel_requested = asyncio.Event()
         """A running task was cancelled, perhaps one of ours."""
         self.on_waking: Callable[[], None] = self.wake
         """What a ring does to a sleeper: it may do something first, and then has to `wake()` it."""
+        self.on_summon: Callable[[], None] = lambda: None
         self.on_fleet_change: Callable[[], None] = lambda: None
         """A worker was asked to drain, perhaps this one."""
 
@@ -53,8 +61,33 @@ class Wakeup:
     def is_listening(self) -> bool:
         return self._notifier.is_listening
 
+    @property
+    def channel(self) -> str:
+        """On which this worker is woken."""
+        return self._notifier.channel
+
+    @property
+    def owes(self) -> bool:
+        """Whether it was woken for tasks that no look has shown to be gone."""
+        return self._summoned or self._answering
+
     def arm(self) -> None:
         self.is_rung = False
+        self._answering, self._summoned = self.owes, False
+
+    def owe(self) -> None:
+        """As if it had been woken: others may have passed over a task on its account."""
+        self._answering = True
+
+    def answered(self) -> None:
+        """The look since `arm()` has found all there was, or other workers were woken for it."""
+        self._answering = False
+
+    def summon(self, worker_id: str = "") -> None:
+        """A producer relies on this worker, whatever id it called it by."""
+        self._summoned = True
+        self.ring()
+        self.on_summon()
 
     def ring(self) -> None:
         """There may be something to do."""
@@ -84,14 +117,15 @@ class Wakeup:
         """Tasks were found: the next idle spell begins with a short poll again."""
         self._idle_rounds = 0
 
-    async def sleep(self, next_due_seconds: float | None, within: float = math.inf) -> None:
-        """Wait for a ring, the next due task, the poll or the end of this time, whichever comes first."""
+    async def sleep(self, next_due_seconds: float | None, within: float = math.inf) -> bool:
+        """Wait for a ring, the next due task, the poll or the end of this time; whether there is something to claim."""
         poll = min(self._poll_seconds(), within)
         due_first = next_due_seconds is not None and next_due_seconds < poll
         pause = max(0.0, next_due_seconds) if next_due_seconds is not None and due_first else poll
         rung = await self._ring_within(pause)
         if self._events.routine:
             self._events.emit_routine(Woken("notify" if rung else "due" if due_first else "poll"))
+        return rung or due_first
 
     async def nap(self, seconds: float) -> None:
         """Wait for a ring, but not for long."""
@@ -114,7 +148,9 @@ class Wakeup:
     def _poll_seconds(self) -> float:
         """Never in step with other workers. Without notifications soon after work, then slower and slower."""
         interval = self._longest
-        if not self.is_listening:
+        if self.is_listening:
+            interval *= _LISTENING_POLL_FACTOR
+        else:
             interval *= min(1.0, _SHORTEST_POLL_FRACTION * 2.0**self._idle_rounds)
             self._idle_rounds = min(self._idle_rounds + 1, 8)
         return interval * random.uniform(0.75, 1.0)
@@ -134,8 +170,9 @@ def not_registered(worker_id: str) -> WorkerNotFound:
 class Sleep:
     """Whether one worker has announced that it sleeps, and whether all producers have seen that."""
 
-    def __init__(self, db: Runs, announced_as: str | None = None) -> None:
+    def __init__(self, db: Runs, lanes: Lanes, announced_as: str | None = None) -> None:
         self._db = db
+        self._lanes = lanes
         self._announced_as = announced_as
         """The id under which the worker may have announced that it sleeps."""
         self._unaware_before: int | None = None
@@ -152,23 +189,30 @@ class Sleep:
     def relies_on_notification(self) -> bool:
         return self.is_announced and self._all_know
 
-    async def rest(self, wakeup: Wakeup, worker_id: str, served: Served, within: float = math.inf) -> None:
-        """Nothing was found: sleep, or return at once if it is worth another look.
+    async def rest(self, wakeup: Wakeup, worker_id: str, served: Served, within: float = math.inf) -> bool:
+        """Nothing was found: sleep, or return at once if it is worth another look. False: the poll has come.
 
+        After a poll it is enough to rest again, now and then: that asks whether a task is due, by one statement.
         WorkerNotFound if the worker is not registered (any more).
         """
         if wakeup.is_rung:
-            return  # while it looked
-        if wakeup.is_listening and not self._has_told(worker_id):
-            await self._announce(worker_id)
+            return True  # while it looked
+        if not wakeup.is_listening:
+            await self.withdraw()
+        elif not self._has_told(worker_id):
+            await self._announce(worker_id, wakeup.channel)
         outlook = await self._db.run(claim.outlook(served))
-        if outlook.is_crowded and await set_apart(self._db, served):
-            return
+        if self._lanes.learned(outlook):
+            wakeup.owe()  # the looks so far have not seen what it may have been woken for
+            return True
+        if outlook.is_crowded and await self._lanes.set_apart(served):
+            return True
         if self._unaware_before is not None:
             await self._look_again(wakeup, outlook, within)
-        else:
-            await wakeup.sleep(outlook.next_due_seconds, within)
-            self._awake_since = time.monotonic()
+            return True
+        is_due = await wakeup.sleep(self._lanes.soonest(outlook.next_due_seconds), within)
+        self._awake_since = time.monotonic()
+        return is_due or self._lanes.is_wanted
 
     async def stay_awake(self) -> None:
         """There is work: once it has gone on for a while, producers need not notify."""
@@ -193,10 +237,10 @@ class Sleep:
     def _forget(self) -> None:
         self._announced_as, self._unaware_before, self._all_know = None, None, False
 
-    async def _announce(self, worker_id: str) -> None:
+    async def _announce(self, worker_id: str, channel: str) -> None:
         self._forget()
         self._announced_as = worker_id
-        if not await self._db.run(fleet.sleeps(worker_id, True)):
+        if not await self._db.run(fleet.sleeps(worker_id, True, channel)):
             self._forget()
             raise not_registered(worker_id)
         # Asked for once the announcement is committed: a producer that begins to write from now on sees it.

@@ -1,5 +1,5 @@
 -- The schema of TaskLib. In this order: ids, tasks, workers, durable tasks, leadership, flows, schedules, pauses and
--- settings, stats, tokens and audit.
+-- settings, limits, stats, tokens and audit.
 -- In each table the columns that always have a value come first, then those that may be null.
 
 -- ---- ids ----
@@ -21,6 +21,9 @@ CREATE TABLE {schema.}tasks (
     id                     uuid        NOT NULL DEFAULT {schema.}tasklib_new_id(),
     name                   text        COLLATE "C" NOT NULL,
     queue                  text        COLLATE "C" NOT NULL DEFAULT 'default',
+    -- Empty: it waits together with tasks of all names. Its name, once it stood in the way of a worker that doesn't serve
+    -- that name.
+    lane                   text        COLLATE "C" NOT NULL DEFAULT '',
     state                  text        NOT NULL DEFAULT 'pending',
     args                   jsonb       NOT NULL DEFAULT '{}', -- in a flow: arguments that are results of other tasks
     kwargs                 jsonb       NOT NULL DEFAULT '{}',
@@ -70,20 +73,17 @@ CREATE TABLE {schema.}tasks (
     -- Submissions of this name with this key become one task, while it is not claimed yet or while it is not finished.
     merge_key              text        COLLATE "C",
     merge_while            text,
-    -- True once it stood in the way of a worker that doesn't serve its name: then it waits in a lane of its name.
-    by_name                boolean,
 
     CONSTRAINT tasks_pkey PRIMARY KEY (id),
     CONSTRAINT tasks_name_not_empty CHECK (name <> ''),
-    CONSTRAINT tasks_state_known
-        CHECK (state IN ('pending', 'running', 'completed', 'failed', 'cancelled', 'dead_letter')),
     CONSTRAINT tasks_kwargs_is_object CHECK (jsonb_typeof(kwargs) = 'object'),
     CONSTRAINT tasks_tags_is_object CHECK (jsonb_typeof(tags) = 'object'),
-    CONSTRAINT tasks_priority_in_range CHECK (priority BETWEEN -10 AND 100),
-    -- Not so large that counting on overflows: one such row would stop the batch it is part of.
-    CONSTRAINT tasks_counts_in_range
-        CHECK (least(retry_count, max_retries, crash_count, lease_token) >= 0
-               AND greatest(retry_count, crash_count) <= 1000000000 AND lease_token <= 1000000000000000),
+    -- Not so large that counting on overflows: one such row would stop the batch it is part of. In one constraint, because
+    -- every claim and every result checks all of them.
+    CONSTRAINT tasks_numbers_in_range
+        CHECK (priority BETWEEN -10 AND 100 AND timeout_seconds > 0 AND max_retries >= 0
+               AND retry_count BETWEEN 0 AND 1000000000 AND crash_count BETWEEN 0 AND 1000000000
+               AND lease_token BETWEEN 0 AND 1000000000000000),
     -- Moments that every client can read and count with; no infinity.
     CONSTRAINT tasks_times_in_range
         CHECK (least(next_retry_at, scheduled_at, started_at, completed_at, created_at, locked_until,
@@ -91,14 +91,20 @@ CREATE TABLE {schema.}tasks (
                AND greatest(next_retry_at, scheduled_at, started_at, completed_at, created_at, locked_until,
                             idempotency_expires_at, cancel_requested_at, slot) < '9999-12-30 00:00:00+00'),
     CONSTRAINT tasks_capabilities_is_list CHECK (array_ndims(required_capabilities) = 1),
-    CONSTRAINT tasks_timeout_positive CHECK (timeout_seconds > 0),
-    CONSTRAINT tasks_running_has_lease
-        CHECK ((state = 'running') = (worker_id IS NOT NULL AND locked_until IS NOT NULL)),
     CONSTRAINT tasks_merge_while_known
         CHECK ((merge_key IS NULL) = (merge_while IS NULL) AND merge_while IN ('pending', 'unfinished')),
-    CONSTRAINT tasks_failed_has_retry_time CHECK (state <> 'failed' OR next_retry_at IS NOT NULL),
-    CONSTRAINT tasks_terminal_has_end
-        CHECK ((state IN ('completed', 'cancelled', 'dead_letter')) = (completed_at IS NOT NULL))
+    -- What each state has: a lease while it runs, a retry time if it failed, an end in the terminal states. The states that
+    -- are written most often come first.
+    CONSTRAINT tasks_state_fits
+        CHECK (CASE state
+                   WHEN 'running' THEN worker_id IS NOT NULL AND locked_until IS NOT NULL AND completed_at IS NULL
+                   WHEN 'completed' THEN completed_at IS NOT NULL AND (worker_id IS NULL OR locked_until IS NULL)
+                   WHEN 'pending' THEN completed_at IS NULL AND (worker_id IS NULL OR locked_until IS NULL)
+                   WHEN 'failed' THEN completed_at IS NULL AND (worker_id IS NULL OR locked_until IS NULL)
+                                      AND next_retry_at IS NOT NULL
+                   WHEN 'cancelled' THEN completed_at IS NOT NULL AND (worker_id IS NULL OR locked_until IS NULL)
+                   WHEN 'dead_letter' THEN completed_at IS NOT NULL AND (worker_id IS NULL OR locked_until IS NULL)
+                   ELSE false END)
 ) WITH (
     -- Room on each page for new versions of its rows: claiming and completing then touch no other page.
     fillfactor = 70,
@@ -111,7 +117,7 @@ CREATE TABLE {schema.}tasks (
 -- tasks of all names, or those of one name that were set apart (store/claim.py): the order is exact over any number of
 -- names, and costs the same.
 CREATE INDEX tasks_claimable ON {schema.}tasks
-    (queue, {lane}, required_capabilities, priority, {due}, id)
+    (queue, lane, required_capabilities, priority, {due}, id)
     WHERE state IN ('pending', 'failed') AND waits_for IS NULL;
 
 -- Tasks that wait at a gate: not in the lanes, so a claim doesn't see them. One that was cancelled there is still found
@@ -204,6 +210,8 @@ CREATE TABLE {schema.}worker_registrations (
     drain_requested_at        timestamptz,
     -- How many tasks it may have begun whose results are not stored yet; null: all it holds.
     may_begin                 integer,
+    -- The channel on which a sleeping worker is woken; null: the one that all workers share.
+    wake_channel              text,
     -- The token the worker registered with; null if it is connected to PostgreSQL itself.
     token_id                  uuid,
     tzdata                    text, -- the version of its time zones; null if it can't become the leader
@@ -225,34 +233,108 @@ SELECT id,
        CASE WHEN last_heartbeat < now() - make_interval(secs => heartbeat_timeout_seconds) THEN 'dead'
             ELSE reported_status END AS status,
        queues, names, capabilities, capacity, current_load, version, host, pid, started_at, last_heartbeat,
-       heartbeat_timeout_seconds, drain_requested_at, asleep, token_id, counted, reported_status
+       heartbeat_timeout_seconds, drain_requested_at, asleep, wake_channel, token_id, counted, reported_status
 FROM {schema.}worker_registrations;
 
 -- A commit that notifies takes a lock of the whole server, so eight busy producers would wait for each other: notify
 -- only if a worker sleeps. A worker that falls asleep says so first, and then waits for the transactions that may not
 -- have seen it (backends/postgres/sleep.py). They see it if they look after they began to write, which a snapshot from
--- before would prevent: so transactions in a stricter isolation always notify.
--- One tiny notification per statement; PostgreSQL folds those of a transaction into one at commit.
--- It runs as its owner: a producer needs no right to see the workers. The schema is written into it, because the
--- session that inserts may have any search_path.
+-- before would prevent: so transactions in a stricter isolation always wake all workers.
+--
+-- Only as many sleepers are woken as there are tasks for their slots, of those that serve the tasks. They are chosen by
+-- chance, and nothing is written: a row locked until the caller's transaction ends would hold up other producers and the
+-- worker's heartbeats. So two producers may choose the same sleeper; one that can't take all wakes others (pass_on.sql).
+-- Workers whose heartbeat is late come last.
+--
+-- These functions run as their owner: a producer needs no right to see the workers. The schema is written into them,
+-- because the session that inserts may have any search_path; for the same reason all they use is qualified.
 DO $migration$
+DECLARE
+    place regnamespace := (SELECT typnamespace FROM pg_type WHERE oid = pg_typeof(NULL::{schema.}tasks));
 BEGIN
     EXECUTE format($function$
-        CREATE FUNCTION %1$s.tasklib_wake() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+        CREATE FUNCTION %1$s.tasklib_wake_all() RETURNS void LANGUAGE sql AS $$
+            SELECT pg_catalog.pg_notify(pg_catalog.concat('tasklib_', n.nspname), '')
+            FROM pg_catalog.pg_type AS t
+            JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) t.typnamespace
+            WHERE t.oid OPERATOR(pg_catalog.=) pg_catalog.pg_typeof(NULL::%1$s.tasks)
+        $$
+    $function$, place);
+    EXECUTE format($function$
+        CREATE FUNCTION %1$s.tasklib_wake_for(queue text, name text, capabilities text[], tasks bigint,
+                                              but text DEFAULT NULL)
+        RETURNS void LANGUAGE plpgsql SECURITY DEFINER AS $$
+        DECLARE
+            sleeper record;
         BEGIN
-            IF EXISTS (SELECT FROM %1$s.worker_registrations WHERE asleep)
-               OR pg_catalog.current_setting('transaction_isolation') OPERATOR(pg_catalog.<>) 'read committed' THEN
-                PERFORM pg_catalog.pg_notify(pg_catalog.concat('tasklib_', TG_TABLE_SCHEMA), '');
+            IF pg_catalog.current_setting('transaction_isolation') OPERATOR(pg_catalog.<>) 'read committed' THEN
+                PERFORM %1$s.tasklib_wake_all();
+                RETURN;
             END IF;
+            FOR sleeper IN
+                SELECT worker.id, worker.wake_channel, worker.slots
+                FROM (
+                    SELECT w.id, w.wake_channel, w.queues, w.names, w.capabilities,
+                           GREATEST(w.capacity OPERATOR(pg_catalog.-) w.current_load, 1) AS slots
+                    FROM %1$s.worker_registrations AS w
+                    WHERE w.asleep
+                      AND w.reported_status OPERATOR(pg_catalog.=) 'active'
+                      AND w.id IS DISTINCT FROM but
+                    ORDER BY w.last_heartbeat OPERATOR(pg_catalog.<) (pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-)
+                             pg_catalog.make_interval(secs => w.heartbeat_timeout_seconds OPERATOR(pg_catalog./) 2)),
+                             pg_catalog.random()
+                    OFFSET 0 -- before the conditions: the names of a worker may be many, and only those asked are read
+                ) AS worker
+                WHERE (worker.queues IS NULL OR $1 OPERATOR(pg_catalog.=) ANY (worker.queues))
+                  AND (worker.names IS NULL OR $2 OPERATOR(pg_catalog.=) ANY (worker.names))
+                  AND worker.capabilities OPERATOR(pg_catalog.@>) $3
+                LIMIT tasks
+            LOOP
+                IF sleeper.wake_channel IS NULL THEN
+                    PERFORM %1$s.tasklib_wake_all();
+                ELSE
+                    PERFORM pg_catalog.pg_notify(sleeper.wake_channel, sleeper.id);
+                END IF;
+                tasks := tasks OPERATOR(pg_catalog.-) sleeper.slots;
+                EXIT WHEN tasks OPERATOR(pg_catalog.<=) 0;
+            END LOOP;
+        END
+        $$
+    $function$, place);
+    -- Tasks of many kinds, or of many names, are for all workers: that costs less than choosing.
+    EXECUTE format($function$
+        CREATE FUNCTION %1$s.tasklib_wake() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+        DECLARE
+            kinds integer := 0;
+            kind record;
+        BEGIN
+            IF NOT EXISTS (SELECT FROM %1$s.worker_registrations AS w WHERE w.asleep)
+               AND pg_catalog.current_setting('transaction_isolation') OPERATOR(pg_catalog.=) 'read committed' THEN
+                RETURN NULL;
+            END IF;
+            FOR kind IN
+                SELECT i.queue, i.name, i.required_capabilities, pg_catalog.count(*) AS tasks
+                FROM inserted AS i
+                WHERE i.waits_for IS NULL
+                GROUP BY 1, 2, 3
+                LIMIT 21
+            LOOP
+                kinds := kinds OPERATOR(pg_catalog.+) 1;
+                IF kinds OPERATOR(pg_catalog.>) 20 THEN
+                    PERFORM %1$s.tasklib_wake_all();
+                ELSE
+                    PERFORM %1$s.tasklib_wake_for(kind.queue, kind.name, kind.required_capabilities, kind.tasks);
+                END IF;
+            END LOOP;
             RETURN NULL;
         END
         $$
-    $function$, (SELECT typnamespace::regnamespace FROM pg_type WHERE oid = pg_typeof(NULL::{schema.}tasks)));
+    $function$, place);
 END
 $migration$;
 
 CREATE TRIGGER tasks_wake AFTER INSERT ON {schema.}tasks
-    FOR EACH STATEMENT EXECUTE FUNCTION {schema.}tasklib_wake();
+    REFERENCING NEW TABLE AS inserted FOR EACH STATEMENT EXECUTE FUNCTION {schema.}tasklib_wake();
 
 -- ---- durable tasks ----
 
@@ -266,9 +348,11 @@ CREATE TABLE {schema.}steps (
     token       bigint      NOT NULL, -- the lease token of the attempt that recorded it
     recorded_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     CONSTRAINT steps_pkey PRIMARY KEY (task, kind, name),
-    CONSTRAINT steps_kind_known CHECK (kind IN ('step', 'sleep', 'signal', 'timer', 'patch', 'deadline')),
+    CONSTRAINT steps_kind_known CHECK (kind IN ('step', 'sleep', 'signal', 'timer', 'patch', 'deadline', 'children', 'gather', 'approval')),
     CONSTRAINT steps_result_is_object CHECK (jsonb_typeof(result) = 'object')
 );
+-- The approvals that wait for an answer, the oldest first.
+CREATE INDEX steps_open_approvals ON {schema.}steps (recorded_at, task, name) WHERE kind = 'approval' AND NOT result ? 'closed';
 
 -- Signals sent to tasks, in the order of `seq`. They wait here until the task consumes them, and stay until it is
 -- deleted, so that one that is sent again under the same key is known.
@@ -319,12 +403,50 @@ BEGIN
                     scheduled_at = CASE WHEN waits THEN now() ELSE task.scheduled_at END
                 FROM target
                 WHERE task.id = target.id AND EXISTS (SELECT FROM sent)
-                RETURNING CASE WHEN waits THEN pg_notify('tasklib_' || (
-                    SELECT nspname FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
-                    WHERE pg_class.oid = task.tableoid), '') END
+                RETURNING CASE WHEN waits THEN
+                    %1$s.tasklib_wake_for(task.queue, task.name, task.required_capabilities, 1) END
             )
             SELECT CASE WHEN NOT is_open THEN 'finished' WHEN EXISTS (SELECT FROM told) THEN 'sent' ELSE 'known' END
             FROM target
+        $$
+    $function$, (SELECT typnamespace::regnamespace FROM pg_type WHERE oid = pg_typeof(NULL::{schema.}tasks)));
+END
+$migration$;
+
+-- Answer an approval that a task asks for: SELECT tasklib_answer('018f...', 'pay-out', true, 'fine with me');
+-- Returns 'sent', 'closed' (it was answered before, or its time is over), 'not_asked', 'finished' (the task has ended),
+-- or null: no such task. `question`: only if it is still the one with this token, by which a reader knew it.
+-- The task's row is locked first. Whatever closes a question holds a lock on it too, so the next statement sees that.
+DO $migration$
+BEGIN
+    EXECUTE format($function$
+        CREATE FUNCTION %1$s.tasklib_answer(task_id uuid, approval text, approved boolean, comment text DEFAULT '',
+                                            form jsonb DEFAULT NULL, sent_by text DEFAULT current_user,
+                                            question bigint DEFAULT NULL)
+        RETURNS text LANGUAGE plpgsql VOLATILE AS $$
+        DECLARE
+            asked record;
+            outcome text;
+        BEGIN
+            PERFORM FROM %1$s.tasks WHERE id = task_id FOR NO KEY UPDATE;
+            IF NOT FOUND THEN
+                RETURN NULL;
+            END IF;
+            SELECT step.token, step.result ? 'closed' AS is_closed INTO asked
+            FROM %1$s.steps AS step
+            WHERE step.task = task_id AND step.kind = 'approval' AND step.name = approval;
+            IF NOT FOUND THEN
+                RETURN 'not_asked';
+            ELSIF asked.is_closed OR asked.token <> COALESCE(question, asked.token) THEN
+                RETURN 'closed';
+            END IF;
+            -- One answer to each question. The same name asked again, by a task that began anew, has another token.
+            outcome := %1$s.tasklib_signal(
+                task_id, 'approval:' || approval,
+                jsonb_build_object('approved', approved, 'comment', comment, 'form', form, 'by', sent_by),
+                'approval:' || approval || ':' || asked.token, sent_by);
+            RETURN CASE outcome WHEN 'known' THEN 'closed' ELSE outcome END;
+        END
         $$
     $function$, (SELECT typnamespace::regnamespace FROM pg_type WHERE oid = pg_typeof(NULL::{schema.}tasks)));
 END
@@ -374,6 +496,7 @@ CREATE TABLE {schema.}flows (
     cancel_requested_at timestamptz,
     finished_at         timestamptz, -- when the last of its tasks ended
     submitted_by        text, -- as in `tasks`
+    parent              uuid, -- the durable task that waits for it
 
     CONSTRAINT flows_pkey PRIMARY KEY (id),
     CONSTRAINT flows_name_not_empty CHECK (name <> ''),
@@ -382,11 +505,15 @@ CREATE TABLE {schema.}flows (
                AND greatest(created_at, cancel_requested_at, finished_at) < '9999-12-30 00:00:00+00')
 );
 CREATE INDEX flows_unfinished ON {schema.}flows (id) WHERE finished_at IS NULL;
+-- Flows whose tasks are being cancelled.
+CREATE INDEX flows_cancelling ON {schema.}flows (id) WHERE cancel_requested_at IS NOT NULL AND finished_at IS NULL;
 CREATE INDEX flows_finished ON {schema.}flows (finished_at) WHERE finished_at IS NOT NULL;
 
 -- A gate: some tasks report their end to it, others wait for it. One gate serves all tasks that wait for the same
 -- tasks, so 1 -> 100,000 -> 1 has two gates. It opens when its policy is satisfied, or fails when it can't be any more;
--- then the waiting tasks are cancelled. Each flow has one gate of the kind 'flow', which all its tasks report to.
+-- then the waiting tasks are cancelled. Each flow has one gate of the kind 'flow', which all its tasks report to. One
+-- that a durable task waits for may have one of the kind 'parent', which that task reports to: if it fails, the flow is
+-- cancelled.
 CREATE TABLE {schema.}gates (
     id        uuid        NOT NULL DEFAULT {schema.}tasklib_new_id(),
     flow      uuid        NOT NULL,
@@ -417,8 +544,8 @@ CREATE INDEX gates_unreleased ON {schema.}gates (id)
 
 -- Tasks that ended, for each gate they report to: one row for each gate, node and statement. Rows are only ever added,
 -- so settling workers never wait for each other; they are counted into the gate right after (sql/flows/fold.sql).
--- A task that is replayed takes its report back: its counts are negative. A row without counts asks for a look at the
--- gate. They are counted in the order of their ids.
+-- A task that is replayed takes its report back: its counts are negative. Tasks that a running task spawns raise what
+-- the gate expects. A row without counts asks for a look at the gate. They are counted in the order of their ids.
 CREATE TABLE {schema.}arrivals (
     id        bigint  NOT NULL GENERATED ALWAYS AS IDENTITY,
     gate      uuid    NOT NULL,
@@ -427,6 +554,7 @@ CREATE TABLE {schema.}arrivals (
 
     node      text    COLLATE "C",
     culprit   uuid, -- one of those that failed
+    expected  bigint, -- how many tasks were spawned that report to the gate
 
     CONSTRAINT arrivals_pkey PRIMARY KEY (id)
 ) WITH (
@@ -499,13 +627,14 @@ CREATE TABLE {schema.}schedule_skips (
 
 -- ---- pauses and settings ----
 
--- Queues and names whose tasks are not claimed for now.
+-- Queues and names whose tasks are not claimed for now. And those with limits (`limited_`), whose tasks are claimed by
+-- another statement.
 CREATE TABLE {schema.}pauses (
     kind      text        NOT NULL,
     value     text        COLLATE "C" NOT NULL,
     paused_at timestamptz NOT NULL DEFAULT now(),
     CONSTRAINT pauses_pkey PRIMARY KEY (kind, value),
-    CONSTRAINT pauses_kind_known CHECK (kind IN ('queue', 'name')),
+    CONSTRAINT pauses_kind_known CHECK (kind IN ('queue', 'name', 'limited_queue', 'limited_name')),
     CONSTRAINT pauses_time_in_range
         CHECK (paused_at >= '0001-01-03 00:00:00+00' AND paused_at < '9999-12-30 00:00:00+00')
 );
@@ -554,6 +683,679 @@ CREATE FUNCTION {schema.}tasklib_effective_priority(task {schema.}tasks) RETURNS
         COALESCE(settings.promote_to_high_after_seconds, 1200), now())
     ELSE task.priority END
     FROM {schema.}settings
+$$;
+
+-- ---- limits ----
+
+-- Limits on what runs at a time or begins within a time, and settings of queues and shares. A limit is named by what it
+-- bounds: 'queue:mail', 'name:mail.send', 'share:acme', 'serial:ledger' (the serial keys of a queue), or freely
+-- ('stripe') for functions that name it. 'stripe:acme' goes before 'stripe' for the key 'acme'. A row without bounds
+-- limits nothing; it keeps what an operator said of a limit that the code declares.
+CREATE TABLE {schema.}limits (
+    name        text        COLLATE "C" NOT NULL,
+    source      text        NOT NULL DEFAULT 'api', -- 'code' until an operator changes it
+    changed_at  timestamptz NOT NULL DEFAULT now(),
+
+    max_running integer,
+    rate        double precision, -- so many starts
+    per         double precision, -- in so many seconds
+    burst       integer, -- and so many at once
+    serial      text, -- one at a time, in order; one that failed holds the others until it is finished, or steps aside
+    weight      integer, -- of a share: how many tasks it gets in its turn
+    may_burst   boolean, -- of a share: whether it may run more than `max_running` in slots that no other share wants
+    declared    jsonb, -- what the code says
+
+    CONSTRAINT limits_pkey PRIMARY KEY (name),
+    CONSTRAINT limits_name_plain CHECK (name <> '' AND name !~ '[\x01-\x1f]'),
+    CONSTRAINT limits_source_known CHECK (source IN ('code', 'api')),
+    CONSTRAINT limits_serial_known CHECK (serial IN ('hold', 'aside')),
+    CONSTRAINT limits_in_range CHECK (max_running >= 0 AND weight BETWEEN 1 AND 1000000),
+    CONSTRAINT limits_rate_whole
+        CHECK ((rate IS NULL) = (per IS NULL) AND (rate IS NULL) = (burst IS NULL)
+               AND rate > 0 AND rate <= 1000000000 AND per > 0 AND per <= 31536000000 AND burst >= 1)
+) WITH (fillfactor = 50);
+
+-- How far a rate is used up, for each key of its limit: tokens gather from `empty_at` on. And until when nothing begins,
+-- because a task said that it was throttled.
+CREATE TABLE {schema.}limit_states (
+    limit_name    text        COLLATE "C" NOT NULL,
+    key           text        COLLATE "C" NOT NULL DEFAULT '',
+    empty_at      timestamptz NOT NULL DEFAULT '-infinity',
+    blocked_until timestamptz,
+    CONSTRAINT limit_states_pkey PRIMARY KEY (limit_name, key)
+) WITH (fillfactor = 50);
+
+-- The limits that functions are declared with, so that their tasks are behind them wherever they were submitted.
+CREATE TABLE {schema.}limited_names (
+    name text  COLLATE "C" NOT NULL,
+    uses jsonb NOT NULL, -- [{"limit": "stripe", "key": "account", "cost": 1}]; the key is the name of an argument
+    CONSTRAINT limited_names_pkey PRIMARY KEY (name),
+    CONSTRAINT limited_names_uses_is_list CHECK (jsonb_typeof(uses) = 'array')
+);
+
+-- The places that tasks hold in their limits. One counts only as long as its task runs with this token (or, where
+-- `held`, waits for its retry): so nothing has to be given back after a crash, and no counter can drift.
+CREATE TABLE {schema.}places (
+    task       uuid    NOT NULL,
+    limit_name text    COLLATE "C" NOT NULL,
+    key        text    COLLATE "C" NOT NULL,
+    token      bigint  NOT NULL,
+    held       boolean NOT NULL DEFAULT false,
+    CONSTRAINT places_pkey PRIMARY KEY (task, limit_name, key)
+) WITH (
+    -- Rows live as long as attempts.
+    autovacuum_vacuum_scale_factor = 0.02,
+    autovacuum_vacuum_threshold = 1000
+);
+CREATE INDEX places_limit ON {schema.}places (limit_name, key);
+
+-- A place that is free again may be of use to a worker that sleeps. It runs as its owner, as tasklib_wake does.
+DO $migration$
+BEGIN
+    EXECUTE format($function$
+        CREATE FUNCTION %1$s.tasklib_wake_for_place() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+        BEGIN
+            IF EXISTS (SELECT FROM %1$s.worker_registrations WHERE asleep)
+               OR pg_catalog.current_setting('transaction_isolation') OPERATOR(pg_catalog.<>) 'read committed' THEN
+                PERFORM %1$s.tasklib_wake_all();
+            END IF;
+            RETURN NULL;
+        END
+        $$
+    $function$, (SELECT typnamespace::regnamespace FROM pg_type WHERE oid = pg_typeof(NULL::{schema.}tasks)));
+END
+$migration$;
+
+CREATE TRIGGER places_wake AFTER DELETE ON {schema.}places
+    FOR EACH ROW EXECUTE FUNCTION {schema.}tasklib_wake_for_place();
+
+-- A lane that begins with E'\x01' holds tasks behind limits. What limits them is written in it, each part after an
+-- E'\x01': 'k' and a serial key, 's' and a share, 'l', a limit, E'\x02' and a key (and, if it isn't 1, E'\x02' and a cost).
+
+-- The key of a limit as a lane holds it: without control characters, and of a bounded length.
+CREATE FUNCTION {schema.}tasklib_lane_key(value text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT CASE WHEN octet_length(value) <= 200 AND value !~ '[\x01-\x1f]' THEN value
+                ELSE 'md5-' || md5(value) END
+$$;
+
+-- The lane that a task belongs in: as it is, and behind all limits of its name.
+CREATE FUNCTION {schema.}tasklib_lane(name text, lane text, kwargs jsonb) RETURNS text LANGUAGE sql STABLE AS $$
+    SELECT CASE WHEN named.parts IS NULL THEN $2
+                -- A serial key comes first.
+                WHEN named.parts LIKE E'\x01k%' THEN named.parts || behind
+                ELSE behind || named.parts END
+    FROM (
+        SELECT string_agg(part, '' ORDER BY part) AS parts
+        FROM (
+            SELECT CASE WHEN use ? 'serial' THEN E'\x01k' || given
+                        WHEN use ? 'share' THEN E'\x01s' || given
+                        ELSE concat(E'\x01l', use ->> 'limit', E'\x02', given,
+                                    CASE WHEN use ->> 'cost' <> '1' THEN E'\x02' || (use ->> 'cost') END) END AS part,
+                   CASE WHEN use ? 'serial' THEN E'\x01k' WHEN use ? 'share' THEN E'\x01s'
+                        ELSE concat(E'\x01l', use ->> 'limit', E'\x02') END AS known_by
+            FROM {schema.}limited_names AS limited
+            CROSS JOIN LATERAL jsonb_array_elements(limited.uses) AS use
+            CROSS JOIN LATERAL (
+                SELECT {schema.}tasklib_lane_key(
+                    $3 ->> COALESCE(use ->> 'key', use ->> 'serial', use ->> 'share')) AS given
+            ) AS argument
+            WHERE limited.name = $1
+            UNION
+            SELECT concat(E'\x01l', limits.name, E'\x02'), concat(E'\x01l', limits.name, E'\x02')
+            FROM {schema.}limits
+            WHERE limits.name = 'name:' || $1
+              AND COALESCE(max_running, rate) IS NOT NULL
+        ) AS use
+        WHERE position(known_by IN $2) = 0
+    ) AS named
+    CROSS JOIN LATERAL (SELECT CASE WHEN $2 COLLATE "C" < E'\x02' THEN $2 ELSE '' END AS behind) AS known
+$$;
+
+-- Queues and names with limits are marked in `pauses`, which every claim reads: only tasklib_admit takes their tasks.
+-- What runs at that moment is counted, too; but for a claim that is under way. It runs as its owner: a worker stores the
+-- limits of its functions, but has no say over pauses.
+CREATE FUNCTION {schema.}tasklib_mark_limited() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    changed text := CASE WHEN TG_OP = 'DELETE' THEN OLD.name ELSE NEW.name END;
+    subject text := CASE WHEN TG_TABLE_NAME = 'limited_names' THEN 'name' ELSE split_part(changed, ':', 1) END;
+    thing text := CASE WHEN TG_TABLE_NAME = 'limited_names' THEN changed
+                       ELSE substr(changed, length(subject) + 2) END;
+    is_limited boolean;
+BEGIN
+    EXECUTE format('SELECT pg_notify(%L, '''')', 'tasklib_' || TG_TABLE_SCHEMA);
+    IF subject NOT IN ('queue', 'name') OR thing = '' THEN
+        RETURN NULL;
+    END IF;
+    EXECUTE format(
+        'SELECT EXISTS (SELECT FROM %1$I.limits WHERE name = $1 || '':'' || $2
+                        AND (COALESCE(max_running, rate) IS NOT NULL OR serial IS NOT NULL))
+             OR $1 = ''name'' AND EXISTS (SELECT FROM %1$I.limited_names
+                                          WHERE name = $2 AND jsonb_array_length(uses) > 0)', TG_TABLE_SCHEMA)
+    INTO is_limited USING subject, thing;
+    IF is_limited THEN
+        EXECUTE format('INSERT INTO %1$I.pauses (kind, value) VALUES (''limited_'' || $1, $2)
+                        ON CONFLICT DO NOTHING', TG_TABLE_SCHEMA)
+        USING subject, thing;
+        IF TG_TABLE_NAME = 'limits' THEN
+            EXECUTE format('INSERT INTO %1$I.places (task, limit_name, key, token, held)
+                            SELECT id, $3, '''', lease_token, $4 IS NOT DISTINCT FROM ''hold'' FROM %1$I.tasks
+                            WHERE state = ''running'' AND CASE $1 WHEN ''queue'' THEN queue ELSE name END = $2
+                            ON CONFLICT DO NOTHING', TG_TABLE_SCHEMA)
+            USING subject, thing, changed, to_jsonb(NEW) ->> 'serial';
+        END IF;
+    ELSE
+        EXECUTE format('DELETE FROM %1$I.pauses WHERE kind = ''limited_'' || $1 AND value = $2', TG_TABLE_SCHEMA)
+        USING subject, thing;
+    END IF;
+    RETURN NULL;
+END
+$$;
+
+CREATE TRIGGER limits_marked AFTER INSERT OR UPDATE OR DELETE ON {schema.}limits
+    FOR EACH ROW EXECUTE FUNCTION {schema.}tasklib_mark_limited();
+CREATE TRIGGER limited_names_marked AFTER INSERT OR UPDATE OR DELETE ON {schema.}limited_names
+    FOR EACH ROW EXECUTE FUNCTION {schema.}tasklib_mark_limited();
+
+-- The first waiting task of each kind (lane, required capabilities, priority) in these lanes of a queue, one look at the
+-- index each; `until` null: up to the end of the queue.
+CREATE FUNCTION {schema.}tasklib_heads(of_queue text, since text, until text)
+RETURNS TABLE (lane text, required_capabilities text[], priority integer, due timestamptz, id uuid)
+LANGUAGE plpgsql STABLE AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    WITH RECURSIVE heads AS (
+        (SELECT w.lane, w.required_capabilities, w.priority, {due} AS due, w.id
+         FROM {schema.}tasks AS w
+         WHERE w.state IN ('pending', 'failed') AND w.waits_for IS NULL
+           AND w.queue = of_queue AND w.lane >= since AND (until IS NULL OR w.lane < until)
+         ORDER BY w.queue, w.lane, w.required_capabilities, w.priority, {due}, w.id
+         LIMIT 1)
+        UNION ALL
+        SELECT following.*
+        FROM heads
+        CROSS JOIN LATERAL (
+            SELECT w.lane, w.required_capabilities, w.priority, {due} AS due, w.id
+            FROM {schema.}tasks AS w
+            WHERE w.state IN ('pending', 'failed') AND w.waits_for IS NULL
+              AND w.queue = of_queue AND (until IS NULL OR w.lane < until)
+              AND (w.queue, w.lane, w.required_capabilities, w.priority)
+                  > (of_queue, heads.lane, heads.required_capabilities, heads.priority)
+            ORDER BY w.queue, w.lane, w.required_capabilities, w.priority, {due}, w.id
+            LIMIT 1
+        ) AS following
+    )
+    SELECT heads.lane::text, heads.required_capabilities::text[], heads.priority, heads.due, heads.id FROM heads;
+END
+$$;
+
+-- Choose up to `most` due tasks behind limits, lock them, and take their places: for claim_limited.sql, which leases
+-- them. Lanes take turns, beginning where the caller's last claim ended; of a lane, the best task comes first. Lock
+-- first, look second: a limit's row is locked before its places are counted, by a statement with a younger snapshot. A
+-- limit that another claim holds is passed over, so claims never wait for each other, and can't deadlock.
+-- The last row has no task: it says where the next claim begins, and how soon it is worth another look (null: when a
+-- notification comes). Others without a task name lanes with tasks that belong behind more limits: name_lanes.sql.
+CREATE FUNCTION {schema.}tasklib_admit(
+    most integer, queues text[], names text[], capabilities text[], medium_after float8, high_after float8,
+    from_queue text, from_lane text, from_taken integer)
+RETURNS TABLE (task uuid, height integer, at_queue text, at_lane text, at_taken integer, next_in float8)
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    most_hops CONSTANT integer := 200;
+    paused_queues text[];
+    paused_names text[];
+    limited_queues text[];
+    limited_names text[];
+    have_shares boolean;
+    -- The walk over the lanes, from here on, and where the next claim begins.
+    hops integer := 0;
+    wrapped boolean := false;
+    first_queue text COLLATE "C" := from_queue;
+    first_lane text COLLATE "C" := from_lane;
+    here_queue text COLLATE "C" := from_queue;
+    here_lane text COLLATE "C" := from_lane;
+    turn_queue text COLLATE "C" := from_queue;
+    turn_lane text COLLATE "C" := from_lane;
+    turn_taken integer := from_taken;
+    soonest float8;
+    -- Rounds: in the first each lane gets its turn; further ones give what is left to those that have more, and the last
+    -- one to shares that may run more than their own.
+    round integer := 1;
+    bursting boolean := false;
+    weights float8 := 0;
+    for_round integer := 0;
+    list_queues text[] := '{}';
+    list_lanes text[] := '{}';
+    again_queues text[] := '{}';
+    again_lanes text[] := '{}';
+    burst_queues text[] := '{}';
+    burst_lanes text[] := '{}';
+    at integer := 0;
+    -- The limits this claim has met, by the name of the row and the key: how many places and tokens are left.
+    met text[] := '{}';
+    met_rows {schema.}limits[] := '{}';
+    met_keys text[] := '{}';
+    met_places integer[] := '{}';
+    met_tokens float8[] := '{}';
+    met_spent float8[] := '{}';
+    met_blocked float8[] := '{}';
+    met_heads uuid[] := '{}';
+    met_adopted boolean[] := '{}'; -- some of its places are given back without a notification
+    ours text[] := '{}'; -- rows of limits that are locked
+    theirs text[] := '{}'; -- and those that another claim has locked
+    -- The lane at hand.
+    lane_queue text COLLATE "C";
+    lane_name text COLLATE "C";
+    lane_until text COLLATE "C";
+    lane_weight integer;
+    in_order boolean;
+    is_open boolean;
+    head uuid;
+    parts text[];
+    part text;
+    fields text[];
+    use_names text[];
+    use_keys text[];
+    use_costs integer[];
+    used integer[];
+    costs integer[];
+    cost integer;
+    bound {schema.}limits;
+    bound_key text;
+    place integer;
+    running integer;
+    garbage integer;
+    adopted boolean;
+    held uuid;
+    known {schema.}limit_states;
+    each_seconds float8; -- for one token
+    quota integer;
+    got integer;
+    left_over integer := most;
+    picked uuid[] := '{}';
+    chosen record;
+    soon float8;
+BEGIN
+    SELECT COALESCE(array_agg(value) FILTER (WHERE kind = 'queue'), '{}'),
+           COALESCE(array_agg(value) FILTER (WHERE kind = 'name'), '{}'),
+           COALESCE(array_agg(value) FILTER (WHERE kind = 'limited_queue'), '{}'),
+           COALESCE(array_agg(value) FILTER (WHERE kind = 'limited_name'), '{}')
+    INTO paused_queues, paused_names, limited_queues, limited_names
+    FROM {schema.}pauses;
+    have_shares := EXISTS (SELECT FROM {schema.}limits WHERE name >= 'share' AND name < 'share;');
+
+    <<lanes>>
+    WHILE left_over > 0 LOOP
+        IF round = 1 THEN
+            lane_queue := NULL;
+            SELECT w.queue, w.lane INTO lane_queue, lane_name
+            FROM {schema.}tasks AS w
+            WHERE w.state IN ('pending', 'failed') AND w.waits_for IS NULL
+              AND (w.queue, w.lane) >= (here_queue, here_lane)
+            ORDER BY w.queue, w.lane, w.required_capabilities, w.priority, {due}, w.id
+            LIMIT 1;
+            hops := hops + 1;
+            IF lane_queue IS NULL AND NOT wrapped AND first_queue > '' THEN
+                wrapped := true;
+                here_queue := '';
+                here_lane := '';
+                CONTINUE lanes;
+            END IF;
+            IF lane_queue IS NULL OR hops > most_hops
+               OR wrapped AND (lane_queue, lane_name) >= (first_queue, first_lane) THEN
+                IF lane_queue IS NOT NULL AND hops > most_hops THEN -- the next claim goes on here
+                    turn_queue := lane_queue;
+                    turn_lane := lane_name;
+                    turn_taken := 0;
+                    soonest := 0;
+                END IF;
+                round := 2;
+                for_round := left_over;
+                list_queues := again_queues;
+                list_lanes := again_lanes;
+                again_queues := '{}';
+                again_lanes := '{}';
+                CONTINUE lanes;
+            END IF;
+            IF lane_queue <> ALL (COALESCE(queues, ARRAY[lane_queue])) OR lane_queue = ANY (paused_queues)
+               OR lane_name >= E'\x02' AND lane_queue <> ALL (limited_queues) THEN
+                here_queue := lane_queue || E'\x01'; -- the next queue
+                here_lane := '';
+                CONTINUE lanes;
+            ELSIF lane_name = '' AND lane_queue <> ALL (limited_queues) THEN
+                here_queue := lane_queue;
+                here_lane := E'\x01';
+                CONTINUE lanes;
+            END IF;
+        ELSE
+            at := at + 1;
+            IF at > cardinality(list_lanes) THEN
+                IF cardinality(again_lanes) > 0 AND NOT bursting THEN
+                    list_queues := again_queues;
+                    list_lanes := again_lanes;
+                ELSIF cardinality(burst_lanes) > 0 AND NOT bursting THEN
+                    bursting := true;
+                    list_queues := burst_queues;
+                    list_lanes := burst_lanes;
+                ELSE
+                    EXIT lanes;
+                END IF;
+                again_queues := '{}';
+                again_lanes := '{}';
+                at := 0;
+                for_round := left_over;
+                CONTINUE lanes;
+            END IF;
+            lane_queue := list_queues[at];
+            lane_name := list_lanes[at];
+        END IF;
+
+        -- The lanes of a serial queue are one, and so are those of a serial key: their tasks run in the order in which
+        -- they became due, and one of them is next.
+        lane_until := lane_name || E'\x01';
+        here_queue := lane_queue;
+        use_names := '{}';
+        use_keys := '{}';
+        in_order := false;
+        IF lane_queue = ANY (limited_queues) THEN
+            use_names := ARRAY['queue'];
+            use_keys := ARRAY[lane_queue];
+            IF EXISTS (SELECT FROM {schema.}limits WHERE name = 'queue:' || lane_queue AND serial IS NOT NULL) THEN
+                in_order := true;
+                lane_name := '';
+                lane_until := NULL;
+                here_queue := lane_queue || E'\x01';
+            END IF;
+        END IF;
+        part := split_part(lane_name, E'\x01', 2);
+        IF NOT in_order AND left(part, 1) = 'k' THEN
+            in_order := true;
+            lane_name := E'\x01' || part;
+            lane_until := lane_name || E'\x02';
+            use_names := use_names || ('serial:' || lane_queue)::text;
+            use_keys := use_keys || substr(part, 2);
+            IF NOT EXISTS (SELECT FROM {schema.}limits WHERE name = 'serial:' || lane_queue) THEN
+                INSERT INTO {schema.}limits (name, serial) VALUES ('serial:' || lane_queue, 'hold')
+                ON CONFLICT (name) DO NOTHING;
+            END IF;
+        END IF;
+        here_lane := COALESCE(lane_until, '');
+        head := NULL;
+        IF in_order THEN
+            SELECT first.id INTO head
+            FROM {schema.}tasklib_heads(lane_queue, lane_name, lane_until) AS first
+            ORDER BY first.due, first.id
+            LIMIT 1;
+        END IF;
+
+        -- Lock each limit and look at it, once for the whole claim. First those that decide which task is next; then
+        -- those that are written in the lane.
+        used := '{}';
+        costs := '{}';
+        is_open := true;
+        lane_weight := 1;
+        <<phases>>
+        FOR phase IN 1 .. 2 LOOP
+            use_costs := array_fill(1, ARRAY[cardinality(use_names)]);
+            IF phase = 2 THEN
+                use_names := '{}';
+                use_keys := '{}';
+                use_costs := '{}';
+                parts := string_to_array(
+                    CASE WHEN in_order THEN (SELECT w.lane FROM {schema.}tasks AS w WHERE w.id = head)
+                         ELSE lane_name END, E'\x01');
+                -- Other lanes hold names.
+                CONTINUE phases WHEN parts[1] <> '' OR parts IS NULL;
+                FOREACH part IN ARRAY parts LOOP
+                    fields := string_to_array(substr(part, 2), E'\x02');
+                    IF left(part, 1) = 's' AND have_shares THEN
+                        fields := ARRAY['share', fields[1]];
+                    ELSIF left(part, 1) = 'k' AND in_order AND lane_until IS NULL THEN
+                        CONTINUE; -- a serial queue is stricter than its keys
+                    ELSIF left(part, 1) IS DISTINCT FROM 'l' THEN
+                        CONTINUE;
+                    END IF;
+                    use_names := use_names || fields[1];
+                    use_keys := use_keys || COALESCE(fields[2], '');
+                    use_costs := use_costs || COALESCE(NULLIF(fields[3], '')::integer, 1);
+                END LOOP;
+            END IF;
+            FOR i IN 1 .. cardinality(use_names) LOOP
+                bound := NULL;
+                SELECT * INTO bound FROM {schema.}limits
+                WHERE name = use_names[i] OR use_keys[i] <> '' AND name = use_names[i] || ':' || use_keys[i]
+                ORDER BY length(name) DESC
+                LIMIT 1;
+                CONTINUE WHEN bound.name IS NULL;
+                IF use_names[i] = 'share' THEN
+                    lane_weight := COALESCE(bound.weight, 1);
+                END IF;
+                bound_key := CASE WHEN bound.name = use_names[i] THEN use_keys[i] ELSE '' END;
+                CONTINUE WHEN COALESCE(bound.max_running, bound.rate) IS NULL AND bound.serial IS NULL
+                    AND NOT EXISTS (SELECT FROM {schema.}limit_states AS blocked
+                                    WHERE limit_name = bound.name AND key = bound_key AND blocked_until > now());
+                place := array_position(met, bound.name || E'\x02' || bound_key);
+                IF place IS NULL THEN
+                    IF bound.name = ANY (theirs) THEN
+                        is_open := false;
+                        EXIT phases;
+                    ELSIF bound.name <> ALL (ours) THEN
+                        PERFORM FROM {schema.}limits WHERE name = bound.name FOR NO KEY UPDATE SKIP LOCKED;
+                        IF NOT FOUND THEN
+                            theirs := theirs || bound.name;
+                            soonest := least(soonest, 0.005);
+                            is_open := false;
+                            EXIT phases;
+                        END IF;
+                        ours := ours || bound.name;
+                    END IF;
+                    -- As it is now: it may have changed before it was locked.
+                    SELECT * INTO bound FROM {schema.}limits WHERE name = bound.name;
+                    -- Tasks that began before there was a row for this one key, or while there was one, count too.
+                    SELECT count(*) FILTER (WHERE counts), count(*) FILTER (WHERE NOT counts),
+                           (array_agg(id) FILTER (WHERE counts AND waits))[1],
+                           bool_or(counts AND NOT waits AND NOT is_behind)
+                    INTO running, garbage, held, adopted
+                    FROM (
+                        SELECT runs.id, runs.state <> 'running' AS waits,
+                               runs.lane >= E'\x01' AND runs.lane < E'\x02' AS is_behind,
+                               COALESCE(runs.lease_token = p.token
+                                        AND (runs.state = 'running'
+                                             OR p.held AND bound.serial = 'hold' AND runs.state IN ('pending', 'failed')),
+                                        false) AS counts
+                        FROM (VALUES (use_names[i], use_keys[i]), (use_names[i] || ':' || use_keys[i], ''))
+                                 AS spelled (limit_name, key)
+                        JOIN {schema.}places AS p ON p.limit_name = spelled.limit_name AND p.key = spelled.key
+                        LEFT JOIN {schema.}tasks AS runs ON runs.id = p.task
+                    ) AS taken;
+                    IF garbage > 0 THEN
+                        DELETE FROM {schema.}places AS p
+                        USING (VALUES (use_names[i], use_keys[i]), (use_names[i] || ':' || use_keys[i], ''))
+                                  AS spelled (limit_name, key)
+                        WHERE p.limit_name = spelled.limit_name AND p.key = spelled.key
+                          AND NOT EXISTS (
+                              SELECT FROM {schema.}tasks AS runs
+                              WHERE runs.id = p.task AND runs.lease_token = p.token
+                                AND (runs.state = 'running'
+                                     OR p.held AND bound.serial = 'hold' AND runs.state IN ('pending', 'failed')));
+                    END IF;
+                    known := NULL;
+                    SELECT * INTO known FROM {schema.}limit_states WHERE limit_name = bound.name AND key = bound_key;
+                    each_seconds := bound.per / bound.rate;
+                    met := met || (bound.name || E'\x02' || bound_key);
+                    met_rows := met_rows || bound;
+                    met_keys := met_keys || bound_key;
+                    met_spent := met_spent || 0::float8;
+                    met_heads := array_append(met_heads, held);
+                    met_adopted := array_append(met_adopted, COALESCE(adopted, false));
+                    met_places := array_append(met_places, CASE
+                        WHEN bound.serial IS NOT NULL THEN 1 - running + (held IS NOT NULL)::integer
+                        WHEN bound.max_running IS NOT NULL THEN greatest(0, bound.max_running - running) END);
+                    met_tokens := array_append(met_tokens, extract(epoch FROM now() - greatest(
+                        known.empty_at, now() - make_interval(secs => bound.burst * each_seconds)))::float8
+                        / each_seconds);
+                    met_blocked := array_append(met_blocked, CASE WHEN known.blocked_until > now()
+                        THEN extract(epoch FROM known.blocked_until - now())::float8 END);
+                    place := cardinality(met);
+                END IF;
+                bound := met_rows[place];
+                cost := least(use_costs[i], bound.burst);
+                used := used || place;
+                costs := costs || cost;
+                IF phase = 1 AND met_heads[place] IS NOT NULL THEN
+                    head := met_heads[place];
+                END IF;
+                IF met_blocked[place] IS NOT NULL THEN
+                    soonest := least(soonest, met_blocked[place]);
+                    is_open := false;
+                ELSIF met_places[place] < 1 AND NOT (bursting AND use_names[i] = 'share') THEN
+                    IF use_names[i] = 'share' AND bound.may_burst AND round = 1 THEN
+                        burst_queues := burst_queues || lane_queue;
+                        burst_lanes := burst_lanes || lane_name;
+                    END IF;
+                    -- What ran when the limit was set is completed by a statement that knows nothing of places.
+                    IF met_adopted[place] THEN
+                        soonest := least(soonest, 0.1);
+                    END IF;
+                    is_open := false;
+                -- A little less than whole: a moment is stored in microseconds.
+                ELSIF met_tokens[place] - met_spent[place] < cost - 0.000001 THEN
+                    soonest := least(soonest, (cost - met_tokens[place] + met_spent[place]) * bound.per / bound.rate);
+                    is_open := false;
+                END IF;
+                EXIT phases WHEN NOT is_open;
+            END LOOP;
+        END LOOP;
+        CONTINUE lanes WHEN NOT is_open;
+
+        -- How many of this lane.
+        quota := CASE WHEN round = 1 THEN lane_weight
+                      ELSE greatest(1, ceil(for_round * lane_weight / greatest(weights, 1)))::integer END;
+        IF round = 1 AND NOT wrapped AND lane_queue = first_queue AND lane_name = first_lane THEN
+            quota := greatest(quota - from_taken, 1);
+        END IF;
+        quota := least(quota, left_over);
+        FOR i IN 1 .. cardinality(used) LOOP
+            quota := least(quota,
+                           CASE WHEN met_places[used[i]] >= 1 THEN met_places[used[i]] END,
+                           floor((met_tokens[used[i]] - met_spent[used[i]] + 0.000001) / costs[i])::integer);
+        END LOOP;
+
+        got := 0;
+        FOR chosen IN
+            SELECT taken.id, taken.lease_token, candidate.height
+            FROM (
+                SELECT first.id, first.due,
+                       {schema.}tasklib_effective_priority(within.priority, first.due, medium_after, high_after, now())
+                           AS height
+                FROM {schema.}tasklib_heads(CASE WHEN NOT in_order THEN lane_queue END, lane_name, lane_until) AS within
+                CROSS JOIN LATERAL (
+                    SELECT w.id, {due} AS due
+                    FROM {schema.}tasks AS w
+                    WHERE w.state IN ('pending', 'failed') AND w.waits_for IS NULL
+                      AND w.queue = lane_queue AND w.lane = lane_name
+                      AND w.required_capabilities = within.required_capabilities
+                      AND w.priority = within.priority
+                      AND {due} <= now()
+                      AND (names IS NULL OR w.name = ANY (names))
+                      AND w.name <> ALL (paused_names)
+                      AND (w.name <> ALL (limited_names) OR {schema.}tasklib_lane(w.name, w.lane, w.kwargs) = w.lane)
+                      AND w.id <> ALL (picked)
+                    ORDER BY {due}, w.id
+                    LIMIT 2 * quota + 20 -- some may be locked
+                ) AS first
+                WHERE within.required_capabilities <@ capabilities
+                UNION ALL
+                SELECT w.id, {due},
+                       {schema.}tasklib_effective_priority(w.priority, {due}, medium_after, high_after, now())
+                FROM {schema.}tasks AS w
+                WHERE in_order AND w.id = head
+                  AND {due} <= now()
+                  AND w.required_capabilities <@ capabilities
+                  AND (names IS NULL OR w.name = ANY (names))
+                  AND w.name <> ALL (paused_names)
+                  AND (w.name <> ALL (limited_names) OR {schema.}tasklib_lane(w.name, w.lane, w.kwargs) = w.lane)
+            ) AS candidate
+            JOIN {schema.}tasks AS taken ON taken.id = ANY (ARRAY[candidate.id])
+            WHERE COALESCE(taken.state, '') IN ('pending', 'failed') AND taken.waits_for IS NULL
+              AND COALESCE(taken.next_retry_at, taken.scheduled_at) = candidate.due
+            ORDER BY candidate.height DESC, candidate.due, candidate.id
+            LIMIT quota
+            FOR UPDATE OF taken SKIP LOCKED
+        LOOP
+            FOR i IN 1 .. cardinality(used) LOOP
+                place := used[i];
+                bound := met_rows[place];
+                met_places[place] := met_places[place] - 1;
+                met_spent[place] := met_spent[place] + CASE WHEN bound.rate IS NULL THEN 0 ELSE costs[i] END;
+                met_heads[place] := NULL;
+                IF bound.max_running IS NOT NULL OR bound.serial IS NOT NULL THEN
+                    INSERT INTO {schema.}places (task, limit_name, key, token, held)
+                    VALUES (chosen.id, bound.name, met_keys[place], chosen.lease_token + 1,
+                            bound.serial IS NOT DISTINCT FROM 'hold')
+                    ON CONFLICT ON CONSTRAINT places_pkey DO UPDATE SET token = EXCLUDED.token, held = EXCLUDED.held;
+                END IF;
+            END LOOP;
+            got := got + 1;
+            left_over := left_over - 1;
+            picked := picked || chosen.id;
+            task := chosen.id;
+            height := chosen.height;
+            RETURN NEXT;
+        END LOOP;
+
+        IF round = 1 AND got > 0 THEN
+            weights := weights + lane_weight;
+            turn_taken := got + CASE WHEN turn_queue = lane_queue AND turn_lane = lane_name THEN turn_taken ELSE 0 END;
+            turn_queue := lane_queue;
+            turn_lane := lane_name;
+            IF turn_taken >= lane_weight THEN
+                turn_queue := here_queue;
+                turn_lane := here_lane;
+                turn_taken := 0;
+            END IF;
+        END IF;
+        IF got > 0 AND NOT in_order AND got = quota THEN
+            again_queues := again_queues || lane_queue;
+            again_lanes := again_lanes || lane_name;
+        ELSIF got = 0 THEN
+            SELECT extract(epoch FROM min({due}) - now())::float8, min(w.lane) INTO soon, part
+            FROM {schema.}tasks AS w
+            WHERE w.id = ANY (CASE WHEN in_order THEN ARRAY[head] ELSE ARRAY(
+                SELECT first.id FROM {schema.}tasklib_heads(lane_queue, lane_name, lane_until) AS first) END);
+            IF soon > 0 THEN
+                soonest := least(soonest, soon);
+            ELSIF cardinality(limited_names) > 0 THEN
+                task := NULL;
+                height := NULL;
+                at_queue := lane_queue;
+                at_lane := part;
+                RETURN NEXT;
+            END IF;
+        END IF;
+    END LOOP;
+
+    -- What this claim has spent of rates.
+    FOR i IN 1 .. cardinality(met) LOOP
+        CONTINUE WHEN met_spent[i] = 0;
+        bound := met_rows[i];
+        each_seconds := bound.per / bound.rate;
+        INSERT INTO {schema.}limit_states AS used_up (limit_name, key, empty_at)
+        VALUES (bound.name, met_keys[i], now() - make_interval(secs => (bound.burst - met_spent[i]) * each_seconds))
+        ON CONFLICT ON CONSTRAINT limit_states_pkey DO UPDATE
+        SET empty_at = greatest(used_up.empty_at, now() - make_interval(secs => bound.burst * each_seconds))
+                       + make_interval(secs => met_spent[i] * each_seconds);
+    END LOOP;
+    task := NULL;
+    height := NULL;
+    at_queue := turn_queue;
+    at_lane := turn_lane;
+    at_taken := turn_taken;
+    next_in := soonest;
+    RETURN NEXT;
+END
 $$;
 
 -- ---- stats ----
@@ -636,7 +1438,7 @@ CREATE TABLE {schema.}api_tokens (
     CONSTRAINT api_tokens_name_not_empty CHECK (name <> ''),
     CONSTRAINT api_tokens_hash_is_sha256 CHECK (length(hash) = 32),
     CONSTRAINT api_tokens_roles_known
-        CHECK (cardinality(roles) > 0 AND roles <@ '{viewer,submitter,worker,operator,admin}'::text[]),
+        CHECK (cardinality(roles) > 0 AND roles <@ '{viewer,submitter,worker,approver,operator,admin}'::text[]),
     CONSTRAINT api_tokens_queues_not_empty CHECK (cardinality(queues) > 0),
     CONSTRAINT api_tokens_times_in_range
         CHECK (least(created_at, expires_at, revoked_at, last_used_at) >= '0001-01-03 00:00:00+00'

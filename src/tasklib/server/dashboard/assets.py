@@ -17,6 +17,7 @@ _FOLDER = files("tasklib.server.dashboard") / "assets"
 _SERVED = (
     "dashboard.css",
     "dashboard.js",
+    "flows.css",
     "schedules.css",
     "tasks.css",
     "tasks.js",

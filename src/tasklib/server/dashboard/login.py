@@ -38,7 +38,7 @@ async def login(
     if found is None:
         error = "This token is unknown, expired or revoked."
     elif not principal_of(found).may(Role.VIEWER, Role.SUBMITTER):
-        error = "This token can't open the dashboard: that needs the role viewer, submitter, operator or admin."
+        error = "This token can't open the dashboard: that needs the role viewer, submitter, approver or operator."
     logins: Logins = request.app.state.logins
     if found is None or error:
         await logins.refused(request, services, token.strip())

@@ -10,8 +10,10 @@ from starlette.responses import RedirectResponse, Response
 
 from tasklib.server.auth import is_for_programs
 from tasklib.server.dashboard import (
+    approvals,
     assets,
     dead_letters,
+    flows,
     live,
     login,
     overview,
@@ -20,10 +22,12 @@ from tasklib.server.dashboard import (
     schedule_edit,
     schedules,
     settings,
+    signals,
     task,
     tasks,
     workers,
 )
+from tasklib.server.dashboard.screens import Unconfirmed
 from tasklib.server.dashboard.shell import page, path_of, root_of
 from tasklib.server.problems import REQUEST_ID, Problem
 
@@ -34,12 +38,15 @@ ROUTERS: list[APIRouter] = [
     overview.router,
     queues.router,
     workers.router,
+    flows.router,
+    approvals.router,
     schedules.router,
     schedule.router,
     schedule_edit.router,
     settings.router,
     tasks.router,
     task.router,
+    signals.router,
     dead_letters.router,
 ]
 
@@ -50,6 +57,21 @@ def mount(app: FastAPI) -> None:
         app.router.routes.extend(router.routes)
     app.state.screens = frozenset(getattr(route, "path", "") for route in app.router.routes)
     app.state.show_problem = show_problem
+    app.add_exception_handler(Unconfirmed, ask)
+
+
+def ask(request: Request, unconfirmed: Exception) -> Response:
+    """Ask the question of a form that came without the answer."""
+    assert isinstance(unconfirmed, Unconfirmed)
+    return page(
+        request,
+        "confirm.html",
+        question=unconfirmed.question,
+        yes=unconfirmed.yes,
+        is_danger=unconfirmed.is_danger,
+        fields=unconfirmed.fields,
+        back=unconfirmed.back,
+    )
 
 
 def show_problem(request: Request, problem: Problem) -> Response | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any
@@ -13,10 +14,11 @@ from starlette.responses import Response
 from tasklib.client.schedule_reasons import WHY
 from tasklib.client.search_terms import quoted
 from tasklib.errors import InvalidOption, ScheduleNotFound
+from tasklib.formatting import MARKS
 from tasklib.schedules import Skipped, preview, zones
 from tasklib.server.access import client_of
 from tasklib.server.dashboard.schedule_form import local_moment, local_text
-from tasklib.server.dashboard.schedules import MARKS, address, described, fired_after, lateness, outcome
+from tasklib.server.dashboard.schedules import address, described, fired_after, lateness, outcome
 from tasklib.server.dashboard.screens import Operator, Serving, Viewer, screen_router
 from tasklib.server.dashboard.shell import done, page
 from tasklib.store import schedules as stored
@@ -63,29 +65,34 @@ async def schedule(
     wrong, moment = None, None
     try:
         moment = local_moment("The time", at, zone) if at.strip() else None
+        sentences = await client.explain_schedule(name, moment)
     except InvalidOption as e:
-        wrong = str(e)
-    sentences = await client.explain_schedule(name, moment)
+        wrong, moment = str(e), None
+        sentences = await client.explain_schedule(name)
     runs = await services.run(stored.last_runs([name], MOST_RUNS))
+    shows_next = info.unreadable is None and info.state != "retired"
+    # In a thread, because with many exclusions it takes a while.
+    coming = await asyncio.to_thread(preview, info.schedule, info.read_at, NEXT) if shows_next else []
+    masked = services.redaction.schedule(info)
     return page(
         request,
         "schedule.html",
         status=422 if wrong else 200,
-        info=info,
+        info=masked,
         description=described(info),
         late=lateness(info),
         zone=zone,
         at=local_text(moment, zone) if moment else "",
         wrong=wrong,
         of_slot=sentences[0] if moment else None,
-        why=sentences[1:] if moment else sentences,
-        coming=[] if info.unreadable or info.state == "retired" else preview(info.schedule, info.read_at, NEXT),
+        why=[services.redaction.text(each) for each in sentences[1 if moment else 0 :]],
+        coming=coming,
         runs=[_shown(run, zone) for run in runs],
         strip=runs[::-1],
         outcome=outcome(runs),
         skips=[_skipped(skip, zone) for skip in await services.run(stored.last_skips(name, MOST_SKIPS))],
-        definition=services.redaction.masked(info.spec),
-        arguments=services.redaction.masked(info.template["kwargs"]),
+        definition=masked.spec,
+        arguments=masked.template["kwargs"],
         records=[r for r in await client.audit(target=name, limit=MOST_RECORDS) if r.action.startswith("schedule")],
         marks=MARKS,
         one=address,

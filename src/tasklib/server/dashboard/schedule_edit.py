@@ -10,7 +10,8 @@ from fastapi import Query, Request
 from starlette.datastructures import FormData
 from starlette.responses import Response
 
-from tasklib.client.schedules import BACKFILL_LIMIT, Backfill, Preview
+from tasklib.client.backfills import BACKFILL_LIMIT, MOST_BACKFILLED, Backfill
+from tasklib.client.schedules import Preview
 from tasklib.errors import InvalidOption, TaskExecutionError, TaskNotFound
 from tasklib.formatting import count
 from tasklib.schedules import zones
@@ -89,13 +90,15 @@ async def backfill(
     name: Name,
     start: Short = "",
     end: Short = "",
+    overlap: Short = "",
     priority: Short = "",
+    limit: Short = "",
 ) -> Response:
     """The form; with both times, what it would run."""
     client = client_of(principal, services)
     info = await client.get_schedule(name)
     zone = zone_of(info)
-    given = {"start": start, "end": end, "priority": priority}
+    given = {"start": start, "end": end, "overlap": overlap, "priority": priority, "limit": limit}
     error, look = None, None
     if start.strip() and end.strip():
         try:
@@ -106,7 +109,9 @@ async def backfill(
         given = {
             "start": local_text(info.read_at - timedelta(days=1), zone),
             "end": local_text(info.read_at, zone),
-            "priority": "",
+            "overlap": overlap,
+            "priority": priority,
+            "limit": limit,
         }
     return _backfill_page(request, info, given, look, error)
 
@@ -124,20 +129,28 @@ async def run_backfill(request: Request, principal: Operator, services: Serving,
     said = f"Submitted {count(made, 'task')} for {count(done_.count, 'slot')}."
     if made < done_.count:
         said += " The others have been run before."
+    if done_.flow is not None:
+        said += " They run one by one."
+        return done(request, f"/flows/{done_.flow}", said)
     return done(request, address(name), said)
 
 
 def _stretch(given: Mapping[str, str], zone: str) -> dict[str, Any]:
     """The arguments of a backfill."""
-    priority = given.get("priority", "").strip()
-    if priority and not priority.removeprefix("-").isdecimal():
-        raise InvalidOption(f"The priority is a number from -10 to 100, not {priority[:100]!r}.")
     return {
         "start": local_moment("From", given.get("start", ""), zone),
         "end": local_moment("To", given.get("end", ""), zone),
-        "priority": int(priority) if priority else None,
-        "limit": BACKFILL_LIMIT,
+        "overlap": given.get("overlap") or None,
+        "priority": _number("The priority", given.get("priority", ""), "-10 to 100"),
+        "limit": _number("The limit", given.get("limit", ""), f"1 to {MOST_BACKFILLED:,}") or BACKFILL_LIMIT,
     }
+
+
+def _number(what: str, text: str, allowed: str) -> int | None:
+    text = text.strip()
+    if text and not (text.removeprefix("-").isdecimal() and len(text) < 10):
+        raise InvalidOption(f"{what} is a number from {allowed}, not {text[:100]!r}.")
+    return int(text) if text else None
 
 
 def _backfill_page(

@@ -25,7 +25,10 @@ _JSON = ("args", "tags")
 
 def filled(schedule: Schedule, redaction: Redaction) -> dict[str, str]:
     """What the form shows of a schedule; secrets among its arguments are masked."""
-    return {name: _text(name, getattr(schedule, name), schedule.timezone, redaction) for name in NAMES}
+    texts = _texts(schedule, redaction)
+    values = {name: getattr(schedule, name) for name in NAMES}
+    masked = {name: redaction.masked(dict(values[name]), texts) for name in _JSON if values[name] is not None}
+    return {name: _text(name, masked.get(name, value), schedule.timezone) for name, value in values.items()}
 
 
 def read(given: Mapping[str, str], known: Schedule | None, redaction: Redaction) -> Schedule:
@@ -41,12 +44,17 @@ def read(given: Mapping[str, str], known: Schedule | None, redaction: Redaction)
         elif text and name != "timezone":
             values[name] = _value(name, text, zone)
     if known is not None:
-        values["args"] = redaction.restored(values.get("args", {}), dict(known.args))
-        values["tags"] = redaction.restored(values.get("tags"), known.tags and dict(known.tags))
+        masks = _texts(known, redaction)
+        values["args"] = redaction.restored(values.get("args", {}), dict(known.args), masks)
+        values["tags"] = redaction.restored(values.get("tags"), known.tags and dict(known.tags), masks)
     return Schedule(**values)
 
 
-def _text(name: str, value: Any, zone: str, redaction: Redaction) -> str:
+def _texts(schedule: Schedule, redaction: Redaction) -> Callable[[str], str]:
+    return redaction.texts_in([dict(schedule.args), dict(schedule.tags or {})])
+
+
+def _text(name: str, value: Any, zone: str) -> str:
     if value is None or (name == "anchor" and value == EPOCH) or (name == "jitter" and not value):
         return ""
     if name in _LINES:
@@ -56,7 +64,7 @@ def _text(name: str, value: Any, zone: str, redaction: Redaction) -> str:
     if name in _TIMES:
         return local_text(value, zone)
     if name in _JSON:
-        return json.dumps(redaction.masked(dict(value)), indent=2, ensure_ascii=False)
+        return json.dumps(value, indent=2, ensure_ascii=False)
     return str(value)
 
 

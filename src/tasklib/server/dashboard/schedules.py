@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, TypedDict
 from urllib.parse import urlencode
 
 from fastapi import Query, Request
 from starlette.responses import Response
 
 from tasklib.errors import InvalidOption
+from tasklib.formatting import MARKS
 from tasklib.schedules import describe, zones
 from tasklib.server.dashboard.schedule_calendar import DAY, calendar
 from tasklib.server.dashboard.screens import Serving, Viewer, screen_router
@@ -26,14 +27,20 @@ PAGE = 100
 LATE_SECONDS = 10.0
 """A slot that is due for longer is late: a change of leader takes less."""
 MOST_ON_CALENDAR = 300
+
+
+class _Conditions(TypedDict, total=False):
+    paused: bool
+    retired: bool
+
+
 _STATES = {"": "All", "active": "Active", "paused": "Paused", "retired": "Retired"}
-_CONDITIONS: dict[str, dict[str, bool]] = {
+_CONDITIONS: dict[str, _Conditions] = {
     "active": {"paused": False, "retired": False},
     "paused": {"paused": True},
     "retired": {"retired": True},
 }
-MARKS = {"completed": "✓", "dead_letter": "✗", "failed": "!", "cancelled": "/", "running": "▸", "pending": "…"}
-"""Of the strip: states are told apart without their colours, too."""
+_NO_CONDITIONS: _Conditions = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +79,7 @@ async def schedules(
             limit=PAGE + 1,
             after=after if is_name(after) else None,
             text=text or None,
-            **_CONDITIONS.get(state, {}),  # type: ignore[arg-type]  # of `paused` and `retired` alone
+            **_CONDITIONS.get(state, _NO_CONDITIONS),
         )
     )
     infos = found[:PAGE]

@@ -6,16 +6,18 @@ from typing import Annotated
 from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Depends, Request
+from starlette.datastructures import FormData
 
-from tasklib.server.access import Principal, Role, allow
-from tasklib.server.dashboard.shell import sessions
+from tasklib.server.access import Principal, Role, allow, services
+from tasklib.server.dashboard.shell import local_path, root_of, sessions
 from tasklib.server.problems import Problem
-from tasklib.server.services import Services, services
+from tasklib.server.services import Services
 from tasklib.server.sessions import COOKIE
 
 Viewer = Annotated[Principal, Depends(allow(Role.VIEWER))]
 Reader = Annotated[Principal, Depends(allow(Role.VIEWER, Role.SUBMITTER))]
 """Principals that may see tasks: a submitter its own."""
+Approver = Annotated[Principal, Depends(allow(Role.APPROVER))]
 Operator = Annotated[Principal, Depends(allow(Role.OPERATOR))]
 Admin = Annotated[Principal, Depends(allow(Role.ADMIN))]
 Serving = Annotated[Services, Depends(services)]
@@ -29,9 +31,42 @@ async def genuine(request: Request) -> None:
         return
     if not _is_same_site(request):
         raise Problem(403, "origin_not_allowed", "Not from another site", "A page of another site made this request.")
-    given = request.headers.get("x-csrf-token") or (await request.form()).get("csrf")
+    form = await request.form()
+    given = request.headers.get("x-csrf-token") or form.get("csrf")
     if not sessions(request).is_csrf(request.cookies.get(COOKIE), given):
         raise Problem(403, "form_outdated", "This form is out of date", "Go back, load the page again, and try again.")
+    _require_confirmation(request, form)
+
+
+class Unconfirmed(Exception):
+    """A form that asks a question came without the answer: the page `confirm.html` asks it."""
+
+    def __init__(self, question: str, yes: str, is_danger: bool, fields: list[tuple[str, str]], back: str) -> None:
+        super().__init__(question)
+        self.question = question
+        self.yes = yes
+        self.is_danger = is_danger
+        self.fields = fields
+        self.back = back
+
+
+def _require_confirmation(request: Request, form: FormData) -> None:
+    """The script asks in a dialog and adds `confirmed`; without it the server asks."""
+    fields = [(name, value) for name, value in form.multi_items() if isinstance(value, str)]
+    values = dict(fields)
+    suffix = "" if "ask" in values else f"_{values.get('action')}"
+    question = values.get(f"ask{suffix}")
+    if question is None or values.get("confirmed") == "yes":
+        return
+    yes, is_danger = values.get(f"yes{suffix}", "Yes"), f"danger{suffix}" in values
+    raise Unconfirmed(question, yes, is_danger, fields, _page_before(request))
+
+
+def _page_before(request: Request) -> str:
+    """The page that the form was on."""
+    came_from = urlsplit(request.headers.get("referer", ""))
+    path = came_from.path + (f"?{came_from.query}" if came_from.query else "")
+    return local_path(path.removeprefix(root_of(request)))
 
 
 def screen_router() -> APIRouter:

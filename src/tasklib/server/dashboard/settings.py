@@ -23,6 +23,7 @@ _AUDIT_PAGE = 50
 LIFETIMES = {"": "Never", "1": "In a day", "7": "In a week", "30": "In 30 days", "90": "In 90 days", "365": "In a year"}
 ROLES = {
     Role.VIEWER: "sees everything, changes nothing",
+    Role.APPROVER: "also approves and rejects what tasks ask for",
     Role.OPERATOR: "also cancels, replays, pauses, drains",
     Role.ADMIN: "also changes settings and tokens",
     Role.SUBMITTER: "submits tasks, and sees its own",

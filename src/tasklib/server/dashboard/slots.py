@@ -1,7 +1,8 @@
 """What each slot of a worker ran recently, assembled at a bounded cost.
 
-What runs is read from its leases, what failed from the histories of the latest tasks. A row that is completed doesn't
-say who ran it; so attempts that this server has seen running are remembered, and their ends looked up.
+Running attempts are read from their leases, ended ones from the rows and histories of the latest tasks. Attempts that
+this server saw running are remembered, and their ends looked up by id and token. An end that no row has on record is
+drawn as unknown, up to the last moment the attempt was seen running.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
+from tasklib.db.database import AsyncDatabase
 from tasklib.formatting import duration
-from tasklib.server.services import Services
 from tasklib.store import dashboard
 from tasklib.store.dashboard import RunningAttempt
 
@@ -32,9 +33,10 @@ class SlotAttempt:
     worker: str
     started_at: datetime
     ended_at: datetime | None
-    """None while it runs."""
+    """None while it runs. If it is not known: when the attempt was last seen running."""
     state: str
-    token: int = 0
+    """running, completed, cancelled, failed, dead_letter, or unknown: it has ended, and no row says how."""
+    seen_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,37 +52,33 @@ class DrawnAttempt:
 
 
 class Sightings:
-    """Remembers what was seen to run; `await look(services)` looks again and gives all runs of the window."""
+    """Remembers what was seen to run; `await look(database)` looks again and gives all runs of the window."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[UUID, int], SlotAttempt] = {}
 
-    async def look(self, services: Services) -> list[SlotAttempt]:
-        running = await services.run(dashboard.running())
-        await self._find_ends(services, running)
-        failed = await services.run(dashboard.failed_attempts(WINDOW.total_seconds()))
-        known = {(run.id, run.started_at) for run in self._seen.values()}
-        return [
-            *self._seen.values(),
-            *(
-                SlotAttempt(f.id, f.name, f.worker, f.started_at, f.ended_at, "failed")
-                for f in failed
-                if (f.id, f.started_at) not in known
-            ),
-        ]
+    async def look(self, database: AsyncDatabase) -> list[SlotAttempt]:
+        running = await database.run(dashboard.running())
+        await self._find_ends(database, running)
+        recent = await database.run(dashboard.recent_attempts(WINDOW.total_seconds()))
+        known = {
+            (r.id, r.token): SlotAttempt(r.id, r.name, r.worker, r.started_at, r.ended_at, r.state) for r in recent
+        }
+        return list({**known, **self._seen}.values())
 
-    async def _find_ends(self, services: Services, running: Sequence[RunningAttempt]) -> None:
+    async def _find_ends(self, database: AsyncDatabase, running: Sequence[RunningAttempt]) -> None:
+        now = datetime.now(UTC)
         going = {(r.id, r.token): r for r in running}
         gone = [key for key, run in self._seen.items() if run.ended_at is None and key not in going]
-        ends = {end.id: end for end in await services.run(dashboard.ended(gone))} if gone else {}
-        now = datetime.now(UTC)
+        ends = {(e.id, e.token): e for e in await database.run(dashboard.ended(gone))} if gone else {}
         for key in gone:
-            end = ends.get(key[0])
-            # Without an end it was leased again: that attempt failed, and ended between two looks.
-            state, at = (end.state, end.at) if end else ("failed", now)
-            self._seen[key] = replace(self._seen[key], ended_at=at, state=state)
+            run, end = self._seen[key], ends.get(key)
+            if end is None or end.state is None or end.at is None:
+                self._seen[key] = replace(run, ended_at=run.seen_at, state="unknown")
+            else:
+                self._seen[key] = replace(run, ended_at=end.at, state=end.state)
         for key, r in going.items():
-            self._seen.setdefault(key, SlotAttempt(r.id, r.name, r.worker, r.started_at, None, "running", r.token))
+            self._seen[key] = SlotAttempt(r.id, r.name, r.worker, r.started_at, None, "running", now)
         self._forget(now)
 
     def _forget(self, now: datetime) -> None:
@@ -93,25 +91,38 @@ class Sightings:
             self._seen.pop(key, None)
 
 
-def drawn(runs: Iterable[SlotAttempt], now: datetime) -> list[DrawnAttempt]:
-    """The runs of one worker in rows, as few as do without overlap."""
+def drawn(runs: Iterable[SlotAttempt], now: datetime, slots: int) -> list[DrawnAttempt]:
+    """The runs of one worker in rows, one for each slot at most.
+
+    A prefetched task is leased before a slot is free: it is drawn from the moment when one was.
+    """
     start = now - WINDOW
+    most = min(slots, _MOST_ROWS)
     free_from: list[datetime] = []
     pieces = []
     for run in sorted(runs, key=lambda r: (r.started_at, r.id)):
         end = run.ended_at or now
         row = next((i for i, moment in enumerate(free_from) if moment <= run.started_at), len(free_from))
-        if row >= _MOST_ROWS:
-            continue
+        began = run.started_at
+        if row >= most:
+            row = min(range(most), key=free_from.__getitem__)
+            began = free_from[row]
+            if end <= began:  # too short to be told apart from its neighbours
+                continue
         free_from[row : row + 1] = [end]
-        x = max(0.0, _percent(run.started_at - start))
+        x = max(0.0, _percent(began - start))
         width = max(_LEAST_WIDTH, _percent(end - start) - x)
-        took = "for" if run.ended_at is None else "in"
-        text = (
-            f"{run.name[:120]}: {run.state.replace('_', ' ')} {took} {duration((end - run.started_at).total_seconds())}"
+        pieces.append(
+            DrawnAttempt(run.id, row, round(min(x, 100 - _LEAST_WIDTH), 3), round(width, 3), run.state, _said(run, end))
         )
-        pieces.append(DrawnAttempt(run.id, row, round(min(x, 100 - _LEAST_WIDTH), 3), round(width, 3), run.state, text))
     return pieces
+
+
+def _said(run: SlotAttempt, end: datetime) -> str:
+    took = duration((end - run.started_at).total_seconds())
+    if run.state == "unknown":
+        return f"{run.name[:120]}: last seen running after {took}; how it ended is not known"
+    return f"{run.name[:120]}: {run.state.replace('_', ' ')} {'for' if run.ended_at is None else 'in'} {took}"
 
 
 def _percent(span: timedelta) -> float:

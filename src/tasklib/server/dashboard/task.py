@@ -18,6 +18,8 @@ from tasklib.errors import InvalidOption, TaskExecutionError, TaskNotFound
 from tasklib.models import Task
 from tasklib.priorities import effective_priority
 from tasklib.server.access import Principal, Role, client_of
+from tasklib.server.dashboard.approvals import address as approval_address
+from tasklib.server.dashboard.approvals import may_answer
 from tasklib.server.dashboard.schedules import address
 from tasklib.server.dashboard.screens import Operator, Reader, Serving, screen_router
 from tasklib.server.dashboard.shell import done, page
@@ -26,6 +28,7 @@ from tasklib.server.redaction import Redaction
 from tasklib.server.services import Services
 from tasklib.server.task_response import may_reveal, redaction_for, shown_explanation
 from tasklib.states import TaskState, is_terminal
+from tasklib.store import dead_letters
 from tasklib.tasks import registry
 
 router = screen_router()
@@ -33,6 +36,8 @@ router = screen_router()
 MOST_SHOWN = 200_000
 """Characters of a value or a traceback on the page; the rest is for programs."""
 MOST_RECORDS = 20
+MOST_RECORDED = 100
+"""Records of a durable task."""
 
 
 @router.get("/tasks/{task_id}")
@@ -49,6 +54,8 @@ async def task(
     explanation: Explanation | None = None
     if not is_terminal(found):
         explanation = await client.explain_task(task_id)
+    recorded = await client.steps_of(task_id)
+    asks = [] if is_terminal(found) else await client.approvals(task_id=task_id, limit=MOST_RECORDS)
     records = []
     if principal.may(Role.VIEWER):
         records = await client.audit(target=str(task_id), limit=MOST_RECORDS)
@@ -83,7 +90,12 @@ async def task(
         why=_why(explanation),
         position=explanation.position if explanation else None,
         records=records,
+        asks=[(redaction.approval(a).title, approval_address(a), may_answer(principal, a)) for a in asks],
+        recorded=recorded[-MOST_RECORDED:],
+        recorded_count=len(recorded),
+        takes_signals=found.awaited_signals is not None or bool(recorded),
         of_schedule=address(found.schedule or ""),
+        cause=await services.run(dead_letters.fingerprint(task_id)) if found.error else None,
         only=lambda qualifier, value: f"/tasks?{urlencode({'q': f'{qualifier}:{quoted(value)}'})}",
         tags=[(key, value if isinstance(value, str) else json.dumps(value)) for key, value in found.tags.items()],
     )

@@ -36,13 +36,15 @@ def steps(task: Task) -> list[TimelineStep]:
     found = [TimelineStep("pending", "Created", task.created_at)]
     for number, entry in enumerate(history):
         is_last = number == len(history) - 1
+        if entry.get("outcome") == "replayed" and entry.get("completed_at"):
+            found.append(_completed_before(entry))
         found.append(_entry(task, entry, shows_error=not (is_last and _is_this_error(task, entry))))
     if task.state == TaskState.RUNNING:
         found.append(TimelineStep("running", f"Attempt {task.attempts} runs", task.started_at, worker=task.worker_id))
     elif task.state == TaskState.COMPLETED:
-        found.append(
-            TimelineStep("completed", f"Attempt {task.attempts} completed", task.completed_at, seconds_taken(task))
-        )
+        took = seconds_taken(task)
+        title = f"Attempt {task.attempts} completed"
+        found.append(TimelineStep("completed", title, task.completed_at, took, task.worker_id))
     elif task.state == TaskState.CANCELLED:
         found.append(TimelineStep("cancelled", "Cancelled", task.completed_at))
     elif task.state == TaskState.DEAD_LETTER:
@@ -74,6 +76,18 @@ def _entry(task: Task, entry: dict[str, Any], *, shows_error: bool) -> TimelineS
     )
 
 
+def _completed_before(entry: dict[str, Any]) -> TimelineStep:
+    """The attempt that had completed when the task was replayed."""
+    ended, began, worker = _moment(entry["completed_at"]), _moment(entry.get("started_at")), entry.get("worker")
+    return TimelineStep(
+        "completed",
+        f"Attempt {str(entry.get('attempt', '?'))[:20]} completed",
+        ended,
+        (ended - began).total_seconds() if ended and began else None,
+        str(worker) if worker else None,
+    )
+
+
 def _is_this_error(task: Task, entry: dict[str, Any]) -> bool:
     """True if the error in full is the one of this attempt, whose end the history keeps."""
     return bool(task.error) and bool(entry.get("error")) and str(task.error).endswith(str(entry["error"]))
@@ -84,7 +98,7 @@ def progress_of(value: Any) -> tuple[float | None, str] | None:
     if value is None:
         return None
     if isinstance(value, dict):
-        return _share(value.get("done"), value.get("total")), _short(value)
+        return _share(value.get("done"), value.get("of", value.get("total"))), _short(value)
     return _share(value, 1 if isinstance(value, float) and value <= 1 else 100), _short(value)
 
 

@@ -39,11 +39,11 @@ class Shown:
 async def workers(request: Request, principal: Viewer, services: Serving) -> Response:
     known = await services.run(fleet.workers())
     live = [w for w in known if w.status != "dead"]
-    runs = await _sightings(request).look(services)
+    runs = await _sightings(request).look(services.client.database)
     now = datetime.now(UTC)
     shown = []
     for worker in sorted(live, key=lambda w: (not w.is_leader, w.started_at))[:_MOST]:
-        pieces = drawn((r for r in runs if r.worker == worker.id), now)
+        pieces = drawn((r for r in runs if r.worker == worker.id), now, worker.capacity)
         rows = max((p.row for p in pieces), default=-1) + 1
         late = worker.seconds_since_heartbeat > 2 * services.config.heartbeat_interval_seconds
         shown.append(Shown(worker, pieces, max(rows, 1), late))

@@ -7,9 +7,9 @@ from typing import Annotated
 from fastapi import APIRouter, Depends
 from pydantic import BaseModel
 
-from tasklib.server.access import anybody
+from tasklib.server.access import anybody, services
 from tasklib.server.problems import Problem
-from tasklib.server.services import Services, require_schema, services
+from tasklib.server.services import Services, require_schema
 
 router = APIRouter(prefix="/health", tags=["health"], dependencies=[Depends(anybody)])
 

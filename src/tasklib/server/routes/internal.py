@@ -11,12 +11,14 @@ from fastapi import Path as PathParameter
 
 from tasklib.backends.postgres.remote.polls import MOST_TASKS, Delivery, Gone, Poll
 from tasklib.backends.postgres.remote.results import NOT_STORABLE, Verdict
-from tasklib.server.access import Principal, Role, allow, allowed_queues
+from tasklib.server.access import Principal, Role, allow, allowed_queues, services
+from tasklib.server.bodies import LenientRoute, Unreadable
 from tasklib.server.caps import slot_of, token_limit
 from tasklib.server.openapi import refusals
 from tasklib.server.problems import Problem
-from tasklib.server.remote.reading import LenientRoute, Unreadable
-from tasklib.server.remote.request_models import (
+from tasklib.server.services import Services
+from tasklib.server.token_cache import WaitingRequest, token_ended
+from tasklib.server.worker_models import (
     PROTOCOL,
     BeginAnswer,
     BeginBody,
@@ -38,13 +40,10 @@ from tasklib.server.remote.request_models import (
     ResultsBody,
     Terms,
 )
-from tasklib.server.services import Services, services
-from tasklib.server.token_cache import WaitingRequest, token_ended
 from tasklib.store.claim import Claimed
 from tasklib.store.settle import Lease
 from tasklib.tasks.payload import dump
 from tasklib.tasks.unstorable import UnstorableValue
-from tasklib.tracing import trace_id_for
 
 router = APIRouter(prefix="/internal/workers", tags=["worker protocol"])
 Given = Annotated[Services, Depends(services)]
@@ -94,6 +93,7 @@ async def poll(
         sorted(set(body.capabilities)) if body.capabilities is not None else None,
         [held.lease for held in body.holding] if body.holding is not None else None,
         body.reports_begin,
+        body.free_slots,
     )
     waits = slot_of(request).waiting(is_needed=asked.wait_seconds > 0, may_be_refused=False)
     with waits, given.token_watch.waiting(principal) as waiting:
@@ -273,13 +273,9 @@ def _task_text(task: Claimed) -> str:
         f'"parameters":{task.kwargs},"attempt":{task.attempt},"max_attempts":{task.max_retries + task.crash_count + 1},'
         f'"timeout_seconds":{json.dumps(task.timeout_seconds)},"crash_count":{task.crash_count},'
         f'"priority":{task.priority},"effective_priority":{task.effective_priority},'
-        f'"queue":{json.dumps(task.queue)},"trace_id":"{_trace_id(task)}",'
+        f'"queue":{json.dumps(task.queue)},"trace_id":"{task.trace_id}",'
         f'"trace_context":{task.trace_context or "null"}}}'
     )
-
-
-def _trace_id(task: Claimed) -> str:
-    return trace_id_for(task.id, json.loads(task.trace_context) if task.trace_context else None)
 
 
 def _lease_answers(leases: Sequence[Lease]) -> list[LeaseAnswer]:

@@ -9,9 +9,9 @@ from starlette.responses import Response
 
 from tasklib.metrics import exposition, families
 from tasklib.metrics.families import Reading
-from tasklib.server.access import Principal, Role, allow
+from tasklib.server.access import Principal, Role, allow, services
 from tasklib.server.problems import Problem
-from tasklib.server.services import Services, services
+from tasklib.server.services import Services
 from tasklib.store import levels, stats
 
 _RECENT_MINUTES = 60

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import asyncio
+from dataclasses import fields, replace
+from datetime import datetime
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query, Response
 from pydantic import AwareDatetime
 
-from tasklib.client.schedules import MAX_PAGE
+from tasklib.client.schedule_sync import declare
+from tasklib.client.schedules import Preview
 from tasklib.schedules import Schedule
 from tasklib.server.access import client_of
 from tasklib.server.openapi import refusals
@@ -25,11 +29,15 @@ from tasklib.server.schedule_models import (
     RunScheduleAnswer,
     ScheduleAnswer,
     SchedulesAnswer,
+    SyncSchedulesAnswer,
+    SyncSchedulesBody,
     preview_answer,
     schedule_answer,
 )
+from tasklib.store import schedules as stored
 
 router = APIRouter(prefix="/api/v1/schedules", tags=["schedules"])
+_AT_ONCE = 20
 ScheduleName = Annotated[Name, Path(description="The schedule's name.")]
 
 
@@ -45,12 +53,21 @@ async def list_schedules(
     limit: Limit = None,
 ) -> SchedulesAnswer:
     """Schedules by name, with their next slots and the states of their last runs."""
-    size = page_size(limit, given)
-    found = await client_of(principal, given).schedules(
-        after=after, task=task_type, source=source, paused=paused, retired=retired, limit=min(size + 1, MAX_PAGE)
-    )
-    shown = [schedule_answer(info, given.redaction) for info in found[:size]]
-    return SchedulesAnswer(schedules=shown, next=shown[-1].name if len(found) > size else None)
+    client, size = client_of(principal, given), page_size(limit, given)
+    conditions: dict[str, Any] = {"task": task_type, "source": source, "paused": paused, "retired": retired}
+    shown, left, has_more = list[ScheduleAnswer](), given.settings.max_answer_bytes, True
+    # Some at a time: a schedule may have arguments of a megabyte.
+    while has_more and left > 0 and len(shown) < size:
+        wanted = min(_AT_ONCE, size - len(shown))
+        found = await client.schedules(after=shown[-1].name if shown else after, limit=wanted + 1, **conditions)
+        has_more = len(found) > wanted
+        for number, info in enumerate(found[:wanted], start=1):
+            shown.append(schedule_answer(info, given.redaction))
+            left -= len(shown[-1].model_dump_json())
+            if left <= 0:
+                has_more = number < len(found)
+                break
+    return SchedulesAnswer(schedules=shown, next=shown[-1].name if has_more else None)
 
 
 @router.post("", operation_id="create_schedule", summary="Make a schedule", status_code=201)
@@ -62,6 +79,27 @@ async def create_schedule(body: CreateScheduleBody, principal: Operator, given: 
     return schedule_answer(made, given.redaction)
 
 
+@router.post("/sync", operation_id="sync_schedules", summary="Store what a program declares")
+async def sync_schedules(body: SyncSchedulesBody, principal: Operator, given: Given) -> SyncSchedulesAnswer:
+    """A step of a deploy: store the schedules in code. Only a newer deploy changes what is stored; a pause stays."""
+    client = client_of(principal, given)
+    declared = [
+        replace(
+            declare(
+                client.calls.defaults,
+                each.task_type,
+                Schedule.from_json(each.schedule),
+                each.name,
+                registered_elsewhere=True,
+            ),
+            module=each.module,
+        )
+        for each in body.schedules
+    ]
+    done = await client.perform(client.calls.sync_declared(declared, body.deployed_at, body.modules))
+    return SyncSchedulesAnswer(**{each.name: getattr(done, each.name) for each in fields(done)})
+
+
 @router.get("/{name:path}/preview", operation_id="preview_schedule", summary="Next times", responses=refusals(404))
 async def preview_schedule(
     name: ScheduleName,
@@ -70,16 +108,20 @@ async def preview_schedule(
     count: Annotated[int, Query(ge=1, le=200, description="How many.")] = 20,
 ) -> PreviewAnswer:
     """What a schedule means in words, and its next times in its zone and UTC."""
-    client = client_of(principal, given)
-    info = await client.get_schedule(name)
-    return preview_answer(await client.preview_schedule(info.schedule, count=count))
+    info = await client_of(principal, given).get_schedule(name)
+    return preview_answer(await _preview(info.schedule, info.read_at, count))
 
 
 @router.post("/preview", operation_id="preview_any_schedule", summary="What a schedule would do")
 async def preview_any_schedule(body: PreviewBody, principal: Viewer, given: Given) -> PreviewAnswer:
     """What a schedule that need not be stored means in words, and its next times in its zone and UTC."""
     wanted = Schedule.from_json(body.schedule)
-    return preview_answer(await client_of(principal, given).preview_schedule(wanted, count=body.count))
+    return preview_answer(await _preview(wanted, await given.run(stored.now()), body.count))
+
+
+async def _preview(schedule: Schedule, now: datetime, count: int) -> Preview:
+    """In a thread: with many exclusions it takes a while, and other requests go on."""
+    return await asyncio.to_thread(Preview.of, schedule, now, count)
 
 
 @router.get("/{name:path}/explain", operation_id="explain_schedule", summary="Explain", responses=refusals(404))
@@ -90,7 +132,8 @@ async def explain_schedule(
     at: Annotated[AwareDatetime | None, Query(description="A slot: first what became of it.")] = None,
 ) -> ExplainScheduleAnswer:
     """Why a schedule does not run, and what became of a slot."""
-    return ExplainScheduleAnswer(sentences=await client_of(principal, given).explain_schedule(name, at))
+    sentences = await client_of(principal, given).explain_schedule(name, at)
+    return ExplainScheduleAnswer(sentences=[given.redaction.text(each) or "" for each in sentences])
 
 
 @router.post("/{name:path}/pause", operation_id="pause_schedule", summary="Pause a schedule", responses=refusals(404))
@@ -122,10 +165,9 @@ async def backfill_schedule(
     name: ScheduleName, body: BackfillBody, principal: Operator, given: Given
 ) -> BackfillAnswer:
     """Run slots that have passed and have no task."""
-    done = await client_of(principal, given).backfill_schedule(
-        name, start=body.start, end=body.end, limit=body.limit, priority=body.priority, dry_run=body.dry_run
-    )
-    return BackfillAnswer(count=done.count, slots=done.slots, task_ids=done.task_ids, dry_run=body.dry_run)
+    done = await client_of(principal, given).backfill_schedule(name, **dict(body))
+    shown = {each.name: getattr(done, each.name) for each in fields(done)}
+    return BackfillAnswer(**shown, dry_run=body.dry_run)
 
 
 # Behind the others, because a name may have slashes.
@@ -139,12 +181,13 @@ async def get_schedule(name: ScheduleName, principal: Viewer, given: Given) -> S
 async def change_schedule(
     name: ScheduleName, body: ChangeScheduleBody, principal: Operator, given: Given
 ) -> ScheduleAnswer:
-    """Change the fields that are given. It goes on from now, and never runs at once."""
+    """Change the fields that are given. It goes on from now, and never runs at once. A mask keeps what it hides."""
     client = client_of(principal, given)
+    wanted = given.redaction.restored_schedule(body.schedule, await client.get_schedule(name))
     if body.replace:
-        changed = await client.change_schedule(name, Schedule.from_json(body.schedule))
+        changed = await client.change_schedule(name, Schedule.from_json(wanted))
     else:
-        changed = await client.change_schedule(name, **body.schedule)
+        changed = await client.change_schedule(name, **wanted)
     return schedule_answer(changed, given.redaction)
 
 

@@ -13,7 +13,7 @@ from tasklib.client.call_arguments import submission, typed
 from tasklib.client.cursors import cursor, place_of
 from tasklib.errors import InvalidOption, TaskExecutionError, TaskLibError, TaskNotFound
 from tasklib.server import filters
-from tasklib.server.access import client_of
+from tasklib.server.access import Role, checked, client_of
 from tasklib.server.openapi import refusals
 from tasklib.server.problems import Problem, problem_of
 from tasklib.server.request_models import BatchBody, CancelBody, SignalBody, SubmitBody
@@ -75,7 +75,7 @@ async def submit_task(
     The server need not know the task function. If it does (a module was given to it), the arguments are checked first.
     """
     client = client_of(principal, given, to_change=True)
-    item = _submission(body, _trace(traceparent, tracestate))
+    item = _submission(body, trace_of(traceparent, tracestate))
     [stored] = await client.submit_each([item], ids=None if body.task_id is None else [body.task_id])
     state: str = TaskState.PENDING
     if not stored.is_new:
@@ -109,7 +109,7 @@ async def submit_batch(
             "Too many tasks at once",
             f"A batch has at most {given.settings.max_batch} tasks; this one has {len(body.tasks)}.",
         )
-    trace = _trace(traceparent, tracestate)
+    trace = trace_of(traceparent, tracestate)
     ids = [item.task_id or new_id() for item in body.tasks] if any(item.task_id for item in body.tasks) else None
     try:
         items = [_submission(item, trace, index) for index, item in enumerate(body.tasks)]
@@ -133,6 +133,9 @@ async def list_tasks(
 
     Large values are left out, and a page may end before its limit: go on with `next`.
     """
+    if given.redaction.masked(chosen.tags) != chosen.tags and not principal.only_own:
+        # What is masked for a viewer can't be guessed by asking for it.
+        checked(principal, frozenset({Role.OPERATOR}))
     client = client_of(principal, given)
     size = page_size(limit, given)
     after = None if cursor_ is None else place_of("tasks", cursor_, UUID)[0]
@@ -232,7 +235,7 @@ def _submission(body: SubmitBody, trace: Mapping[str, str] | None, index: int | 
         raise
 
 
-def _trace(traceparent: str | None, tracestate: str | None) -> dict[str, str] | None:
+def trace_of(traceparent: str | None, tracestate: str | None) -> dict[str, str] | None:
     """As W3C specifies: malformed headers are ignored, and a tracestate needs a traceparent.
 
     Where this server traces itself, its own span is the parent: it is part of the same trace.

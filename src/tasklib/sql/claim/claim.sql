@@ -24,7 +24,7 @@ heads AS (
         ORDER BY {due}, id
         LIMIT 1
     ) AS head
-    WHERE lane.queue <> ALL (ARRAY(SELECT value FROM {schema.}pauses WHERE kind = 'queue'))
-      AND lane.lane <> ALL (ARRAY(SELECT value FROM {schema.}pauses WHERE kind = 'name'))
+    WHERE lane.queue <> ALL ((SELECT queues FROM paused)::text[])
+      AND lane.lane <> ALL ((SELECT names FROM paused)::text[])
 ),
 {include take}

@@ -16,17 +16,18 @@ others AS (
             LIMIT %(most)s
         ) AS task
         WHERE NOT ({include our_name})
+          AND name >= E'\x02' -- what comes before is no lane of a name: see lanes.sql
     ) AS found
-    JOIN {schema.}tasks AS task ON task.id = found.id
+    JOIN {schema.}tasks AS task ON task.id = ANY (ARRAY[found.id])
     WHERE lane.lane = ''
       AND COALESCE(task.state, '') IN ('pending', 'failed')
     FOR UPDATE OF task SKIP LOCKED
 ),
 moved AS (
     UPDATE {schema.}tasks AS task
-    SET by_name = true
+    SET lane = task.name
     FROM others
-    WHERE task.id = others.id
+    WHERE task.id = ANY (ARRAY[others.id])
     RETURNING task.id
 )
 SELECT count(*) FROM moved

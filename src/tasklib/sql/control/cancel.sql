@@ -13,6 +13,7 @@ ended AS (
     SELECT id, state, node, reports_to FROM changed
 ),
 {include reported},
+{include freed},
 {include counted},
 {include audited}
 SELECT state FROM changed

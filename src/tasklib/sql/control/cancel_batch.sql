@@ -30,6 +30,7 @@ ended AS (
     SELECT id, state, node, reports_to FROM changed
 ),
 {include reported},
+{include freed},
 {include counted},
 {include audited_batch}
 SELECT state FROM changed

@@ -3,7 +3,7 @@ WITH changed AS (
     UPDATE {schema.}tasks AS task
     SET {include replayed}
     WHERE id = %(id)s::text::uuid AND state IN ('completed', 'cancelled', 'dead_letter') AND {include owned}
-    RETURNING task.id, history -> -1 ->> 'was' AS was, state, {include wake},
+    RETURNING task.id, history -> -1 ->> 'was' AS was, state, {include wake_one},
               name, queue, priority, 'replayed' AS outcome, history -> -1 ->> 'was' AS reason,
               task.node, task.reports_to, task.waits_for
 ),

@@ -4,7 +4,7 @@ changed AS (
     UPDATE {schema.}tasks AS task
     SET {include replayed}
     FROM batch
-    WHERE task.id = batch.id
+    WHERE task.id = ANY (ARRAY[batch.id])
     RETURNING task.id::text, batch.completed_at, {include wake},
               name, queue, priority, 'replayed' AS outcome, 'dead_letter' AS reason, 'dead_letter' AS was,
               task.node, task.reports_to, task.waits_for

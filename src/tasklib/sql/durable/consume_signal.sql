@@ -35,11 +35,21 @@ consumed AS (
     SET consumed_at = clock_timestamp()
     FROM next
     WHERE signal.task = next.task AND signal.seq = next.seq AND EXISTS (SELECT FROM recorded)
+),
+-- An approval that got its answer, or none in time, is asked no more.
+closed AS (
+    UPDATE {schema.}steps AS question
+    SET result = question.result || '{"closed": true}'
+    WHERE question.task = (SELECT id FROM held) AND question.kind = 'approval' AND question.name = %(approval)s::text
+      AND EXISTS (SELECT FROM recorded)
 )
 SELECT COALESCE((SELECT result FROM recorded),
                 (SELECT result FROM {schema.}steps
                  WHERE task = held.id AND kind = 'signal' AND name = %(step)s::text))::text,
        -- Read without the lock, so it is as old as the signals seen above. The locked row may be younger: with its
        -- number a suspension would take a signal for seen that was not.
-       (SELECT signals_sent FROM {schema.}tasks WHERE id = %(id)s::text::uuid)
+       (SELECT signals_sent FROM {schema.}tasks WHERE id = %(id)s::text::uuid),
+       -- There was something to record, so if no result came of it, it is on record by a statement that is too young to
+       -- be seen: ask again.
+       %(expired)s::bool OR EXISTS (SELECT FROM next)
 FROM held

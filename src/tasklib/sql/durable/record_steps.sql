@@ -9,11 +9,11 @@ WITH given AS MATERIALIZED (
 held AS MATERIALIZED (
     SELECT given.*
     FROM given
-    JOIN {schema.}tasks AS task ON task.id = given.id
+    JOIN {schema.}tasks AS task ON task.id = ANY (ARRAY[given.id])
     WHERE {still_running}
       AND task.lease_token = given.token
       AND task.worker_id = %(worker)s
-    ORDER BY task.id
+    ORDER BY given.id
     FOR SHARE OF task SKIP LOCKED
 ),
 written AS (

@@ -7,7 +7,7 @@ WITH given AS (
     FROM (SELECT id, token, until, signals::text[] AS signals, seen, kwargs
           FROM unnest(%(ids)s::uuid[], %(tokens)s::bigint[], %(untils)s::timestamptz[], %(signals)s::text[],
                       %(seen)s::bigint[], %(kwargs)s::text[]) AS given (id, token, until, signals, seen, kwargs)) AS given
-    JOIN {schema.}tasks AS task ON task.id = given.id
+    JOIN {schema.}tasks AS task ON task.id = ANY (ARRAY[given.id])
     WHERE {include lock_held}
 ),
 -- What continues as new begins with nothing on record.
@@ -15,20 +15,28 @@ forgotten AS (
     DELETE FROM {schema.}steps AS step
     USING given
     WHERE step.task = given.id AND given.kwargs IS NOT NULL
+),
+ended AS (
+    UPDATE {schema.}tasks AS task
+    SET state = CASE WHEN cancel_requested_at IS NOT NULL THEN 'cancelled' ELSE 'pending' END,
+        completed_at = CASE WHEN cancel_requested_at IS NOT NULL THEN now() END,
+        -- Due is computed from `next_retry_at` first.
+        next_retry_at = NULL,
+        -- The latest moment that can be stored stands for ever.
+        scheduled_at = CASE WHEN is_signalled THEN now() ELSE COALESCE(given.until, '9999-12-29 00:00:00+00') END,
+        awaited_signals = given.signals,
+        kwargs = COALESCE(given.kwargs::jsonb, task.kwargs),
+        crash_count = 0,
+        started_at = NULL,
+        worker_id = NULL,
+        locked_until = NULL
+    FROM given
+    WHERE task.id = ANY (ARRAY[given.id])
+    RETURNING task.id, task.state, task.node, task.reports_to
+),
+{include reported},
+-- What is suspended holds nothing, not even a serial queue.
+freed AS (
+    DELETE FROM {schema.}places AS place USING ended WHERE place.task = ended.id
 )
-UPDATE {schema.}tasks AS task
-SET state = CASE WHEN cancel_requested_at IS NOT NULL THEN 'cancelled' ELSE 'pending' END,
-    completed_at = CASE WHEN cancel_requested_at IS NOT NULL THEN now() END,
-    -- Due is computed from `next_retry_at` first.
-    next_retry_at = NULL,
-    -- The latest moment that can be stored stands for ever.
-    scheduled_at = CASE WHEN is_signalled THEN now() ELSE COALESCE(given.until, '9999-12-29 00:00:00+00') END,
-    awaited_signals = given.signals,
-    kwargs = COALESCE(given.kwargs::jsonb, task.kwargs),
-    crash_count = 0,
-    started_at = NULL,
-    worker_id = NULL,
-    locked_until = NULL
-FROM given
-WHERE task.id = given.id
-RETURNING task.id::text, task.state
+SELECT id::text, state FROM ended

@@ -1,7 +1,7 @@
 -- How many due tasks of its queue go before a due task that is not paused, and how long a slot is taken by one of them.
 -- Everything here is bounded: a look per lane, a count that ends at `most`, and samples of `sample` rows.
 WITH RECURSIVE asked AS (
-    SELECT id, queue, name, {lane} AS lane, required_capabilities, priority, {due} AS due, medium_after, high_after,
+    SELECT id, queue, name, lane, required_capabilities, priority, {due} AS due, medium_after, high_after,
            %(most)s::bigint AS most,
            {schema.}tasklib_effective_priority(priority, {due}, medium_after, high_after, now()) AS effective_priority
     FROM {schema.}tasks
@@ -30,10 +30,10 @@ any_name AS (
 ),
 -- The lanes of its queue, from head to head as in lanes.sql.
 lanes AS (
-    (SELECT queue, {lane} AS lane, required_capabilities, priority
+    (SELECT queue, lane, required_capabilities, priority
      FROM {schema.}tasks
      WHERE state IN ('pending', 'failed') AND waits_for IS NULL AND queue = (SELECT queue FROM asked)
-     ORDER BY queue, {lane}, required_capabilities, priority, {due}, id
+     ORDER BY queue, lane, required_capabilities, priority, {due}, id
      LIMIT 1)
     UNION ALL
     SELECT following.*
@@ -44,18 +44,18 @@ lanes AS (
             OR EXISTS (SELECT FROM fitting WHERE lane.required_capabilities <@ capabilities) AS our_capabilities
     ) AS serves
     CROSS JOIN LATERAL (
-        SELECT queue, {lane}, required_capabilities, priority
+        SELECT queue, lane, required_capabilities, priority
         FROM {schema.}tasks
         WHERE state IN ('pending', 'failed') AND waits_for IS NULL
           AND queue = lane.queue
-          AND (queue, {lane}, required_capabilities, priority) > (
+          AND (queue, lane, required_capabilities, priority) > (
               lane.queue,
               CASE WHEN our_lane THEN lane.lane ELSE lane.lane || E'\x01' END,
               CASE WHEN NOT our_lane THEN '{}'
                    WHEN our_capabilities THEN lane.required_capabilities
                    ELSE lane.required_capabilities || ''::text END,
               CASE WHEN our_lane AND our_capabilities THEN lane.priority ELSE -11 END)
-        ORDER BY queue, {lane}, required_capabilities, priority, {due}, id
+        ORDER BY queue, lane, required_capabilities, priority, {due}, id
         LIMIT 1
     ) AS following
 ),

@@ -17,6 +17,8 @@ accepted AS (
       AND schedule.revision = offer.revision
       AND schedule.next_slot IS NOT DISTINCT FROM offer.slot
       AND schedule.waiting_slot IS NOT DISTINCT FROM offer.waiting
+      -- It may have been decided ahead of its time.
+      AND (offer.last_slot <= now()) IS NOT FALSE
     ORDER BY schedule.name
     FOR UPDATE OF schedule
 ),
@@ -80,10 +82,15 @@ changed AS (
     UPDATE {schema.}tasks AS task
     SET {include cancelled}
     FROM unwanted
-    WHERE task.id = unwanted.id
-    RETURNING task.name, task.queue, task.priority, task.state AS outcome, '' AS reason,
-              CASE WHEN task.state = 'running' THEN {include wake} END
+    WHERE task.id = ANY (ARRAY[unwanted.id])
+    RETURNING task.id, task.node, task.reports_to, task.name, task.queue, task.priority, task.state AS outcome,
+              '' AS reason, CASE WHEN task.state = 'running' THEN {include wake} END
 ),
+-- Runs of a backfill that goes one by one are tasks of a flow.
+ended AS (
+    SELECT id, outcome AS state, node, reports_to FROM changed
+),
+{include reported},
 {include counted},
 slots_counted AS (
     INSERT INTO {schema.}stats_deltas (name, outcome, reason, count)

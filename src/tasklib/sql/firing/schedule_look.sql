@@ -1,8 +1,10 @@
 -- First the time now and the first slot to come; then the schedules of which a slot is due, the oldest first, and those
--- with a slot that waited for an earlier run that is finished. The cost doesn't depend on how many schedules there are.
+-- with a slot that waited for an earlier run that is finished. Some are read ahead of their time: those for which nothing
+-- but the time decides. The cost doesn't depend on how many schedules there are.
 WITH found AS (
     (SELECT name, revision, spec, next_slot, waiting_slot, resumed_at FROM {schema.}schedules AS schedule
-     WHERE paused_at IS NULL AND retired_at IS NULL AND next_slot <= now()
+     WHERE paused_at IS NULL AND retired_at IS NULL AND next_slot <= now() + make_interval(secs => %(ahead)s)
+       AND (next_slot <= now() OR (spec ->> 'overlap' = 'allow' AND NOT spec ? 'pause_after'))
        AND name <> ALL(%(unreadable)s::text[])
      ORDER BY next_slot
      LIMIT %(limit)s)

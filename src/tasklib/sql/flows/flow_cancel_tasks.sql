@@ -1,8 +1,13 @@
--- One page of a flow's unfinished tasks: those that wait are cancelled, those that run are requested to stop. Locked rows
--- are left out, so this never waits; the caller asks again.
+-- One page of the unfinished tasks of a flow, or of all flows, whose cancel was requested: those that wait are cancelled,
+-- those that run are requested to stop. Locked rows are left out, so this never waits; flow_cancel_rest.sql finds
+-- them afterwards, and so does the leader's sweep, which goes on where a client died. A replay takes the request back, so
+-- pages that come later cancel nothing.
 WITH page AS (
     SELECT id FROM {schema.}tasks AS task
-    WHERE task.flow = %(id)s::text::uuid
+    WHERE task.flow = ANY (ARRAY(
+              SELECT flow.id FROM {schema.}flows AS flow
+              WHERE flow.cancel_requested_at IS NOT NULL AND flow.finished_at IS NULL
+                AND (%(id)s::text IS NULL OR flow.id = %(id)s::text::uuid)))
       AND (task.state IN ('pending', 'failed') OR (task.state = 'running' AND task.cancel_requested_at IS NULL))
     ORDER BY task.node, task.id
     LIMIT %(limit)s
@@ -12,7 +17,7 @@ changed AS (
     UPDATE {schema.}tasks AS task
     SET {include cancelled}
     FROM page
-    WHERE task.id = page.id
+    WHERE task.id = ANY (ARRAY[page.id])
     RETURNING task.state, CASE WHEN task.state = 'running' THEN {include wake} END,
               task.name, task.queue, task.priority, task.state AS outcome, '' AS reason, task.id, task.node,
               task.reports_to
@@ -21,5 +26,6 @@ ended AS (
     SELECT id, state, node, reports_to FROM changed
 ),
 {include reported},
+{include freed},
 {include counted}
 SELECT state FROM changed

@@ -1,11 +1,12 @@
 -- Flows, the newest first, each with how many of its tasks have ended. Arrivals that are not counted yet are added.
 SELECT flow.id::text, flow.name, flow.created_at, flow.cancel_requested_at, flow.finished_at, flow.submitted_by,
-       COALESCE(gate.expected, 0), COALESCE(gate.completed, 0) + COALESCE(arrived.completed, 0),
+       COALESCE(gate.expected, 0) + COALESCE(arrived.expected, 0), COALESCE(gate.completed, 0) + COALESCE(arrived.completed, 0),
        COALESCE(gate.failed, 0) + COALESCE(arrived.failed, 0), now()
 FROM {schema.}flows AS flow
 LEFT JOIN {schema.}gates AS gate ON gate.flow = flow.id AND gate.kind = 'flow'
 LEFT JOIN LATERAL (
-    SELECT sum(completed)::bigint AS completed, sum(failed)::bigint AS failed
+    SELECT sum(completed)::bigint AS completed, sum(failed)::bigint AS failed,
+           sum(expected)::bigint AS expected
     FROM {schema.}arrivals WHERE arrivals.gate = gate.id
 ) AS arrived ON true
 WHERE (%(id)s::text IS NULL OR flow.id = %(id)s::text::uuid)

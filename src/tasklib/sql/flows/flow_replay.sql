@@ -3,6 +3,8 @@ WITH changed AS (
     UPDATE {schema.}flows AS flow
     SET cancel_requested_at = NULL
     WHERE id = %(id)s::text::uuid AND {include owned}
+      -- Not one that retention is just deleting.
+      AND EXISTS (SELECT FROM {schema.}gates AS gate WHERE gate.flow = flow.id AND gate.kind = 'flow')
       AND EXISTS (SELECT FROM {schema.}tasks AS task
                   WHERE task.flow = flow.id AND task.state IN ('dead_letter', 'cancelled'))
     RETURNING id

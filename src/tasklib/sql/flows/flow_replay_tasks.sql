@@ -3,7 +3,8 @@
 WITH page AS (
     SELECT id FROM {schema.}tasks AS task
     WHERE task.flow = %(id)s::text::uuid
-      AND (task.state = 'dead_letter' OR (task.state = 'cancelled' AND task.cancel_requested_at IS NOT NULL))
+      -- Expressions, so that no index fits but that of the flow: another one has all tasks in these states.
+      AND (task.state || '' = 'dead_letter' OR (task.state || '' = 'cancelled' AND task.cancel_requested_at IS NOT NULL))
     ORDER BY task.node, task.id
     LIMIT %(limit)s
     FOR UPDATE SKIP LOCKED
@@ -12,7 +13,7 @@ changed AS (
     UPDATE {schema.}tasks AS task
     SET {include replayed}
     FROM page
-    WHERE task.id = page.id
+    WHERE task.id = ANY (ARRAY[page.id])
     RETURNING {include wake}, task.name, task.queue, task.priority, 'replayed' AS outcome,
               task.history -> -1 ->> 'was' AS reason, task.history -> -1 ->> 'was' AS was, task.id, task.node, task.reports_to, task.waits_for
 ),

@@ -7,11 +7,14 @@ WITH wanted AS (
     SELECT unnest(%(gates)s::text::uuid[]) AS id
     UNION
     -- Without names: whatever was left behind by a process that died before it folded.
-    (SELECT gate FROM {schema.}arrivals WHERE %(gates)s::text IS NULL ORDER BY gate LIMIT %(most)s::int)
+    -- Not too many at once: the time of a fold grows faster than the number of gates.
+    (SELECT DISTINCT gate
+     FROM (SELECT gate FROM {schema.}arrivals WHERE %(gates)s::text IS NULL ORDER BY gate LIMIT %(most)s::int) AS oldest
+     LIMIT %(most_gates)s::int)
     UNION
     (SELECT id FROM {schema.}gates
      WHERE %(gates)s::text IS NULL AND NOT released AND (opened_at IS NOT NULL OR failed_at IS NOT NULL)
-     ORDER BY id LIMIT %(most)s::int)
+     ORDER BY id LIMIT %(most_gates)s::int)
 ),
 locked AS MATERIALIZED (
     SELECT gate.id, gate.flow, gate.kind, gate.policy, gate.expected, gate.sealed, gate.completed, gate.failed,
@@ -28,7 +31,7 @@ counted_here AS (
     DELETE FROM {schema.}arrivals
     WHERE ctid = ANY (ARRAY(
         SELECT ctid FROM {schema.}arrivals WHERE gate = ANY (ARRAY(SELECT id FROM locked)) ORDER BY id LIMIT %(most)s::int))
-    RETURNING id, gate, node, completed, failed, culprit
+    RETURNING id, gate, node, completed, failed, culprit, expected
 ),
 -- A flow that was deleted meanwhile.
 orphaned AS (
@@ -38,6 +41,7 @@ orphaned AS (
 ),
 sums AS (
     SELECT arrival.gate, sum(arrival.completed)::bigint AS completed, sum(arrival.failed)::bigint AS failed,
+           sum(arrival.expected)::bigint AS expected,
            (sum(arrival.failed) FILTER (WHERE is_excused))::bigint AS excused,
            (array_agg(arrival.culprit ORDER BY arrival.id)
                 FILTER (WHERE arrival.culprit IS NOT NULL AND NOT is_excused))[1] AS culprit
@@ -47,8 +51,9 @@ sums AS (
     GROUP BY arrival.gate
 ),
 added AS (
-    SELECT locked.id, locked.flow, locked.kind, locked.policy, locked.expected, locked.sealed, locked.opened_at,
-           locked.failed_at, locked.completed + COALESCE(sums.completed, 0) AS completed,
+    SELECT locked.id, locked.flow, locked.kind, locked.policy, locked.sealed, locked.opened_at, locked.failed_at,
+           -- What a task spawned is counted no later than the end of that task: arrivals are taken in their order.
+           locked.expected + COALESCE(sums.expected, 0) AS expected, locked.completed + COALESCE(sums.completed, 0) AS completed,
            locked.failed + COALESCE(sums.failed, 0) AS failed, locked.excused + COALESCE(sums.excused, 0) AS excused,
            COALESCE(locked.culprit, sums.culprit) AS culprit
     FROM locked
@@ -77,7 +82,8 @@ page AS MATERIALIZED (
     FROM judged
     CROSS JOIN LATERAL (
         SELECT task.id FROM {schema.}tasks AS task
-        WHERE task.waits_for = judged.id AND task.state = 'cancelled' AND task.cancel_requested_at IS NULL
+        -- An expression, so that no index fits but that of the gate: another one has all cancelled tasks.
+        WHERE task.waits_for = judged.id AND task.state || '' = 'cancelled' AND task.cancel_requested_at IS NULL
         ORDER BY task.id LIMIT %(page)s::int FOR UPDATE SKIP LOCKED
     ) AS offered
     WHERE judged.failed_at IS NOT NULL AND judged.verdict IS DISTINCT FROM 'failed'
@@ -96,8 +102,8 @@ opened AS (
     -- It waits in its lane from now on: at the gate it didn't earn priority.
     SET waits_for = NULL, scheduled_at = GREATEST(task.scheduled_at, now())
     FROM page
-    WHERE task.id = page.id AND page.becomes = 'open'
-    RETURNING page.gate
+    WHERE task.id = ANY (ARRAY[page.id]) AND page.becomes = 'open'
+    RETURNING task.queue, task.name, task.required_capabilities
 ),
 changed AS (
     UPDATE {schema.}tasks AS task
@@ -108,7 +114,7 @@ changed AS (
     FROM page
     JOIN judged ON judged.id = page.gate
     LEFT JOIN {schema.}tasks AS culprit ON culprit.id = judged.culprit
-    WHERE task.id = page.id AND page.becomes = 'failed'
+    WHERE task.id = ANY (ARRAY[page.id]) AND page.becomes = 'failed'
     RETURNING page.gate, judged.culprit, task.node, task.reports_to, task.name, task.queue, task.priority,
               task.state AS outcome, '' AS reason
 ),
@@ -117,7 +123,7 @@ revived AS (
     UPDATE {schema.}tasks AS task
     SET state = 'pending', completed_at = NULL, error = NULL
     FROM page
-    WHERE task.id = page.id AND page.becomes = 'restored'
+    WHERE task.id = ANY (ARRAY[page.id]) AND page.becomes = 'restored'
     RETURNING page.gate, 'cancelled' AS was, task.node, task.reports_to, NULL::uuid AS waits_for
 ),
 {include unreported},
@@ -152,9 +158,60 @@ passed_on AS (
     WHERE CASE WHEN is_all THEN failed_at IS NOT NULL AND verdict = 'open'
                ELSE EXISTS (SELECT FROM page WHERE page.gate = judged.id) END
 ),
+-- Flows that have ended, or go on again; and those that are cancelled because the task that waits for them has failed or
+-- was cancelled. Locked in one order, so that two folds can't deadlock.
+turned AS MATERIALIZED (
+    SELECT flow.id, flow.parent, decided.is_over, decided.is_orphan
+    FROM (SELECT judged.flow, bool_or(COALESCE(verdict = 'open', false)) FILTER (WHERE kind = 'flow') AS is_over,
+                 bool_or(COALESCE(verdict = 'failed', false)) FILTER (WHERE kind = 'parent') AS is_orphan
+          FROM judged
+          WHERE kind IN ('flow', 'parent')
+          GROUP BY judged.flow) AS decided
+    JOIN {schema.}flows AS flow ON flow.id = decided.flow
+    WHERE decided.is_over <> (flow.finished_at IS NOT NULL)
+       OR (decided.is_orphan AND flow.finished_at IS NULL AND flow.cancel_requested_at IS NULL)
+    ORDER BY flow.id
+    FOR NO KEY UPDATE OF flow
+),
+-- The durable tasks that wait for them. As by a signal: a row is locked before it is looked at, and a suspension that
+-- comes later notices the number. One that another transaction has locked, such as one that sends it a signal, must not
+-- hold up other flows: its flow ends by a later sweep.
+told AS MATERIALIZED (
+    SELECT task.id, task.state = 'pending' AND ':children' = ANY (task.awaited_signals)
+                    AND COALESCE(task.next_retry_at, task.scheduled_at) > now() AS waits
+    FROM turned
+    JOIN {schema.}tasks AS task ON task.id = turned.parent
+    WHERE turned.is_over
+    ORDER BY task.id
+    FOR NO KEY UPDATE OF task SKIP LOCKED
+),
+put_off AS MATERIALIZED (
+    SELECT turned.id FROM turned
+    WHERE turned.is_over AND turned.parent NOT IN (SELECT id FROM told)
+      AND EXISTS (SELECT FROM {schema.}tasks WHERE tasks.id = turned.parent)
+),
+finished AS (
+    UPDATE {schema.}flows AS flow
+    SET finished_at = CASE WHEN turned.is_over THEN COALESCE(flow.finished_at, now())
+                           WHEN turned.is_over IS NULL THEN flow.finished_at END,
+        -- What goes on after the end of the flow was replayed: a cancel before that doesn't concern it.
+        cancel_requested_at = CASE WHEN turned.is_orphan THEN COALESCE(flow.cancel_requested_at, now())
+                                   WHEN turned.is_over IS NOT FALSE THEN flow.cancel_requested_at END
+    FROM turned
+    WHERE flow.id = turned.id AND turned.id NOT IN (SELECT id FROM put_off)
+),
+woken AS (
+    UPDATE {schema.}tasks AS task
+    SET signals_sent = COALESCE(task.signals_sent, 0) + 1,
+        scheduled_at = CASE WHEN told.waits THEN now() ELSE task.scheduled_at END
+    FROM told
+    WHERE task.id = told.id
+    RETURNING told.waits, task.queue, task.name, task.required_capabilities
+),
 written AS (
     UPDATE {schema.}gates AS gate
-    SET completed = judged.completed,
+    SET expected = judged.expected,
+        completed = judged.completed,
         failed = judged.failed,
         excused = judged.excused,
         opened_at = CASE WHEN judged.verdict = 'open' AND judged.failed_at IS NULL
@@ -163,18 +220,10 @@ written AS (
                          WHEN NOT moved.is_all THEN judged.failed_at END,
         culprit = CASE WHEN judged.verdict = 'failed' OR NOT moved.is_all THEN judged.culprit END,
         released = judged.verdict IS NOT NULL AND moved.is_all
+                   AND NOT (judged.kind = 'flow' AND judged.flow IN (SELECT id FROM put_off))
     FROM judged
     JOIN moved ON moved.gate = judged.id
     WHERE gate.id = judged.id
-    RETURNING gate.id
-),
-finished AS (
-    UPDATE {schema.}flows AS flow
-    SET finished_at = CASE WHEN judged.verdict = 'open' THEN COALESCE(flow.finished_at, now()) END
-    FROM judged
-    WHERE flow.id = judged.flow AND judged.kind = 'flow'
-      AND COALESCE(judged.verdict = 'open', false) <> (flow.finished_at IS NOT NULL)
-    RETURNING flow.id
 )
 -- The gates to look at again.
 SELECT again.gate::text, NULL FROM changed CROSS JOIN LATERAL unnest(changed.reports_to) AS again (gate)
@@ -183,6 +232,8 @@ SELECT again.gate::text, NULL FROM revived CROSS JOIN LATERAL unnest(revived.rep
 UNION
 SELECT id::text, NULL FROM locked WHERE %(gates)s::text IS NOT NULL OR id IN (SELECT gate FROM counted_here)
 UNION
-SELECT NULL, pg_notify('tasklib_' || nspname, '')::text
-FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
-WHERE pg_class.oid = '{schema.}tasks'::regclass AND EXISTS (SELECT FROM opened)
+SELECT NULL, {schema.}tasklib_wake_for(queue, name, required_capabilities, count(*))::text
+FROM (SELECT queue, name, required_capabilities FROM opened
+      UNION ALL
+      SELECT queue, name, required_capabilities FROM woken WHERE waits) AS due
+GROUP BY queue, name, required_capabilities

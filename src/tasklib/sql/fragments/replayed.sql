@@ -7,10 +7,15 @@ state = 'pending',
     next_retry_at = NULL,
     started_at = NULL,
     completed_at = NULL,
+    worker_id = NULL,
     cancel_requested_at = NULL,
     progress = NULL,
     merge_key = NULL,
     merge_while = NULL,
     awaited_signals = NULL,
-    history = jsonb_path_query_array(COALESCE(history, '[]'), '$[last - 48 to last] ? (@ != null)') || jsonb_build_object(
+    history = jsonb_path_query_array(COALESCE(history, '[]'), '$[last - 48 to last] ? (@ != null)') || (jsonb_build_object(
         'outcome', 'replayed', 'was', state, 'token', lease_token, 'ended_at', now(), 'error', right(error, 500))
+        -- An attempt that completed is on record nowhere else.
+        || CASE WHEN state = 'completed' THEN jsonb_build_object(
+            'attempt', retry_count + crash_count + 1, 'worker', worker_id, 'started_at', started_at,
+            'completed_at', task.completed_at) ELSE '{}' END)

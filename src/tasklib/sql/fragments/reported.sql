@@ -8,4 +8,5 @@ reported AS (
     CROSS JOIN LATERAL unnest(reports_to) AS told (gate)
     WHERE reports_to IS NOT NULL AND state IN ('completed', 'cancelled', 'dead_letter')
     GROUP BY told.gate, node
+    RETURNING gate
 )

@@ -24,7 +24,7 @@ attempt AS (
            format('TaskTimeout: the attempt ran longer than its timeout of %%s s, and worker %%s did not end it',
                   timeout_seconds, worker_id) AS error
     FROM held
-    JOIN {schema.}tasks AS task ON task.id = held.id
+    JOIN {schema.}tasks AS task ON task.id = ANY (ARRAY[held.id])
     WHERE {still_running}
       AND started_at + make_interval(secs => timeout_seconds + %(grace)s) < now()
     ORDER BY held.place DESC

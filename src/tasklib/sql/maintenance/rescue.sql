@@ -28,7 +28,7 @@ attempt AS (
                   CASE WHEN {include begun} AND at_most_once IS TRUE
                        THEN ', after it had begun. The task runs at most once, so it is not retried' END) AS error
     FROM held
-    JOIN {schema.}tasks AS task ON task.id = held.id
+    JOIN {schema.}tasks AS task ON task.id = ANY (ARRAY[held.id])
     WHERE {still_running}
       AND (locked_until < now()
            OR EXISTS (SELECT FROM {schema.}workers

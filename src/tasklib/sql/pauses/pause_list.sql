@@ -1,1 +1,1 @@
-SELECT kind, value, paused_at FROM {schema.}pauses ORDER BY kind, value
+SELECT kind, value, paused_at FROM {schema.}pauses WHERE kind IN ('queue', 'name') ORDER BY kind, value

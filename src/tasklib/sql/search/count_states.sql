@@ -5,7 +5,7 @@ SELECT 'pending', least(%(most)s, count(*) FILTER (WHERE state = 'pending')),
 FROM (
     (SELECT state FROM {schema.}tasks
      WHERE state IN ('pending', 'failed') AND waits_for IS NULL
-     ORDER BY queue, {lane}, required_capabilities, priority, {due}, id
+     ORDER BY queue, lane, required_capabilities, priority, {due}, id
      LIMIT 2 * %(most)s)
     UNION ALL
     (SELECT state FROM {schema.}tasks

@@ -9,7 +9,7 @@ changed AS (
     UPDATE {schema.}tasks AS task
     SET {include replayed}
     FROM batch
-    WHERE task.id = batch.id
+    WHERE task.id = ANY (ARRAY[batch.id])
     RETURNING task.id::text, history -> -1 ->> 'was' AS was, {include wake}, task.node, task.reports_to, task.waits_for
 ),
 revived AS (

@@ -6,7 +6,7 @@ WITH found AS (
     FROM (
         (SELECT * FROM {schema.}tasks AS task
          WHERE task.state IN ('pending', 'failed') AND task.waits_for IS NULL
-         ORDER BY task.queue, {lane}, task.required_capabilities, task.priority, {due}, task.id
+         ORDER BY task.queue, task.lane, task.required_capabilities, task.priority, {due}, task.id
          LIMIT %(look)s)
         UNION ALL
         (SELECT * FROM {schema.}tasks AS task
@@ -22,7 +22,7 @@ WITH found AS (
 SELECT (SELECT count(*) FROM (
            SELECT FROM {schema.}tasks AS task
            WHERE task.state IN ('pending', 'failed') AND task.waits_for IS NULL
-           ORDER BY task.queue, {lane}, task.required_capabilities, task.priority, {due}, task.id
+           ORDER BY task.queue, task.lane, task.required_capabilities, task.priority, {due}, task.id
            LIMIT %(look)s) AS looked) >= %(look)s
        OR (SELECT count(*) FROM (
            SELECT FROM {schema.}tasks AS task

@@ -5,7 +5,7 @@ UPDATE {schema.}tasks AS task
 SET begun_token = task.lease_token,
     at_most_once = begins.at_most_once
 FROM unnest(%(ids)s::uuid[], %(tokens)s::bigint[], %(at_most_once)s::bool[]) AS begins (id, token, at_most_once)
-WHERE task.id = begins.id
+WHERE task.id = ANY (ARRAY[begins.id])
   AND {still_running}
   AND task.lease_token = begins.token
   AND task.worker_id = %(worker)s

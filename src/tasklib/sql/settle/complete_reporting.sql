@@ -1,9 +1,9 @@
--- The same where some of the tasks report to gates.
+-- The same where some of the tasks report to gates, or hold places in limits.
 WITH written AS (
     UPDATE {schema.}tasks AS task
     {include completed}
     FROM unnest(%(ids)s::uuid[], %(tokens)s::bigint[], %(results)s::text[]) AS done (id, token, result)
-    WHERE task.id = done.id
+    WHERE task.id = ANY (ARRAY[done.id])
       AND {still_running}
       AND task.lease_token = done.token
       AND task.worker_id = %(worker)s
@@ -12,5 +12,9 @@ WITH written AS (
 ended AS (
     SELECT * FROM written
 ),
-{include reported}
-{include complete_answer}
+{include reported},
+{include freed}
+{include complete_answer},
+       -- The gates that count some of them, for callers that don't know which tasks report.
+       (SELECT array_agg(DISTINCT gate::text) FROM reported)
+FROM written

@@ -2,18 +2,22 @@
 WITH done AS (
     SELECT task.id, given.result
     FROM unnest(%(ids)s::uuid[], %(tokens)s::bigint[], %(results)s::text[]) AS given (id, token, result)
-    JOIN {schema.}tasks AS task ON task.id = given.id
+    JOIN {schema.}tasks AS task ON task.id = ANY (ARRAY[given.id])
     WHERE {include lock_held}
 ),
 written AS (
     UPDATE {schema.}tasks AS task
     {include completed}
     FROM done
-    WHERE task.id = done.id
+    WHERE task.id = ANY (ARRAY[done.id])
     RETURNING task.id, task.state, task.node, task.reports_to
 ),
 ended AS (
     SELECT * FROM written
 ),
-{include reported}
-{include complete_answer}
+{include reported},
+{include freed}
+{include complete_answer},
+       -- The gates that count some of them, for callers that don't know which tasks report.
+       (SELECT array_agg(DISTINCT gate::text) FROM reported)
+FROM written

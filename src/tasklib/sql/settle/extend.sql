@@ -3,12 +3,12 @@
 WITH held AS (
     SELECT task.id
     FROM unnest(%(ids)s::uuid[], %(tokens)s::bigint[]) AS given (id, token)
-    JOIN {schema.}tasks AS task ON task.id = given.id
+    JOIN {schema.}tasks AS task ON task.id = ANY (ARRAY[given.id])
     WHERE task.locked_until > clock_timestamp()
       AND {include lock_held}
 )
 UPDATE {schema.}tasks AS task
 SET locked_until = clock_timestamp() + make_interval(secs => %(lease)s)
 FROM held
-WHERE task.id = held.id
+WHERE task.id = ANY (ARRAY[held.id])
 RETURNING task.id::text

@@ -13,9 +13,9 @@ WITH attempt AS (
     FROM unnest(%(ids)s::uuid[], %(tokens)s::bigint[], %(errors)s::text[], %(outcomes)s::text[],
                 %(delays)s::float8[], %(retriable)s::bool[], %(crashed)s::bool[], %(grows)s::bool[])
              AS reported (id, token, error, outcome, delay, retriable, crashed, grows)
-    JOIN {schema.}tasks AS task ON task.id = reported.id
+    JOIN {schema.}tasks AS task ON task.id = ANY (ARRAY[reported.id])
     WHERE {still_running} AND task.lease_token = reported.token AND task.worker_id = %(worker)s
-    ORDER BY task.id
+    ORDER BY reported.id
     FOR UPDATE OF task SKIP LOCKED
 ),
 ended AS (
@@ -34,8 +34,9 @@ ended AS (
         worker_id = NULL,
         locked_until = NULL
     FROM attempt
-    WHERE task.id = attempt.id
+    WHERE task.id = ANY (ARRAY[attempt.id])
     RETURNING task.id, task.state, task.node, task.reports_to
 ),
-{include reported}
+{include reported},
+{include freed}
 SELECT id::text, state FROM ended

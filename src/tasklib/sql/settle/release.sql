@@ -3,7 +3,7 @@
 WITH given AS (
     SELECT task.id
     FROM unnest(%(ids)s::uuid[], %(tokens)s::bigint[]) AS given (id, token)
-    JOIN {schema.}tasks AS task ON task.id = given.id
+    JOIN {schema.}tasks AS task ON task.id = ANY (ARRAY[given.id])
     WHERE NOT ({include begun} AND task.at_most_once IS TRUE)
       AND {include lock_held}
 ),
@@ -16,8 +16,9 @@ ended AS (
         worker_id = NULL,
         locked_until = NULL
     FROM given
-    WHERE task.id = given.id
-    RETURNING task.id, task.state, task.node, task.reports_to, {include wake}
+    WHERE task.id = ANY (ARRAY[given.id])
+    RETURNING task.id, task.state, task.node, task.reports_to, {include wake_one}
 ),
-{include reported}
+{include reported},
+{include freed}
 SELECT id::text, state FROM ended

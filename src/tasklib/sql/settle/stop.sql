@@ -2,7 +2,7 @@
 WITH stopped AS (
     SELECT task.id, given.error
     FROM unnest(%(ids)s::uuid[], %(tokens)s::bigint[], %(errors)s::text[]) AS given (id, token, error)
-    JOIN {schema.}tasks AS task ON task.id = given.id
+    JOIN {schema.}tasks AS task ON task.id = ANY (ARRAY[given.id])
     WHERE {include lock_held}
 ),
 ended AS (
@@ -14,8 +14,9 @@ ended AS (
         worker_id = NULL,
         locked_until = NULL
     FROM stopped
-    WHERE task.id = stopped.id
+    WHERE task.id = ANY (ARRAY[stopped.id])
     RETURNING task.id, task.state, task.node, task.reports_to
 ),
-{include reported}
+{include reported},
+{include freed}
 SELECT id::text FROM ended

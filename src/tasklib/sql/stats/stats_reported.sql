@@ -7,7 +7,7 @@ WITH ended AS (
            CASE WHEN reported.outcome <> 'stale' AND retry_count = 0
                 THEN greatest(extract(epoch FROM started_at - scheduled_at), 0)::float8 END AS waited
     FROM unnest(%(ids)s::uuid[], %(outcomes)s::text[], %(reasons)s::text[]) AS reported (id, outcome, reason)
-    JOIN {schema.}tasks AS task ON task.id = reported.id
+    JOIN {schema.}tasks AS task ON task.id = ANY (ARRAY[reported.id])
 )
 INSERT INTO {schema.}stats_deltas (name, queue, level, outcome, reason, count, seconds, waited, buckets, waits)
 SELECT name, queue, level, outcome, reason, count(*), COALESCE(sum(ran), 0), COALESCE(sum(waited), 0),

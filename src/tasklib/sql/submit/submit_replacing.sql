@@ -18,6 +18,7 @@ changed AS (
     UPDATE {schema.}tasks AS task
     SET kwargs = CASE WHEN replaces THEN fresh.kwargs ELSE task.kwargs END,
         queue = CASE WHEN replaces THEN fresh.queue ELSE task.queue END,
+        lane = CASE WHEN replaces THEN COALESCE(fresh.lane, '') ELSE task.lane END,
         priority = CASE WHEN replaces THEN fresh.priority ELSE task.priority END,
         tags = CASE WHEN replaces THEN fresh.tags ELSE task.tags END,
         required_capabilities = CASE WHEN replaces THEN fresh.required_capabilities ELSE task.required_capabilities END,
@@ -30,7 +31,7 @@ changed AS (
     FROM waiting
     JOIN fresh ON fresh.id = waiting.given_id
     CROSS JOIN LATERAL (SELECT fresh.on_duplicate = 'replace' AS replaces) AS how
-    WHERE task.id = waiting.id
+    WHERE task.id = ANY (ARRAY[waiting.id])
     RETURNING waiting.given_id, task.id, task.submitted_by
 ),
 met AS (

@@ -24,6 +24,6 @@ UPDATE {schema.}tasks AS task
 SET scheduled_at = CASE WHEN next_retry_at IS NULL THEN moment ELSE scheduled_at END,
     next_retry_at = CASE WHEN next_retry_at IS NOT NULL THEN moment END
 FROM waiting
-WHERE task.id = waiting.id
+WHERE task.id = ANY (ARRAY[waiting.id])
   AND task.state = ANY (%(states)s::text[])
 RETURNING task.id::text

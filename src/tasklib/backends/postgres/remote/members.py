@@ -8,9 +8,9 @@ import time
 from uuid import UUID
 
 from tasklib.backends.backend import Registration
-from tasklib.backends.postgres.crowd import Crowd
+from tasklib.backends.postgres.lanes import Lanes
 from tasklib.backends.postgres.registration import registered
-from tasklib.backends.postgres.sleep import Sleep, not_registered
+from tasklib.backends.postgres.sleep import Sleep, Wakeup, not_registered
 from tasklib.config import Config
 from tasklib.db.query import Runs
 from tasklib.store import fleet
@@ -31,13 +31,15 @@ _NO_TOKEN = UUID(int=0)
 class Member:
     """A worker that came over HTTP, as far as this server knows it."""
 
-    def __init__(self, db: Runs, id_: str, token_id: UUID, row: Registered) -> None:
+    def __init__(self, db: Runs, id_: str, token_id: UUID, row: Registered, lanes: Lanes) -> None:
         self.id = id_
         self.token_id = token_id
         self.newest_poll = 0
         """Grows with each poll, and when it leaves: only the newest poll is still read by the worker."""
-        self.sleep = Sleep(db, id_ if row.asleep else None)
-        self.crowd = Crowd(db)
+        self.polling: Wakeup | None = None
+        """Wakes the poll that waits."""
+        self.lanes = lanes
+        self.sleep = Sleep(db, lanes, id_ if row.asleep else None)
         self.sure_until = 0.0
         self.told: frozenset[object] = frozenset()
         """The content of the last heartbeat's answer, to recognise changes."""
@@ -78,7 +80,7 @@ class Members:
             None,
             False,
         )
-        return self._remember(Member(self._db, id_, token_id or _NO_TOKEN, row))
+        return self._remember(self._member(id_, token_id or _NO_TOKEN, row))
 
     async def has_room(self, token_id: UUID | None, most: int) -> bool:
         """Whether a token may register one more worker: counted are live ones, and the dead that are remembered."""
@@ -95,6 +97,10 @@ class Members:
         if member.status == "dead" and not dead_too:
             raise not_registered(id_)
         return member
+
+    def known(self, id_: str) -> Member | None:
+        """The worker with this id, if this server knows it."""
+        return self._known.get(id_)
 
     async def lives(self, member: Member) -> bool:
         """False if it was declared dead since the last check."""
@@ -117,9 +123,18 @@ class Members:
             return None
         if known is None:
             # Another request may have found it meanwhile.
-            return self._known.get(id_) or self._remember(Member(self._db, id_, UUID(row.token_id), row))
+            return self._known.get(id_) or self._remember(self._member(id_, UUID(row.token_id), row))
         known.update(row)
         return known
+
+    def _member(self, id_: str, token_id: UUID, row: Registered) -> Member:
+        lanes = Lanes(
+            self._db,
+            self._config.lock_timeout_seconds,
+            self._config.promote_to_medium_after_seconds,
+            self._config.promote_to_high_after_seconds,
+        )
+        return Member(self._db, id_, token_id, row, lanes)
 
     def _remember(self, member: Member) -> Member:
         if len(self._known) >= _MOST_REMEMBERED:

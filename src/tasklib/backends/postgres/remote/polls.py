@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from tasklib.backends.postgres.flow_arguments import with_results
 from tasklib.backends.postgres.notifier import Notifier
@@ -40,6 +42,8 @@ class Poll:
     capabilities: list[str] | None
     holding: list[Lease] | None
     reports_begin: bool = False
+    free_slots: int | None = None
+    """How many of them may be behind limits, which are never claimed ahead; None: all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +57,21 @@ class Delivery:
 class Polls:
     """Answers them."""
 
-    def __init__(self, config: Config, db: Runs, notifier: Notifier, members: Members) -> None:
+    def __init__(
+        self,
+        config: Config,
+        db: Runs,
+        notifier: Notifier,
+        members: Members,
+        counted: Callable[[], Awaitable[None]],
+    ) -> None:
         self._config = config
+        self._counted = counted
         self._notifier = notifier
         self._members = members
         self._db = db
-        self._withdrawals: set[asyncio.Task[None]] = set()
+        self._aside: set[asyncio.Task[None]] = set()
+        notifier.on_away = self._woken_while_away
         self._terms = {
             "lease_seconds": config.lock_timeout_seconds,
             "medium_after": config.promote_to_medium_after_seconds,
@@ -73,14 +86,31 @@ class Polls:
         began = time.monotonic()
         member.newest_poll += 1
         turn = member.newest_poll
+        if member.polling is not None:
+            member.polling.ring()  # the older poll is not read any more
         await member.sleep.stay_awake()
+        if not poll.wait_seconds:
+            await self._counted()  # a burst ends after a poll without tasks: those after the ones it settled come first
         if poll.holding is not None:
             waited = time.monotonic() - began
             if tasks := await self._undelivered(member, poll.holding):
                 return await self._if_it_may_take(member, Delivery(tasks, waited))
         wakeup = Wakeup(self._notifier, self._config.poll_interval_seconds, _NO_EVENTS)
-        with self._notifier.heard_by(wakeup.hear):
-            return await self._until_found(member, poll, turn, gone, wakeup, began)
+        sleepers = self._notifier.sleepers
+        sleepers[member.id] = summon = wakeup.summon
+        member.polling = wakeup
+        try:
+            with self._notifier.heard_by(wakeup.hear):
+                return await self._until_found(member, poll, turn, gone, wakeup, began)
+        finally:
+            if sleepers.get(member.id) is summon:
+                del sleepers[member.id]
+            if member.polling is wakeup:
+                member.polling = None
+            if wakeup.owes:
+                self._pass_on(member)
+            elif (seconds := member.lanes.look_in) is not None:
+                asyncio.get_running_loop().call_later(seconds, self._pass_on_if_away, member, turn)
 
     async def _until_found(
         self, member: Member, poll: Poll, turn: int, gone: Gone, wakeup: Wakeup, began: float
@@ -95,22 +125,34 @@ class Polls:
                 if turn != member.newest_poll or waited >= poll.wait_seconds or await gone():
                     break
                 continue
-            await member.crowd.pass_by(served)
-            looked_at = time.monotonic()
-            tasks = await self._db.run(claim.claim(served, poll.limit, member.id, **self._terms))
-            member.crowd.looked(time.monotonic() - looked_at)
+            if time.monotonic() >= member.lanes.look_at:
+                await member.lanes.look(served)
+            free = poll.limit if poll.free_slots is None else min(poll.free_slots, poll.limit)
+            plain = partial(self._claim, member, served)
+            tasks = await member.lanes.in_turns(served, poll.limit, free, member.id, plain)
+            if member.lanes.has_left_some:
+                wakeup.owe()
+            elif len(tasks) < poll.limit and member.lanes.has_seen_all:
+                wakeup.answered()
             if tasks:
-                tasks = await with_results(self._db, tasks)
+                if claim.need_results(tasks):
+                    tasks = await with_results(self._db, tasks)
                 await self._count_promoted(tasks)
                 return await self._handed_out(member, turn, poll, Delivery(tasks, waited), gone)
             left = began + poll.wait_seconds - time.monotonic()
-            if left <= 0:
+            if left <= 0 or turn != member.newest_poll:
                 break
             await member.sleep.rest(wakeup, member.id, served, left)
             member.sure_until = 0.0
             if turn != member.newest_poll or await gone():
                 break
         return Delivery([], time.monotonic() - began)
+
+    async def _claim(self, member: Member, served: Served, limit: int) -> list[Claimed]:
+        looked_at = time.monotonic()
+        tasks = await self._db.run(claim.claim(served, limit, member.id, **self._terms))
+        member.lanes.claimed_within(time.monotonic() - looked_at)
+        return tasks
 
     async def _count_promoted(self, tasks: Sequence[Claimed]) -> None:
         """For metrics: those that waiting has raised. There are rarely any, so this rarely costs a statement."""
@@ -121,7 +163,7 @@ class Polls:
                 await self._db.run(stats.add(promoted))
 
     async def close(self) -> None:
-        await asyncio.gather(*self._withdrawals, return_exceptions=True)
+        await asyncio.gather(*self._aside, return_exceptions=True)
 
     async def _undelivered(self, member: Member, holding: Sequence[Lease]) -> list[Claimed]:
         """Tasks leased to the worker and unknown to it: an answer was lost. Their leases are renewed."""
@@ -161,6 +203,29 @@ class Polls:
 
     def _if_away(self, member: Member, turn: int) -> None:
         if turn == member.newest_poll and member.sleep.is_announced and not self._notifier.is_stopped:
-            task = asyncio.create_task(member.sleep.withdraw())
-            self._withdrawals.add(task)
-            task.add_done_callback(self._withdrawals.discard)
+            self._run_aside(member.sleep.withdraw())
+
+    def _pass_on_if_away(self, member: Member, turn: int) -> None:
+        """A limit is expected to have room by now."""
+        if turn == member.newest_poll:
+            self._pass_on(member)
+
+    def _woken_while_away(self, worker_id: str) -> None:
+        """A producer relies on a worker that doesn't poll just now."""
+        member = self._members.known(worker_id)
+        if member is not None:
+            self._pass_on(member)
+
+    def _pass_on(self, member: Member) -> None:
+        """Wake others in its stead; if the database is away, their polls find the tasks."""
+        if not self._notifier.is_stopped:
+            self._run_aside(self._db.run(claim.pass_on(member.served, member.id)))
+
+    def _run_aside(self, work: Coroutine[Any, Any, None]) -> None:
+        async def aside() -> None:
+            with suppress(DatabaseUnavailable):
+                await work
+
+        task = asyncio.create_task(aside())
+        self._aside.add(task)
+        task.add_done_callback(self._aside.discard)

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
 
-from tasklib.backends.backend import Settled
 from tasklib.backends.postgres.settlements import PostgresSettlements
 from tasklib.config import Config
 from tasklib.db.query import Runs
 from tasklib.errors import DatabaseUnavailable, ResultNotStorable
 from tasklib.executors.functions import result_text
 from tasklib.store import settle, stats
-from tasklib.store.settle import Completion, Failure, Lease
+from tasklib.store.settle import Completion, Failure, Lease, Settled
 from tasklib.tasks.retry import RetryPolicy
 from tasklib.tasks.unstorable import storable_text
 

@@ -56,8 +56,8 @@ class RemoteWorkers:
         self._notifier = notifier
         self.db = ReconnectingPool(config, "tasks", _MOST_CONNECTIONS)
         self.members = Members(config, self.db)
-        self.polls = Polls(config, self.db, notifier, self.members)
         self._settlements = PostgresSettlements(config, self.db)
+        self.polls = Polls(config, self.db, notifier, self.members, self._settlements.folds.idle)
         self.results = RemoteResults(config, self.db, self._settlements)
 
     async def begin(self, member: Member, wanted: Mapping[Lease, bool]) -> tuple[list[Lease], list[Lease]]:

@@ -37,6 +37,8 @@
       if (box) { box.focus(); box.select(); } else { go("t"); }
     } else if (event.key === "?") {
       open("help");
+    } else if (event.key === "p" && document.querySelector("[data-do=live]")) {
+      pause();
     }
   });
   function open(id) {
@@ -50,6 +52,7 @@
     if (!target) return;
     var what = target.dataset.do;
     if (what === "theme") nextTheme();
+    else if (what === "live") pause();
     else if (what === "open") open(target.dataset.dialog);
     else if (what === "close") target.closest("dialog").close();
     else if (what === "copy") {
@@ -67,22 +70,27 @@
     if (event.target.closest("[data-submit-on-change]")) event.target.form.requestSubmit();
   });
 
-  // ---- confirmation: a form with data-confirm asks first, in a dialog of the page ----
+  // ---- confirmation: a form with a field `ask` asks first, in a dialog of the page; without script the server asks ----
+  function field(form, name) { var found = form.elements.namedItem(name); return found && found.value; }
   document.addEventListener("submit", function (event) {
-    var form = event.target;
-    var question = (event.submitter && event.submitter.dataset.confirm) || form.dataset.confirm;
-    if (!question || form.dataset.confirmed === "yes") return;
+    var form = event.target, button = event.submitter;
+    var suffix = field(form, "ask") ? "" : "_" + (button && button.name === "action" ? button.value : "");
+    var question = field(form, "ask" + suffix);
+    if (!question || field(form, "confirmed") === "yes") return;
     event.preventDefault();
     event.stopImmediatePropagation();
     var dialog = document.getElementById("confirm");
     dialog.querySelector("[data-question]").textContent = question;
     var yes = dialog.querySelector("[data-yes]");
-    yes.textContent = (event.submitter && event.submitter.textContent.trim()) || "Yes";
+    yes.textContent = field(form, "yes" + suffix) || "Yes";
+    yes.className = field(form, "danger" + suffix) ? "danger solid" : "primary";
     yes.onclick = function () {
       dialog.close();
-      form.dataset.confirmed = "yes";
-      form.requestSubmit(event.submitter);
-      form.dataset.confirmed = "";
+      var answer = document.createElement("input");
+      answer.type = "hidden"; answer.name = "confirmed"; answer.value = "yes";
+      form.append(answer);
+      form.requestSubmit(button);
+      answer.remove();
     };
     dialog.showModal();
   }, true);
@@ -102,11 +110,26 @@
   function refresh() {
     document.querySelectorAll("[data-live]").forEach(function (part) { htmx.trigger(part, "tick"); });
   }
+  // The sign is a button: it pauses the refresh of this browser, and goes on with it.
+  var isOn = null, isPaused = false;
+  try { isPaused = localStorage.getItem("tasklib-paused") === "yes"; } catch (e) { /* then it is not remembered */ }
   function mark(on) {
+    isOn = on;
     document.querySelectorAll(".live").forEach(function (sign) {
-      sign.dataset.on = String(on);
-      sign.textContent = on ? "Live" : "Reconnecting";
+      sign.dataset.on = String(on && !isPaused);
+      sign.textContent = isPaused ? "Paused" : on ? "Live" : on === false ? "Reconnecting" : "Not live";
+      sign.setAttribute("aria-pressed", String(isPaused));
+      sign.title = isPaused ? "Refresh this page again (p)" : "Pause the refresh of this page (p)";
     });
+  }
+  function pause() {
+    isPaused = !isPaused;
+    try { localStorage.setItem("tasklib-paused", isPaused ? "yes" : "no"); } catch (e) { /* then it lasts as long as the page */ }
+    mark(isOn);
+    if (!isPaused) refresh();
+  }
+  function tick() {
+    if (!isPaused) refresh();
   }
   // One connection while the page is seen: a browser allows a server six, and hidden tabs would use them up.
   var stream = null, again = 0;
@@ -115,28 +138,42 @@
     if (stream || document.hidden || !document.body.dataset.liveUrl) return;
     stream = new EventSource(document.body.dataset.liveUrl);
     stream.addEventListener("open", function () { mark(true); });
-    stream.addEventListener("tick", refresh);
+    stream.addEventListener("tick", tick);
     stream.addEventListener("error", function () {
       mark(false);
       if (stream && stream.readyState === EventSource.CLOSED) { hush(); again = setTimeout(relisten, 5000); }
     });
   }
   // Somebody whom the server no longer lets listen is led to the login by the refresh.
-  function relisten() { refresh(); listen(); }
+  function relisten() { tick(); listen(); }
   function hush() { if (stream) stream.close(); stream = null; }
   document.addEventListener("visibilitychange", function () { if (document.hidden) hush(); else relisten(); });
   window.addEventListener("pagehide", hush);
   listen();
+  mark(isOn);
+  // The header of a page refreshes with it, unless nothing in it has changed: a button under the hand stays.
+  function said(element) {
+    var copy = element.cloneNode(true);
+    copy.querySelectorAll(".live").forEach(function (sign) { sign.remove(); });
+    return copy.innerHTML.replace(/\s+/g, " ");
+  }
+  document.addEventListener("htmx:oobBeforeSwap", function (event) {
+    var fresh = event.detail.fragment.querySelector("#" + event.detail.target.id) || event.detail.fragment.firstElementChild;
+    if (fresh && said(fresh) === said(event.detail.target)) event.detail.shouldSwap = false;
+  });
+  document.addEventListener("htmx:oobAfterSwap", function () { mark(isOn); });
   document.addEventListener("htmx:responseError", function (event) {
     // The session has ended: the page itself says so, and the login leads back here.
     if (event.detail.xhr.status === 401) location.reload();
   });
-  var opened = [];
+  var opened = [], scrolled = [];
   document.addEventListener("htmx:beforeSwap", function () {
     opened = Array.from(document.querySelectorAll("details[open][id]")).map(function (d) { return d.id; });
+    scrolled = Array.from(document.querySelectorAll("[data-scrolls][id]")).map(function (e) { return [e.id, e.scrollLeft, e.scrollTop]; });
   });
   document.addEventListener("htmx:afterSwap", function () {
     opened.forEach(function (id) { var d = document.getElementById(id); if (d) d.open = true; });
+    scrolled.forEach(function (was) { var e = document.getElementById(was[0]); if (e) e.scrollTo(was[1], was[2]); });
     times();
   });
 

@@ -3,7 +3,9 @@
 -- a queue, a lane's name or a set of capabilities that is paused or that this worker doesn't serve, only the first row
 -- is seen: the next probe starts behind all of it. (In the "C" collation, x || E'\x01' is the string right behind x and
 -- everything equal to it; an array grown by '' is the array right behind it; no priority is below -10.)
+-- Lanes that begin with E'\x01' are behind limits, and are claimed by another statement: all of a queue's are one hop.
 -- Lanes of `known` are left out. Their heads are never read: what was claimed there may still be in the index.
+{include paused},
 gaps AS (
     SELECT queue, lane, required_capabilities, priority,
            COALESCE(lead(queue) OVER following, behind_all) AS end_queue,
@@ -24,13 +26,13 @@ lanes AS (
     SELECT first.*, end_queue, end_lane, end_capabilities, end_priority
     FROM gaps
     CROSS JOIN LATERAL (
-        SELECT queue, {lane} AS lane, required_capabilities, priority, {due} AS due
+        SELECT queue, lane, required_capabilities, priority, {due} AS due
         FROM {schema.}tasks
         WHERE state IN ('pending', 'failed') AND waits_for IS NULL
-          AND (queue, {lane}, required_capabilities, priority) > (
+          AND (queue, lane, required_capabilities, priority) > (
               gaps.queue, gaps.lane, gaps.required_capabilities, gaps.priority)
-          AND (queue, {lane}, required_capabilities, priority) < (end_queue, end_lane, end_capabilities, end_priority)
-        ORDER BY queue, {lane}, required_capabilities, priority, {due}, id
+          AND (queue, lane, required_capabilities, priority) < (end_queue, end_lane, end_capabilities, end_priority)
+        ORDER BY queue, lane, required_capabilities, priority, {due}, id
         LIMIT 1
     ) AS first
     UNION ALL
@@ -38,25 +40,27 @@ lanes AS (
     FROM lanes AS lane
     CROSS JOIN LATERAL (SELECT
         lane.queue = ANY (COALESCE(%(queues)s::text[], ARRAY[lane.queue]))
-            AND lane.queue <> ALL (ARRAY(SELECT value FROM {schema.}pauses WHERE kind = 'queue')) AS our_queue,
+            AND lane.queue <> ALL ((SELECT queues FROM paused)::text[]) AS our_queue,
         lane.lane = ''
-            OR lane.lane = ANY (COALESCE(%(names)s::text[], ARRAY[lane.lane]))
-               AND lane.lane <> ALL (ARRAY(SELECT value FROM {schema.}pauses WHERE kind = 'name')) AS our_lane,
+            OR lane.lane >= E'\x02' AND lane.lane = ANY (COALESCE(%(names)s::text[], ARRAY[lane.lane]))
+               AND lane.lane <> ALL ((SELECT names FROM paused)::text[]) AS our_lane,
         lane.required_capabilities <@ %(capabilities)s::text[] AS our_capabilities
+        OFFSET 0 -- once for each lane, and not wherever they are used below
     ) AS serves
     CROSS JOIN LATERAL (
-        SELECT queue, {lane}, required_capabilities, priority, {due}
+        SELECT queue, lane, required_capabilities, priority, {due}
         FROM {schema.}tasks
         WHERE state IN ('pending', 'failed') AND waits_for IS NULL
-          AND (queue, {lane}, required_capabilities, priority) > (
+          AND (queue, lane, required_capabilities, priority) > (
               CASE WHEN our_queue THEN lane.queue ELSE lane.queue || E'\x01' END,
-              CASE WHEN NOT our_queue THEN '' WHEN our_lane THEN lane.lane ELSE lane.lane || E'\x01' END,
+              CASE WHEN NOT our_queue THEN '' WHEN our_lane THEN lane.lane
+                   WHEN lane.lane < E'\x02' THEN E'\x02' ELSE lane.lane || E'\x01' END,
               CASE WHEN NOT (our_queue AND our_lane) THEN '{}'
                    WHEN our_capabilities THEN lane.required_capabilities
                    ELSE lane.required_capabilities || ''::text END,
               CASE WHEN our_queue AND our_lane AND our_capabilities THEN lane.priority ELSE -11 END)
-          AND (queue, {lane}, required_capabilities, priority) < (end_queue, end_lane, end_capabilities, end_priority)
-        ORDER BY queue, {lane}, required_capabilities, priority, {due}, id
+          AND (queue, lane, required_capabilities, priority) < (end_queue, end_lane, end_capabilities, end_priority)
+        ORDER BY queue, lane, required_capabilities, priority, {due}, id
         LIMIT 1
     ) AS following
 ),
@@ -64,9 +68,9 @@ ours AS (
     SELECT queue, lane, required_capabilities, priority, due
     FROM lanes
     WHERE queue = ANY (COALESCE(%(queues)s::text[], ARRAY[queue]))
-      AND queue <> ALL (ARRAY(SELECT value FROM {schema.}pauses WHERE kind = 'queue'))
+      AND queue <> ALL ((SELECT queues FROM paused)::text[])
       AND (lane = ''
-           OR lane = ANY (COALESCE(%(names)s::text[], ARRAY[lane]))
-              AND lane <> ALL (ARRAY(SELECT value FROM {schema.}pauses WHERE kind = 'name')))
+           OR lane >= E'\x02' AND lane = ANY (COALESCE(%(names)s::text[], ARRAY[lane]))
+              AND lane <> ALL ((SELECT names FROM paused)::text[]))
       AND required_capabilities <@ %(capabilities)s::text[]
 )

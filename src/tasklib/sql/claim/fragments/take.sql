@@ -35,18 +35,18 @@ groups AS (
 ),
 -- Rows are locked one by one as the outer limit asks for them, so a claim locks what it takes and no more.
 taken AS (
-    SELECT offered.id, groups.effective_priority
+    SELECT offered.ctid, groups.effective_priority
     FROM groups
     CROSS JOIN LATERAL (
         -- Several bands of one height are merged: the first of each, in order, and only then locked.
-        SELECT id
+        SELECT ctid
         FROM (
-            SELECT task.id
+            SELECT task.ctid
             FROM (
                 SELECT candidate.*
                 FROM ready AS lane
                 CROSS JOIN LATERAL (
-                    SELECT id, {due} AS due
+                    SELECT task.ctid, id, {due} AS due
                     FROM {schema.}tasks AS task
                     WHERE {include in_lane}
                       AND ({due}, id) > (lane.since, lane.since_id)
@@ -57,7 +57,7 @@ taken AS (
                 ) AS candidate
                 WHERE groups.bands > 1 AND lane.effective_priority = groups.effective_priority
             ) AS candidate
-            JOIN {schema.}tasks AS task ON task.id = candidate.id
+            JOIN {schema.}tasks AS task ON task.ctid = candidate.ctid
             -- Unless it changed meanwhile. Written so that no index of waiting rows seems to help.
             WHERE COALESCE(task.state, '') IN ('pending', 'failed') AND task.waits_for IS NULL AND {due} = candidate.due
             ORDER BY candidate.due, candidate.id
@@ -66,7 +66,7 @@ taken AS (
         ) AS merged
         UNION ALL
         -- One band is taken as it is. Of several, what is behind the candidates, if other claims have locked those.
-        SELECT rest.id
+        SELECT rest.ctid
         FROM ready AS lane
         CROSS JOIN LATERAL (
             SELECT lane.since, lane.since_id WHERE groups.bands = 1
@@ -83,7 +83,7 @@ taken AS (
              LIMIT 1)
         ) AS start (since, since_id)
         CROSS JOIN LATERAL (
-            SELECT id
+            SELECT task.ctid
             FROM {schema.}tasks AS task
             WHERE {include in_lane}
               AND ({due}, id) > (start.since, start.since_id)
@@ -102,5 +102,7 @@ UPDATE {schema.}tasks AS task
     -- In the order in which the worker begins them: by (started_at, due, id). See held.sql.
     started_at = now() + (100 - taken.effective_priority) * interval '1 microsecond'
 FROM taken
-WHERE task.id = taken.id
-RETURNING {include leased}, taken.effective_priority, CASE WHEN task.by_name THEN task.name END
+-- Where each row is, because it is locked and stays there: no look at the primary key. A row that another transaction
+-- has moved since this statement began is left to the next claim.
+WHERE task.ctid = taken.ctid
+RETURNING {include leased}, taken.effective_priority, task.lane

@@ -4,6 +4,7 @@ batch AS (
     SELECT task.id, task.completed_at
     FROM {schema.}tasks AS task
     WHERE {include dead_letters_chosen}
+      AND {include purgeable}
       AND (%(after_time)s::timestamptz IS NULL
            OR (task.completed_at, task.id) > (%(after_time)s::timestamptz, %(after_id)s::text::uuid))
     ORDER BY task.completed_at, task.id

@@ -17,7 +17,7 @@ changed AS (
         worker_id = NULL,
         locked_until = NULL
     FROM attempt
-    WHERE task.id = attempt.id
+    WHERE task.id = ANY (ARRAY[attempt.id])
     RETURNING task.id, task.name, task.state, {include wake}, queue, priority, task.node, task.reports_to,
               CASE WHEN attempt.begun OR cancelled THEN task.state ELSE 'released' END AS outcome,
               CASE WHEN attempt.begun THEN attempt.outcome ELSE '' END AS reason
@@ -26,5 +26,6 @@ ended AS (
     SELECT id, state, node, reports_to FROM changed
 ),
 {include reported},
+{include freed},
 {include counted}
 SELECT id::text, name, state FROM changed

@@ -2,4 +2,3 @@
 -- completion is part of its own transaction, may have changed that.
 SELECT CASE WHEN count(*) < cardinality(%(ids)s::uuid[]) THEN COALESCE(array_agg(id::text), '{}') END,
        current_setting('transaction_isolation')
-FROM written

@@ -4,5 +4,5 @@ SET state = 'completed',
         -- Of a transactional task the transaction began long ago.
         completed_at = clock_timestamp(),
         next_retry_at = NULL,
-        worker_id = NULL,
+        -- worker_id stays: the row says which worker completed it, at no cost.
         locked_until = NULL

@@ -3,9 +3,9 @@
 inserted AS (
     INSERT INTO {schema.}tasks (
         id, name, queue, kwargs, scheduled_at, max_retries, timeout_seconds, priority, tags, required_capabilities,
-        trace_context, submitted_by, merge_key, merge_while)
+        trace_context, submitted_by, lane, merge_key, merge_while)
     SELECT id, name, queue, kwargs, GREATEST(now(), due), max_retries, timeout_seconds, priority, tags,
-           required_capabilities, trace_context, submitted_by, merge_key, merge_while
+           required_capabilities, trace_context, submitted_by, COALESCE(lane, ''), merge_key, merge_while
     FROM fresh
     WHERE NOT EXISTS (SELECT FROM met WHERE met.given_id = fresh.id)
     ORDER BY name, merge_key, merge_while

@@ -8,7 +8,7 @@ given AS (
     FROM jsonb_to_recordset(CAST(CAST(%(tasks)s AS text) AS jsonb)) AS task (
         id uuid, name text, queue text, kwargs jsonb, scheduled_at timestamptz, delay_seconds float8, max_retries int,
         timeout_seconds int, priority int, tags jsonb, required_capabilities text[], trace_context jsonb,
-        submitted_by text, merge_key text, merge_while text, on_duplicate text, debounce float8, max_wait float8)
+        submitted_by text, lane text, merge_key text, merge_while text, on_duplicate text, debounce float8, max_wait float8)
 ),
 repeated AS (
     SELECT known.id, known.state, known.submitted_by,

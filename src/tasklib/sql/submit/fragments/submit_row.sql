@@ -1,7 +1,7 @@
 -- All parameters are text: every driver sends that as it is, and the statement is the same whatever the values are.
 INSERT INTO {schema.}tasks (
     id, name, queue, kwargs, scheduled_at, max_retries, timeout_seconds, priority, tags, required_capabilities,
-    trace_context, submitted_by, idempotency_key, idempotency_expires_at)
+    trace_context, submitted_by, lane, idempotency_key, idempotency_expires_at)
 VALUES (
     CAST(CAST(%(id)s AS text) AS uuid), CAST(%(name)s AS text), CAST(%(queue)s AS text),
     CAST(CAST(%(kwargs)s AS text) AS jsonb),
@@ -11,5 +11,5 @@ VALUES (
     CAST(CAST(%(max_retries)s AS text) AS int), CAST(CAST(%(timeout_seconds)s AS text) AS int),
     CAST(CAST(%(priority)s AS text) AS int), CAST(CAST(%(tags)s AS text) AS jsonb),
     CAST(CAST(%(required_capabilities)s AS text) AS text[]), CAST(CAST(%(trace_context)s AS text) AS jsonb),
-    CAST(%(submitted_by)s AS text), CAST(%(idempotency_key)s AS text),
+    CAST(%(submitted_by)s AS text), CAST(%(lane)s AS text), CAST(%(idempotency_key)s AS text),
     now() + make_interval(secs => CAST(CAST(%(idempotency_window)s AS text) AS float8)))

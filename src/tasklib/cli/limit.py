@@ -1,0 +1,154 @@
+"""`tasklib limit`: how many tasks run at a time, or begin within a time."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tasklib.cli.moments import span
+from tasklib.cli.options import DatabaseUrl, Debug, JsonLines, Modules, Schema, connected
+from tasklib.cli.tables import print_found
+
+if TYPE_CHECKING:
+    from tasklib.store.limits import LimitInfo
+
+app = typer.Typer(no_args_is_help=True)
+Name = Annotated[
+    str,
+    typer.Argument(
+        metavar="LIMIT", show_default=False, help="queue:NAME, name:TASK, share:SHARE, serial:QUEUE, or its own name."
+    ),
+]
+
+
+class SerialChoice(StrEnum):
+    HOLD = "hold"
+    ASIDE = "aside"
+
+
+@app.callback()
+def limit() -> None:
+    """Limit how many tasks run at a time, or begin within a time, over the whole fleet."""
+
+
+@app.command("list")
+def list_(
+    json_: JsonLines = False,
+    database_url: DatabaseUrl = None,
+    schema: Schema = None,
+    debug: Debug = False,
+) -> None:
+    """List the limits, and how many tasks run behind each."""
+    with connected(database_url, schema) as client:
+        found = client.limits()
+    print_found(found, ("limit", "allows", "running", "set by"), _row, as_json=json_, none="no limits")
+
+
+@app.command("set")
+def set_(
+    name: Name,
+    max_running: Annotated[
+        int | None, typer.Option(metavar="N", min=0, help="How many tasks run at a time.", show_default=False)
+    ] = None,
+    rate: Annotated[float | None, typer.Option(metavar="N", help="How many tasks begin in --per.")] = None,
+    per: Annotated[str | None, typer.Option(metavar="TIME", help="1s (the default), 1m, 1h, 1d.")] = None,
+    burst: Annotated[int | None, typer.Option(metavar="N", help="With --rate: how many may begin at once.")] = None,
+    serial: Annotated[
+        SerialChoice | None,
+        typer.Option(help="Of a queue: one at a time, in order. A task that failed holds it, or steps aside."),
+    ] = None,
+    weight: Annotated[int | None, typer.Option(metavar="N", help="Of a share: how many tasks it gets in turn.")] = None,
+    may_burst: Annotated[
+        bool | None,
+        typer.Option("--may-burst/--no-burst", help="Of a share: more than --max-running in idle slots."),
+    ] = None,
+    database_url: DatabaseUrl = None,
+    schema: Schema = None,
+    debug: Debug = False,
+) -> None:
+    """Set a limit, in place of what it was. Takes effect at once; what runs goes on.
+
+    Examples: tasklib limit set queue:mail --max-running 5
+
+    tasklib limit set stripe --rate 100 --per 1m --burst 20
+
+    tasklib limit set queue:ledger --serial hold
+    """
+    from tasklib.cli.report import note
+    from tasklib.errors import InvalidOption
+
+    length = span("--per", per)
+    with connected(database_url, schema) as client:
+        try:
+            changed = client.set_limit(
+                name,
+                max_running=max_running,
+                rate=rate,
+                per=length.total_seconds() if length is not None else None,
+                burst=burst,
+                serial=None if serial is None else serial.value,
+                weight=weight,
+                may_burst=may_burst,
+            )
+        except InvalidOption as e:
+            raise typer.BadParameter(str(e)) from e
+    note(f"limit {name} is set" if changed else f"limit {name} was so already")
+
+
+@app.command()
+def remove(name: Name, database_url: DatabaseUrl = None, schema: Schema = None, debug: Debug = False) -> None:
+    """Remove a limit. One that the code declares stays off until `tasklib limit reset`."""
+    from tasklib.cli.report import note
+
+    with connected(database_url, schema) as client:
+        changed = client.remove_limit(name)
+    note(f"limit {name} is removed" if changed else f"there is no limit {name}")
+
+
+@app.command()
+def reset(name: Name, database_url: DatabaseUrl = None, schema: Schema = None, debug: Debug = False) -> None:
+    """Let a limit be as the code declares it."""
+    from tasklib.cli.report import note
+
+    with connected(database_url, schema) as client:
+        changed = client.reset_limit(name)
+    note(f"limit {name} is as the code declares it" if changed else f"limit {name} has nothing to reset")
+
+
+@app.command()
+def sync(modules: Modules, database_url: DatabaseUrl = None, schema: Schema = None, debug: Debug = False) -> None:
+    """Store the limits that task functions declare: a step of a deploy. Workers do it when they start.
+
+    Example: tasklib limit sync app.tasks
+    """
+    from tasklib.cli.loading import load
+    from tasklib.cli.report import note
+    from tasklib.formatting import count
+
+    load(modules)
+    with connected(database_url, schema) as client:
+        note(f"{count(client.sync_limits(), 'limit')} stored or changed")
+
+
+def _row(info: LimitInfo) -> tuple[str, ...]:
+    return info.name, said(info) or "no bound", f"{info.running:,}", info.source
+
+
+def said(info: LimitInfo) -> str:
+    """What a limit allows, in words."""
+    from tasklib.formatting import count, duration
+
+    parts = []
+    if info.max_running is not None:
+        parts.append(f"{count(info.max_running, 'task')} at a time")
+    if info.rate is not None and info.per is not None:
+        parts.append(f"{info.rate:g} in {duration(info.per)}, {info.burst} at once")
+    if info.serial is not None:
+        parts.append("one by one" + (", failed ones step aside" if info.serial == "aside" else ""))
+    if info.weight is not None:
+        parts.append(f"weight {info.weight}")
+    if info.may_burst:
+        parts.append("more in idle slots")
+    return "; ".join(parts)

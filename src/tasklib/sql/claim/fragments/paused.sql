@@ -1,0 +1,6 @@
+-- What is paused, and what has limits and is claimed by claim_limited.sql; read once: a subquery wherever it is compared would be planned and run as many times.
+paused AS MATERIALIZED (
+    SELECT COALESCE(array_agg(value) FILTER (WHERE kind IN ('queue', 'limited_queue')), '{}') AS queues,
+           COALESCE(array_agg(value) FILTER (WHERE kind IN ('name', 'limited_name')), '{}') AS names
+    FROM {schema.}pauses
+)

@@ -1,0 +1,3 @@
+-- A flow whose id was made elsewhere: an error if the id is taken. Its gates and tasks follow in the same transaction.
+INSERT INTO {schema.}flows (id, name, submitted_by, finished_at)
+VALUES (%(id)s::text::uuid, %(name)s::text, %(submitted_by)s::text, CASE WHEN %(is_empty)s::bool THEN now() END)

@@ -1,0 +1,23 @@
+-- The page before: search_flows.sql the other way round, from an id towards the newer ones.
+WITH looked AS (
+    SELECT task.id FROM {schema.}tasks AS task
+    WHERE task.flow = ANY (%(flows)s::text[]::uuid[])
+      AND (%(nodes)s::text[] IS NULL OR task.node LIKE ANY (%(nodes)s::text[]))
+      AND {include search_range}
+    ORDER BY task.id
+    LIMIT %(look)s
+),
+found AS (
+    SELECT {include search_columns}
+    FROM {schema.}tasks AS task
+    WHERE task.id = ANY (ARRAY(SELECT id FROM looked))
+      AND {include search_matches}
+    ORDER BY task.id
+    LIMIT %(limit)s
+)
+SELECT CASE WHEN (SELECT count(*) FROM found) < %(limit)s AND (SELECT count(*) FROM looked) = %(look)s
+            THEN (SELECT id FROM looked ORDER BY id DESC LIMIT 1) END,
+       found.*
+FROM (SELECT) AS one
+LEFT JOIN found ON true
+ORDER BY found.id DESC

@@ -1,0 +1,98 @@
+"""Limits: rows that say how many tasks run at a time, or begin within a time; and what a task waits for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from tasklib.db.query import Query
+from tasklib.store.audit import Action, audited
+
+COLUMNS = ("max_running", "rate", "per", "burst", "serial", "weight", "may_burst")
+
+
+@dataclass(frozen=True, slots=True)
+class LimitInfo:
+    """A limit as it is now. None: no bound of that kind."""
+
+    name: str
+    """`queue:mail`, `name:send_email`, `share:acme`, `serial:ledger`, or a name of its own."""
+    max_running: int | None
+    rate: float | None
+    per: float | None
+    burst: int | None
+    serial: str | None
+    weight: int | None
+    may_burst: bool | None
+    source: str
+    """`code` as declared, or `api` once an operator has changed it."""
+    declared: dict[str, Any] | None
+    """What the code says, if it declares this limit."""
+    changed_at: datetime
+    running: int
+    """How many tasks hold a place in it, over all its keys. Only counted where `max_running` or `serial` is set."""
+    blocked_until: datetime | None
+    """Until when nothing begins, because a task was throttled."""
+
+
+@dataclass(frozen=True, slots=True)
+class LimitOnTask:
+    """A limit that a waiting task is behind."""
+
+    name: str
+    key: str
+    max_running: int | None
+    rate: float | None
+    per: float | None
+    burst: int | None
+    serial: str | None
+    running: int
+    holder: str | None
+    """The id of a task that holds a place."""
+    blocked_until: datetime | None
+    token_in: float | None
+    """In how many seconds a rate has enough tokens for this task, if it is the next."""
+
+
+def set_limit(name: str, values: Mapping[str, Any], *, by: str) -> Query[bool]:
+    """Set all bounds of a limit, in place of those it has; reads whether they were others."""
+    parameters = {"name": name, **{column: values.get(column) for column in COLUMNS}}
+    return audited(
+        "limit_set", parameters, bool, by=by, action=Action.SET_LIMIT, target=f"limit:{name}", details=values
+    )
+
+
+def remove_limit(name: str, *, by: str) -> Query[bool]:
+    """Reads whether there was such a limit."""
+    return audited("limit_remove", {"name": name}, bool, by=by, action=Action.REMOVE_LIMIT, target=f"limit:{name}")
+
+
+def reset_limit(name: str, *, by: str) -> Query[bool]:
+    """Reads whether it was not as declared."""
+    return audited("limit_reset", {"name": name}, bool, by=by, action=Action.RESET_LIMIT, target=f"limit:{name}")
+
+
+def limits() -> Query[list[LimitInfo]]:
+    return Query("limit_list", {}, lambda rows: [LimitInfo(*row) for row in rows], repeatable=True)
+
+
+def limits_of(task_id: UUID, *, owner: str | None = None) -> Query[list[LimitOnTask]]:
+    """The limits that a waiting task is behind."""
+    parameters = {"id": str(task_id), "owner": owner}
+    return Query("limits_of", parameters, lambda rows: [LimitOnTask(*row) for row in rows], repeatable=True)
+
+
+def sync(
+    rules: Mapping[str, Mapping[str, Any]], uses: Mapping[str, Iterable[Mapping[str, Any]]], names: Iterable[str]
+) -> Query[int]:
+    """Store what the code declares for these task functions; how much of it was new."""
+    parameters = {
+        "rules": json.dumps([{"name": name, "declared": rule} for name, rule in rules.items()]),
+        "uses": json.dumps([{"name": name, "uses": list(used)} for name, used in uses.items()]),
+        "names": list(names),
+    }
+    return Query("limits_sync", parameters, lambda rows: int(rows[0][0]), repeatable=True)

@@ -1,0 +1,71 @@
+"""What running tasks ask of their worker, on its loop and over its connections."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
+from uuid import UUID
+
+from tasklib.backends.backend import StepStore
+from tasklib.client.flow_plans import spawned_rows
+from tasklib.client.submissions import Defaults
+from tasklib.errors import TaskCancelled, WorkerLost
+from tasklib.tasks.flow_parts import Signature
+from tasklib.worker.attempt import Attempt
+
+T = TypeVar("T")
+_MOST_AT_ONCE = 10_000
+
+
+class AttemptCalls:
+    """The calls of one attempt; on demand, because most tasks make none."""
+
+    def __init__(self, store: StepStore, defaults: Defaults, loop: asyncio.AbstractEventLoop, attempt: Attempt) -> None:
+        self._store = store
+        self._defaults = defaults
+        self._loop = loop
+        self._attempt = attempt
+
+    async def node_results(self, source: Mapping[str, Any], after: str | None, limit: int) -> list[tuple[str, Any]]:
+        """One page of the results of a group."""
+        return await self._on_loop(self._store.node_results(source, after, limit))
+
+    async def spawn(self, children: Sequence[tuple[UUID, Signature[Any]]]) -> None:
+        """Add tasks to the one that runs."""
+        rows = [
+            spawned_rows(children[n : n + _MOST_AT_ONCE], self._defaults)
+            for n in range(0, len(children), _MOST_AT_ONCE)
+        ]
+        await self._on_loop(self._spawn(rows))
+
+    async def _spawn(self, pages: Sequence[str]) -> None:
+        attempt = self._attempt
+        for tasks in pages:
+            spawned = await self._store.spawn(attempt.worker_id, attempt.claimed, tasks)
+            if spawned is None:
+                raise WorkerLost("the task is another attempt's by now, so nothing is spawned")
+            if spawned.is_cancelled:
+                raise TaskCancelled(UUID(attempt.claimed.id), attempt.claimed.name)
+
+    def wait(self, work: Coroutine[Any, Any, T]) -> T:
+        """For sync functions, in their threads."""
+        if _running_loop() is self._loop:
+            work.close()
+            raise RuntimeError(
+                "this would block the worker's loop for ever. In an async function, write `async for` and `await`."
+            )
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    async def _on_loop(self, work: Coroutine[Any, Any, T]) -> T:
+        # A sync function may run a loop of its own.
+        if _running_loop() is self._loop:
+            return await work
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None

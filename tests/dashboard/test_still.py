@@ -1,0 +1,103 @@
+"""Nothing moves under the hand: rows, selection, focus and buttons stay while new tasks come in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+
+from tests.dashboard.conftest import Site
+from tests.dashboard.filling import row
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
+Tab = Callable[..., "Page"]
+
+
+@pytest.fixture(scope="module")
+def db(site: Site) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(site.config.database_url, autocommit=True) as connection:
+        yield connection
+
+
+def shown(page: Page) -> list[str]:
+    return [id_ or "" for id_ in page.locator("tr[data-row]").evaluate_all("rows => rows.map(row => row.id)")]
+
+
+def test_rows_hold_while_one_is_ticked_and_a_key_loads_the_new_ones(tab: Tab, db: psycopg.Connection) -> None:
+    first = row(db, name="first", queue="selected")
+    page = tab("/tasks?q=queue:selected")
+    page.locator(f'input[value="{first}"]').check()
+    page.mouse.move(5, 5)
+    row(db, name="second", queue="selected")
+    page.get_by_role("button", name="1 new task").wait_for()
+    assert shown(page) == [f"t-{first}"]
+    db.execute("UPDATE tasks SET state = 'cancelled', completed_at = now() WHERE id = %s", (first,))
+    page.locator(f"#t-{first} .state.cancelled").wait_for()
+    page.keyboard.press("n")
+    page.get_by_role("link", name="second").wait_for()
+    assert page.locator(f'input[value="{first}"]').is_checked()
+    page.get_by_text("1 selected").wait_for()
+
+
+@pytest.mark.parametrize("hold", ["hover", "focus", "cursor"])
+def test_rows_hold_under_pointer_focus_and_cursor(tab: Tab, db: psycopg.Connection, hold: str) -> None:
+    queue = f"held-{hold}"
+    first = row(db, name="first", queue=queue)
+    page = tab(f"/tasks?q=queue:{queue}")
+    link = page.locator(f"#t-{first} a.name")
+    if hold == "hover":
+        link.hover()
+    elif hold == "focus":
+        link.focus()
+    else:
+        page.keyboard.press("j")
+    row(db, name="second", queue=queue)
+    page.get_by_role("button", name="1 new task").wait_for()
+    assert shown(page) == [f"t-{first}"]
+    if hold == "focus":
+        assert link.evaluate("element => element === document.activeElement")
+
+
+def test_a_selection_survives_paging_and_acts_on_all_of_it(tab: Tab, site: Site, db: psycopg.Connection) -> None:
+    ids = [row(db, name=f"page{n}", queue="paged") for n in range(25)]
+    page = tab("/tasks?q=queue:paged")
+    page.locator(f'input[value="{ids[-1]}"]').check()
+    page.get_by_role("link", name="Older").click()
+    page.wait_for_url("**older=**")
+    page.locator(f'input[value="{ids[0]}"]').check()
+    page.get_by_text("2 selected, 1 on other pages").wait_for()
+    page.get_by_role("button", name="Cancel selected").click()
+    page.get_by_role("heading", name="Cancel 2 selected tasks?").wait_for()
+    page.get_by_role("button", name="Cancel 2 tasks").click()
+    page.get_by_text("Cancelled 2 tasks.").wait_for()
+    cancelled = {task.id for task in site.client.list_tasks(queue="paged", state="cancelled")}
+    assert {str(id_) for id_ in cancelled} == {str(ids[0]), str(ids[-1])}
+
+
+def test_the_refresh_can_be_paused_and_goes_on(tab: Tab, db: psycopg.Connection) -> None:
+    page = tab("/tasks?q=queue:paused-list")
+    page.locator(".live[data-on=true]").click()
+    page.get_by_role("button", name="Paused").wait_for()
+    with page.expect_event("console", lambda message: message.text == "tick heard"):
+        page.evaluate(
+            "new EventSource(document.body.dataset.liveUrl).addEventListener('tick', () => console.log('tick heard'))"
+        )
+        row(db, name="late", queue="paused-list")
+    assert shown(page) == []
+    page.keyboard.press("p")
+    page.get_by_role("link", name="late").wait_for()
+
+
+def test_the_buttons_of_a_task_follow_its_state(tab: Tab, db: psycopg.Connection) -> None:
+    task_id = row(db, name="short", queue="header")
+    page = tab(f"/tasks/{task_id}")
+    page.locator("#actions").get_by_role("button", name="Cancel").wait_for()
+    page.locator(".live[data-on=true]").wait_for()
+    db.execute("UPDATE tasks SET state = 'completed', completed_at = now() WHERE id = %s", (task_id,))
+    page.locator("#actions").get_by_role("button", name="Replay", exact=True).wait_for()
+    assert page.locator("#actions").get_by_role("button", name="Cancel").count() == 0
