@@ -16,6 +16,9 @@ RESULTS = ROOT / "proof" / "results"
 PAGES = (ROOT / "docs" / "explanation" / "reliability.md", ROOT / "docs" / "how-to" / "high-availability.md")
 
 
+_GATE_MOVES = ("opened", "failed", "restored")
+
+
 def result(name: str) -> Any:
     return json.loads((RESULTS / f"{name}.json").read_text())
 
@@ -72,6 +75,52 @@ def slots() -> str:
         ["waiting at the end", seen["waiting"]],
         ["fired twice, or fired and on record as skipped", seen["doubled"]],
         ["neither fired nor on record", seen["missing"]],
+        ["violations of any invariant", sum(found["violations"].values())],
+    ]
+    return f"`{found['command']}` (seed {found['seed']}), on {found['on']}:\n\n{table(['', ''], rows)}"
+
+
+def flows() -> str:
+    """Several runs, each with a seed of its own."""
+    runs = result("flows")
+    total: Callable[[str], int] = lambda key: sum(run["flows"][key] for run in runs)  # noqa: E731 - a name for a column
+    rows: list[list[object]] = [
+        ["faults injected", f"{sum(run['faults'] for run in runs):,} in {sum(run['seconds'] for run in runs):,} s"],
+        ["flows", f"{total('flows'):,}, of {sum(run['tasks'] for run in runs):,} tasks"],
+        ["gates opened / failed / judged anew after a replay", " / ".join(f"{total(k):,}" for k in _GATE_MOVES)],
+        ["waiting tasks let through", f"{total('joins_released'):,}"],
+        ["let through twice, too early, or never", sum(run["violations"].get("I14", 0) for run in runs)],
+        ["steps recorded", f"{total('steps'):,}"],
+        ["signals stored / consumed", f"{total('signals'):,} / {total('signals_consumed'):,}"],
+        [
+            "steps recorded twice, signals lost or consumed twice",
+            sum(run["violations"].get("I15", 0) for run in runs),
+        ],
+        ["deadlocks", sum(run["deadlocks"] for run in runs)],
+        ["violations of any invariant", sum(sum(run["violations"].values()) for run in runs)],
+    ]
+    seeds = ", ".join(str(run["seed"]) for run in runs)
+    return f"`python -m proof.chaos --flows N` with the seeds {seeds}, on {runs[-1]['on']}:\n\n{table(['', ''], rows)}"
+
+
+def limits() -> str:
+    found = result("limits")
+    seen = found["limits"]
+    violations: Callable[[str], int] = lambda invariant: found["violations"].get(invariant, 0)  # noqa: E731 - a short name
+    rows: list[list[object]] = [
+        ["faults injected", f"{found['faults']:,} of {len(found['faults_by_kind'])} kinds in {found['seconds']:,} s"],
+        ["tasks / attempts", f"{found['tasks']:,} / {found['attempts']:,}"],
+        ["starts behind `max_running`", f"{seen['bounded_starts']:,}"],
+        ["of these, starts that took the last place", f"{seen['starts_at_a_full_limit']:,}"],
+        ["starts over a limit", violations("I10")],
+        ["starts behind a rate / outside of it", f"{seen['rated_starts']:,} / {violations('I16')}"],
+        [
+            "starts with a serial key",
+            f"{seen['serial_starts']:,}, in {seen['serial_pairs']:,} pairs whose order was kept",
+        ],
+        ["overlaps, or starts out of order", violations("I17")],
+        ["changes of limits", f"{seen['changes']:,}"],
+        ["deadlocks", found["deadlocks"]],
         ["violations of any invariant", sum(found["violations"].values())],
     ]
     return f"`{found['command']}` (seed {found['seed']}), on {found['on']}:\n\n{table(['', ''], rows)}"
@@ -167,6 +216,8 @@ PARTS: dict[str, Callable[[], str]] = {
     "chaos": chaos,
     "faults": faults,
     "slots": slots,
+    "flows": flows,
+    "limits": limits,
     "failover": failover,
     "losses": losses,
     "peers": peers,

@@ -236,6 +236,22 @@ def settlement_unanswered(stage: Stage) -> bool:
     return stage.proxy.drop_after_commit("worker tasks", "tasklib_complete") > 0
 
 
+def fold_unanswered(stage: Stage) -> bool:
+    return stage.proxy.drop_after_commit("worker tasks", "tasklib_fold") > 0
+
+
+def record_unanswered(stage: Stage) -> bool:
+    return stage.proxy.drop_after_commit("worker tasks", "tasklib_record_steps") > 0
+
+
+def consumption_unanswered(stage: Stage) -> bool:
+    return stage.proxy.drop_after_commit("worker tasks", "tasklib_consume_signal") > 0
+
+
+def suspension_unanswered(stage: Stage) -> bool:
+    return stage.proxy.drop_after_commit("worker tasks", "tasklib_suspend") > 0
+
+
 def heartbeat_unanswered(stage: Stage) -> bool:
     return stage.proxy.drop_after_commit("heartbeat") > 0
 
@@ -296,6 +312,10 @@ FAULTS: dict[str, tuple[int, Fault]] = {
     "claim unanswered": (4, claim_unanswered),
     "settlement unanswered": (4, settlement_unanswered),
     "heartbeat unanswered": (2, heartbeat_unanswered),
+    "fold unanswered": (3, fold_unanswered),
+    "record unanswered": (3, record_unanswered),
+    "consumption unanswered": (3, consumption_unanswered),
+    "suspension unanswered": (3, suspension_unanswered),
     "connections used up": (1, connections_used_up),
     "disk full": (1, disk_full),
 }

@@ -30,7 +30,9 @@ _LEASES = """
 _WAITING = """
     SELECT COALESCE(extract(epoch FROM now() - min(due)), 0)::float8 FROM (
         SELECT COALESCE(next_retry_at, scheduled_at) AS due FROM tasks
-        WHERE state IN ('pending', 'failed') AND name <> 'chaos.slow' AND COALESCE(next_retry_at, scheduled_at) <= now()
+        WHERE state IN ('pending', 'failed') AND waits_for IS NULL AND COALESCE(next_retry_at, scheduled_at) <= now()
+          -- What may be paused, and what a worker over HTTP doesn't take.
+          AND name NOT IN ('chaos.slow', 'chaos.order') AND name NOT LIKE 'chaos.limited.%'
         ORDER BY queue, name, required_capabilities, priority, COALESCE(next_retry_at, scheduled_at), id LIMIT 1000
     ) AS waiting
 """
@@ -47,20 +49,41 @@ _IDLE = """
     ) AS claimed
     WHERE status = 'active' AND last_heartbeat > now() - interval '2 seconds' AND held < capacity
 """
+# Keys of limits whose tasks have been due for long, and of which none runs or waits for its retry.
+_LEFT = """
+    SELECT concat(waiting.name, ' ', waiting.key),
+           (SELECT count(*) FROM workers WHERE status = 'active' AND last_heartbeat > now() - interval '2 seconds'
+              AND capacity > (SELECT count(*) FROM tasks WHERE state = 'running' AND worker_id = workers.id))
+    FROM (
+        SELECT name, COALESCE(kwargs ->> 'account', kwargs ->> 'tenant', '') AS key
+        FROM tasks
+        WHERE state IN ('pending', 'failed') AND name LIKE 'chaos.limited.%' AND name <> 'chaos.limited.both'
+          AND COALESCE(next_retry_at, scheduled_at) <= now() - interval '1 s'
+        GROUP BY 1, 2
+    ) AS waiting
+    WHERE NOT EXISTS (
+        SELECT FROM tasks AS other
+        WHERE other.name LIKE 'chaos.limited.%'
+          AND COALESCE(kwargs ->> 'account', kwargs ->> 'tenant', '') = waiting.key
+          AND (other.state = 'running' OR other.state = 'failed' AND next_retry_at > now() - interval '1 s'
+               OR other.name = waiting.name AND other.started_at > now() - interval '1 s'))
+"""
 _DEADLOCKS = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
 
 
 class Monitor(threading.Thread):
     """Runs until stopped. What it finds goes into its log."""
 
-    def __init__(self, url: str, log: ActorLog, frozen: Callable[[], list[str]]) -> None:
+    def __init__(self, url: str, log: ActorLog, frozen: Callable[[], list[str]], *, limits: bool = False) -> None:
         super().__init__(daemon=True, name="monitor")
         self._url = url
         self._log = log
         self._frozen = frozen
+        self._limits = limits
         self._ended = threading.Event()
         self._undisturbed_since = time.monotonic()
         self._suspects: dict[str, float] = {}
+        self._left: dict[str, float] = {}
         self._deadlocks_before = 0
         self.deadlocks = 0
 
@@ -96,6 +119,16 @@ class Monitor(threading.Thread):
         if late > SWEPT_WITHIN and undisturbed > SWEPT_WITHIN:
             self._violated("I9", f"{task} is running {late:.1f} s past its lease")
         self._judge_idle(idle, undisturbed)
+        if self._limits:
+            self._judge_left({key: idle for key, idle in connection.execute(_LEFT).fetchall() if idle}, undisturbed)
+
+    def _judge_left(self, left: dict[str, int], undisturbed: float) -> None:
+        """A limit has room, and tasks behind it wait all the time, though workers are idle."""
+        now = time.monotonic()
+        self._left = {key: self._left.get(key, now) for key in left}
+        for key, since in self._left.items():
+            if now - since > IDLE_AT_MOST and undisturbed > IDLE_AT_MOST:
+                self._violated("I7", f"tasks {key} wait for {now - since:.1f} s, and their limits have room")
 
     def _judge_idle(self, idle: dict[str, float], undisturbed: float) -> None:
         """A worker is to blame if it took nothing for that long, though it lived, had room, and tasks were due."""

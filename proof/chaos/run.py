@@ -18,7 +18,8 @@ from urllib.parse import urlsplit
 
 import psycopg
 
-from proof.chaos import schedules
+from proof.chaos import limited_tasks, schedules
+from proof.chaos.database_tasks import LEDGER
 from proof.chaos.faults import FAULTS, Stage, small_disk
 from proof.chaos.fleet import Fleet, Member, free_port
 from proof.chaos.monitor import Monitor
@@ -27,6 +28,8 @@ from proof.chaos.scene import SETTINGS, Scene
 from proof.history import recording
 from proof.history.actors import ActorLog, read
 from proof.history.checker import Checker, End, Verdict
+from proof.history.flows import flow_history
+from proof.history.limits import limit_history
 from proof.history.slots import slot_history
 from tasklib import Client
 from tasklib.embedded import EmbeddedPostgres
@@ -38,7 +41,15 @@ _CAUSES = r"""
     SELECT concat(name, ': ', regexp_replace(left(split_part(rtrim(error), E'\n', -1), 100), '\d+', '#', 'g')), count(*)
     FROM tasks WHERE state = 'dead_letter' GROUP BY 1 ORDER BY 2 DESC LIMIT 30
 """
-_DOUBLED_MARKS = "SELECT kwargs ->> 'mark' FROM tasks WHERE kwargs ? 'mark' GROUP BY 1 HAVING count(*) > 1"
+_DOUBLED_MARKS = (
+    # The tasks of a flow have one mark. Flows that a task gathers are compared with what it has on record instead: a
+    # completed task that is replayed gathers again.
+    "SELECT kwargs ->> 'mark' FROM tasks WHERE kwargs ? 'mark' "
+    "AND NOT EXISTS (SELECT FROM flows WHERE flows.id = tasks.flow AND flows.parent IS NOT NULL) "
+    "GROUP BY 1 HAVING count(DISTINCT COALESCE(flow, id)) > 1"
+)
+SUBMITTED = "SELECT count(*) FROM transitions WHERE old_state IS NULL"
+FLOWS = "SELECT count(*) FROM flows"
 QUIET_SECONDS = 2 * SETTINGS["leader_lease_seconds"]
 _DATABASE = ("database", "backend", "disk", "connections")
 
@@ -61,6 +72,12 @@ class Plan:
     disk_gigabytes: float = 8.0
     schedules: int = 0
     """Schedules of one second."""
+    flows: int = 0
+    """At least so many flows, and few other tasks."""
+    logs: Path | None = None
+    """Where the logs are kept."""
+    limits: bool = False
+    """Tasks behind limits, and few others."""
 
 
 @dataclass
@@ -102,7 +119,8 @@ def run(plan: Plan, say: Any = print) -> Outcome:
     """Carry out a plan from the first process to the verdict."""
     with ExitStack() as stack:
         stage, here, log = stack.enter_context(_stage(plan))
-        monitor = Monitor(here.direct_url, log, lambda: [m.name for m in stage.fleet.members if m.frozen])
+        frozen = lambda: [m.name for m in stage.fleet.members if m.frozen]  # noqa: E731 - read again and again
+        monitor = Monitor(here.direct_url, log, frozen, limits=plan.limits)
         tending = stack.enter_context(_tending(stage.fleet))
         monitor.start()
         began = time.monotonic()
@@ -114,6 +132,8 @@ def run(plan: Plan, say: Any = print) -> Outcome:
         stage.fleet.end()
         monitor.stop()
         with psycopg.connect(here.direct_url, autocommit=True) as db:
+            for idle in _idle(db, [member.name for member in _members(plan) if member.is_worker]):
+                log.write(op="violation", invariant="I7", detail=f"{idle} never took a task")
             verdict = _verdict(db, here)
             recoveries = _recoveries(db, here)
             causes = dict(db.execute(_CAUSES).fetchall())
@@ -137,19 +157,33 @@ def _stage(plan: Plan) -> Iterator[tuple[Stage, Scene, ActorLog]]:
             place = urlsplit(url)
             proxy = Proxy(place.hostname or "127.0.0.1", place.port or 5432)
             proxied = url.replace(f":{place.port}/", f":{proxy.port}/")
-            here = Scene(url, proxied, str(logs), plan.seed, plan.rate, free_port(), schedules=plan.schedules)
+            here = Scene(
+                url,
+                proxied,
+                str(logs),
+                plan.seed,
+                plan.rate,
+                free_port(),
+                schedules=plan.schedules,
+                flows=plan.flows > 0,
+                limits=plan.limits,
+            )
             migrate(here.config())
             with psycopg.connect(url, autocommit=True) as db:
                 recording.install(db)
             with Client(here.config()) as client:
                 schedules.make(client, plan.schedules)
+                if plan.limits:
+                    limited_tasks.make(client)
             log = ActorLog(logs, "conductor")
-            fleet = Fleet(here, _members())
+            fleet = Fleet(here, _members(plan))
             try:
                 yield Stage(server, url, proxy, fleet, random.Random(plan.seed), disk, _reporter(log)), here, log
             finally:
                 fleet.end(timeout=5)
                 proxy.close()
+                if plan.logs is not None:
+                    shutil.copytree(logs, plan.logs)
     finally:
         if disk is not None:
             import subprocess
@@ -158,7 +192,8 @@ def _stage(plan: Plan) -> Iterator[tuple[Stage, Scene, ActorLog]]:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def _members() -> list[Member]:
+def _members(plan: Plan) -> list[Member]:
+    signallers = [Member("signaller-0", "proof.chaos.signaller")] if plan.flows else []
     return [
         Member("worker-0", "proof.chaos.worker", ("direct",)),
         Member("worker-1", "proof.chaos.worker", ("direct",)),
@@ -169,6 +204,7 @@ def _members() -> list[Member]:
         Member("submitter-0", "proof.chaos.submitter", ("direct",)),
         Member("submitter-1", "proof.chaos.submitter", ("proxied",)),
         Member("operator-0", "proof.chaos.operator"),
+        *signallers,
     ]
 
 
@@ -234,23 +270,25 @@ def _faults(plan: Plan, stage: Stage, monitor: Monitor, log: ActorLog, here: Sce
         time.sleep(stage.random.expovariate(1 / plan.pause))
         if time.monotonic() - told > 30:
             told = time.monotonic()
-            say(f"{told - began:5.0f} s: {done.total()} faults, {_submitted(here):,} tasks")
+            flows = f", {_count(here, FLOWS):,} flows" if plan.flows else ""
+            say(f"{told - began:5.0f} s: {done.total()} faults, {_count(here, SUBMITTED):,} tasks{flows}")
     for thread in threads:
         thread.join(60)
     return done
 
 
-def _submitted(here: Scene) -> int:
+def _count(here: Scene, query: str) -> int:
     try:
         with psycopg.connect(here.direct_url, autocommit=True, connect_timeout=3) as connection:
-            row = connection.execute("SELECT count(*) FROM transitions WHERE old_state IS NULL").fetchone()
+            row = connection.execute(query.encode()).fetchone()
             return row[0] if row else 0
     except psycopg.Error:
         return 0
 
 
 def _enough(plan: Plan, here: Scene) -> bool:
-    return not plan.tasks or _submitted(here) >= plan.tasks
+    enough_tasks = not plan.tasks or _count(here, SUBMITTED) >= plan.tasks
+    return enough_tasks and (not plan.flows or _count(here, FLOWS) >= plan.flows)
 
 
 def _become_quiet(stage: Stage, here: Scene, monitor: Monitor) -> bool:
@@ -262,11 +300,17 @@ def _become_quiet(stage: Stage, here: Scene, monitor: Monitor) -> bool:
     with Client(here.config()) as client:
         for pause in client.pauses():
             client.resume(**{pause.kind: pause.value})
+        if here.limits:
+            client.reset_limit("chaos-db")
         if here.schedules:
             time.sleep(QUIET_SECONDS)  # a leader comes to what passed during the last faults
             schedules.stop(client)
     deadline = time.monotonic() + 300
-    query = "SELECT count(*) FROM (SELECT FROM tasks WHERE state IN ('pending', 'failed', 'running') LIMIT 1) AS rest"
+    query = b"""
+        SELECT count(*) FROM (
+            (SELECT FROM tasks WHERE state IN ('pending', 'failed', 'running') LIMIT 1)
+            UNION ALL (SELECT FROM flows WHERE finished_at IS NULL LIMIT 1)
+            UNION ALL (SELECT FROM arrivals LIMIT 1)) AS rest"""
     while time.monotonic() < deadline:
         with psycopg.connect(here.direct_url, autocommit=True) as db:
             row = db.execute(query).fetchone()
@@ -278,6 +322,11 @@ def _become_quiet(stage: Stage, here: Scene, monitor: Monitor) -> bool:
 
 def _verdict(db: psycopg.Connection, here: Scene) -> Verdict:
     rows = lambda query: [row[0] for row in db.execute(query).fetchall()]  # noqa: E731
+    signals = [
+        (line["task"], line["key"])
+        for line in read(here.log_directory)
+        if line.get("op") == "signal" and line["what"] == "ok"
+    ]
     end = End(
         ledger=Counter(rows("SELECT task::text FROM ledger")),
         transactional=frozenset(rows("SELECT id::text FROM tasks WHERE name = 'chaos.transactional'")),
@@ -286,9 +335,17 @@ def _verdict(db: psycopg.Connection, here: Scene) -> Verdict:
         replays=Counter(rows("SELECT target FROM audit WHERE action = 'task.replay'")),
         marks_doubled=tuple(rows(_DOUBLED_MARKS)),
         slots=slot_history(db),
+        flows=flow_history(db, signals, [LEDGER]),
+        limits=limit_history(db, limited_tasks.NAMES, limited_tasks.bounds_of),
     )
     checker = Checker(crash_limit=SETTINGS["crash_limit"])
     return checker.check(recording.transitions(db), recording.reigns(db), read(here.log_directory), end)
+
+
+def _idle(db: psycopg.Connection, workers: list[str]) -> list[str]:
+    """Workers of which no process took a task: one that can't start is started again and again."""
+    query = "SELECT EXISTS (SELECT FROM transitions WHERE new_state = 'running' AND starts_with(worker, %s))"
+    return [name for name in workers if db.execute(query, (f"{name}-",)).fetchone() != (True,)]
 
 
 def _recoveries(db: psycopg.Connection, here: Scene) -> list[float]:

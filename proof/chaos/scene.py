@@ -45,6 +45,10 @@ class Scene:
     """Submitters pause while more than this wait."""
     schedules: int = 0
     """Schedules of one second."""
+    flows: bool = False
+    """Submit flows, and few other tasks."""
+    limits: bool = False
+    """Submit tasks behind limits, and few others."""
 
     def config(self, *, proxied: bool = False) -> Config:
         return Config(self.proxied_url if proxied else self.direct_url, **SETTINGS)

@@ -86,7 +86,10 @@ class Restless:
                 with suppress(TaskLibError):  # it changed in between
                     self._client.change_schedule(known.name, every=self._random.choice([1, 2]) * _SECOND)
             case _:
-                end = known.read_at - timedelta(seconds=self._random.randrange(5, 30))
+                # Of slots that were skipped, or that passed before the schedule was made. One by one, by default, where
+                # runs must not overlap: a flow, which waits for runs that the next slot may cancel.
+                ago = self._random.choice([5, 30, 3600]) * self._random.randrange(1, 6)
+                end = known.read_at - timedelta(seconds=ago)
                 self._client.backfill_schedule(known.name, start=end - 5 * _SECOND, end=end)
 
     def offer_old_term(self, term: Term) -> int:

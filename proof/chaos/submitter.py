@@ -11,7 +11,7 @@ from uuid import UUID
 
 import psycopg
 
-from proof.chaos import tasks
+from proof.chaos import flows, limited_tasks, tasks
 from proof.chaos.scene import Scene, scene
 from proof.history.actors import ActorLog
 from tasklib import Client
@@ -32,6 +32,7 @@ class Submitter:
         self._random = random.Random(f"{here.seed} {name}")
         self._prefix = f"{name}-{os.getpid()}"
         self._marks = 0
+        self._flows = flows.Flows(self._random)
 
     def run(self) -> None:
         """Submit until told to stop; wait while the backlog is deep."""
@@ -41,6 +42,8 @@ class Submitter:
             (3, self._keyed),
             (2, self._in_a_transaction),
         ]
+        if self._here.flows:
+            ways = [(200, self._flow), (20, self._flow_in_a_transaction), (6, self._one), (1, self._keyed)]
         weights, backends = zip(*ways, strict=True)
         began = time.monotonic()
         while True:
@@ -66,6 +69,8 @@ class Submitter:
 
     def _any(self) -> Submission:
         choice, mark = self._random.random(), self._mark()
+        if self._here.limits and choice < 0.9:
+            return limited_tasks.any_limited(self._random, mark)
         if choice < 0.65:
             return tasks.short.bind(mark=mark)
         if choice < 0.85:
@@ -87,7 +92,19 @@ class Submitter:
         return tasks.transactional.bind(mark=mark)  # type: ignore[call-arg]
 
     def _batch(self) -> list[UUID]:
-        return self._client.submit_many([self._any() for _ in range(BATCH)])
+        return self._client.submit_many([self._any() for _ in range(20 if self._here.limits else BATCH)])
+
+    def _flow(self) -> list[UUID]:
+        return flows.submitted(self._client, self._flows.any(self._mark()))
+
+    def _flow_in_a_transaction(self) -> list[UUID]:
+        with psycopg.connect(self._url, connect_timeout=3) as connection:
+            run = self._client.submit_flow(self._flows.any(self._mark()), connection=connection)
+            ids = [UUID(str(id_)) for ids in run.tasks.values() for id_ in ids]
+            for task_id in ids:
+                connection.execute("INSERT INTO outbox VALUES (%s)", (task_id,))
+            connection.commit()
+        return ids
 
     def _one(self) -> list[UUID]:
         return [self._client.submit(self._any())]

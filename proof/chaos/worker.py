@@ -6,8 +6,9 @@ import asyncio
 import os
 import signal
 import sys
+from importlib import import_module
 
-from proof.chaos import tasks
+from proof.chaos import flow_tasks, tasks
 from proof.chaos.scene import scene
 from proof.history.actors import ActorLog
 from tasklib import Worker
@@ -19,7 +20,12 @@ async def main(name: str, way: str) -> None:
     log = ActorLog(here.log_directory, f"{name}-{os.getpid()}")
     config = here.config(proxied=way == "proxied").with_changes(worker_id=name)
     server = f"http://127.0.0.1:{here.http_port}" if way == "http" else None
-    worker = Worker(config, server=server, concurrency=tasks.SLOTS, modules=["proof.chaos.tasks"])
+    modules = [tasks.__name__, flow_tasks.__name__]
+    if way != "http":  # a worker over HTTP refuses durable functions
+        modules.append(import_module("proof.chaos.database_tasks").__name__)
+    if here.limits:  # which would declare them in other runs, too
+        modules.append(import_module("proof.chaos.limited_tasks").__name__)
+    worker = Worker(config, server=server, concurrency=tasks.SLOTS, modules=modules)
 
     def note(event: Event) -> None:
         match event:

@@ -1,4 +1,4 @@
-"""Decides I1 to I13 of a history. It reads plain values and knows nothing of how they came about.
+"""Decides I1 to I17 of a history. It reads plain values and knows nothing of how they came about.
 
 A history is the transitions that the table recorded, what the actors logged, and a few sets of the end of the run.
 """
@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
-from proof.history import slots
+from proof.history import flows, limits, slots
+from proof.history.flows import FlowFigures, FlowHistory
+from proof.history.limits import LimitFigures, LimitHistory
 from proof.history.recording import Reign, Transition
 from proof.history.slots import SlotFigures, SlotHistory
 from tasklib.states import MOVES, TERMINAL, TaskState
@@ -47,6 +49,10 @@ class End:
     """Submissions, by their mark, that are there more than once."""
     slots: SlotHistory = field(default_factory=SlotHistory)
     """What became of schedules."""
+    flows: FlowHistory = field(default_factory=FlowHistory)
+    """What became of flows and durable tasks."""
+    limits: LimitHistory = field(default_factory=LimitHistory)
+    """What became of tasks behind limits."""
 
 
 @dataclass
@@ -73,6 +79,8 @@ class Figures:
     lost: int = 0
     doubled: int = 0
     slots: SlotFigures = field(default_factory=SlotFigures)
+    flows: FlowFigures = field(default_factory=FlowFigures)
+    limits: LimitFigures = field(default_factory=LimitFigures)
 
 
 @dataclass
@@ -101,11 +109,13 @@ class Checker:
         self._started: dict[tuple[str, int], float] = {}
         """When each attempt began, by its own account."""
         self._begins: Counter[str] = Counter()
+        self._flow_of: dict[str, str] = {}
 
     def check(
         self, transitions: Iterable[Transition], reigns: Iterable[Reign], log: Iterable[Mapping[str, Any]], end: End
     ) -> Verdict:
         acknowledged = self._actors(log)
+        self._flow_of = {task.id: task.flow for task in end.flows.tasks if task.flow is not None}
         for task, moves in groupby(transitions, key=lambda t: t.task):
             self._task(task, list(moves), end)
         self._acknowledged(acknowledged, end)
@@ -113,6 +123,10 @@ class Checker:
         self._reigns(reigns)
         for detail in slots.check(end.slots, self._figures.slots):
             self._violated("I13", detail)
+        for invariant, detail in flows.check(end.flows, self._figures.flows):
+            self._violated(invariant, detail)
+        for invariant, detail in limits.check(end.limits, self._figures.limits):
+            self._violated(invariant, detail)
         return Verdict(self._violations, self._figures, self._counts)
 
     # ---- what the actors said ----
@@ -158,7 +172,7 @@ class Checker:
     def _task(self, task: str, moves: list[Transition], end: End) -> None:
         figures = self._figures
         figures.tasks += 1
-        endings = replays = 0
+        endings = replays = restored = 0
         before: Transition | None = None
         for move in moves:
             self._move(task, before, move)
@@ -169,7 +183,10 @@ class Checker:
                 figures.given_back += before is not None and _went_back(before, move)
                 figures.executed_again += (task, move.old_token) in self._started and move.new_state == "failed"
             if move.old_state in TERMINAL and move.new_state == "pending":
-                replays += 1
+                # What a gate had cancelled waits again when what failed is replayed.
+                is_restored = move.old_state == "cancelled" and bool(move.at_gate)
+                restored += is_restored
+                replays += not is_restored
                 endings = 0
             if move.new_state in TERMINAL:
                 endings += 1
@@ -180,8 +197,10 @@ class Checker:
                     self._violated("I12", f"{task} is a dead letter, and its function never began")
             before = move
         figures.replays += replays
-        if replays > end.replays[task]:
-            self._violated("I6", f"{task} left a terminal state {replays} times; {end.replays[task]} replays audited")
+        in_flow = end.flows.replays.get(self._flow_of.get(task, ""), 0)
+        if replays > end.replays[task] + in_flow or restored > in_flow:
+            audited = f"{end.replays[task]} replays audited, {in_flow} in its flow"
+            self._violated("I6", f"{task} left a terminal state {replays + restored} times; {audited}")
         if task in end.at_most_once and self._begins[task] > 1 + replays:
             self._violated("I12", f"{task} runs at most once, and began {self._begins[task]} times")
         state = moves[-1].new_state
@@ -228,7 +247,10 @@ class Checker:
             self._violated("I5", f"{task} crashed {crashes} times; the limit is {self._crash_limit}")
         if before is None or move.old_state in TERMINAL:
             return
-        if not 0 <= retries - (before.retry_count or 0) <= 1 or not 0 <= crashes - (before.crash_count or 0) <= 1:
+        grown = crashes - (before.crash_count or 0)
+        if not 0 <= retries - (before.retry_count or 0) <= 1 or not (
+            0 <= grown <= 1 or (move.suspended and not crashes)
+        ):
             self._violated("I5", f"{task}: retries or crashes jumped to {retries} and {crashes}")
         if move.old_state != "running" or "maintenance" not in move.by:
             return

@@ -29,6 +29,10 @@ class Transition(NamedTuple):
     crash_count: int | None
     wrote_token: int | None
     """The token that a completed attempt says it held."""
+    at_gate: bool | None = None
+    """It waits at a gate of its flow."""
+    suspended: bool | None = None
+    """A durable task has given its slot back, which forgets its crashes."""
 
     @property
     def is_claim(self) -> bool:

@@ -17,10 +17,13 @@ import psycopg
 from proof.history import recording
 from proof.history.checker import Checker, End, Violation
 from proof.history.recording import Transition
-from proof.interleavings import durable, schedules
+from proof.interleavings import durable, joins, limits, schedules, spawning
 from proof.interleavings.durable import DurableTable
+from proof.interleavings.joins import FailedJoinTable, JoinTable
+from proof.interleavings.limits import LimitTable
 from proof.interleavings.operations import CRASH_LIMIT, LEADER, NAME, OPERATIONS, STATES, TOKEN
 from proof.interleavings.schedules import ScheduleTable
+from proof.interleavings.spawning import SpawnTable
 from proof.interleavings.stepping import Session, orders, play
 from tasklib.states import TERMINAL
 from tasklib.testing import databases
@@ -54,6 +57,9 @@ class Table:
         sessions = [self._stack.enter_context(closing(session)) for session in named]
         self.schedules = ScheduleTable(self.db, sessions)
         self.durable = DurableTable(self.db, sessions)
+        self.spawning = SpawnTable(self.db, sessions)
+        self.limits = LimitTable(self.db, sessions)
+        self.joins, self.failed_joins = JoinTable(self.db, sessions), FailedJoinTable(self.db, sessions)
 
     def close(self) -> None:
         self._stack.close()
@@ -153,12 +159,23 @@ def main() -> None:
         about_schedules = [wrong for group in groups for wrong in made.schedules.play_all(group)]
         durable_groups = [*durable.PAIRS, *durable.TRIPLES]
         about_durable = [wrong for group in durable_groups for wrong in made.durable.play_all(group)]
-    wrong = two.wrong + three.wrong + about_schedules + about_durable
+        spawn_groups = [*spawning.PAIRS, *spawning.TRIPLES]
+        about_spawning = [wrong for group in spawn_groups for wrong in made.spawning.play_all(group)]
+        limit_groups = [*limits.PAIRS, *limits.TRIPLES]
+        about_limits = [wrong for group in limit_groups for wrong in made.limits.play_all(group)]
+        join_groups = [*joins.PAIRS, *joins.TRIPLES]
+        failed_groups = [*joins.PAIRS, *joins.FAILED_TRIPLES]
+        about_joins = [wrong for group in join_groups for wrong in made.joins.play_all(group)]
+        about_joins += [wrong for group in failed_groups for wrong in made.failed_joins.play_all(group)]
+    wrong = two.wrong + three.wrong + about_schedules + about_durable + about_spawning + about_limits + about_joins
     for order in wrong[:50]:
         print(order)
     print(f"three sessions: {three.orders:,} orders, {len(three.wrong)} wrong")
     print(f"schedules: {len(groups)} groups of sessions in every order, {len(about_schedules)} wrong")
     print(f"durable tasks: {len(durable_groups)} groups of sessions in every order, {len(about_durable)} wrong")
+    print(f"spawning: {len(spawn_groups)} groups of sessions in every order, {len(about_spawning)} wrong")
+    print(f"limits: {len(limit_groups)} groups of sessions in every order, {len(about_limits)} wrong")
+    print(f"joins: {len(join_groups + failed_groups)} groups of sessions in every order, {len(about_joins)} wrong")
     RESULTS.write_text(
         json.dumps({"two sessions": two.orders, "three sessions": three.orders, "wrong": len(wrong)}, indent=2) + "\n"
     )

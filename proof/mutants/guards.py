@@ -30,6 +30,9 @@ GUARDED = (
     *("expire_keys", "expire_dead_letters", "retain", "owned", "submit_once"),
     *("merging", "merged", "same_merge_key", "submit_replacing", "replayed"),
     *("record_steps", "consume_signal", "suspend"),
+    *("fold", "reported", "unreported", "steps_replayed", "spawn", "adopt", "forget_flows", "gates_with_arrivals"),
+    *("flow_cancel", "flow_cancel_tasks", "flow_cancel_rest", "flow_replay", "flow_replay_tasks"),
+    *("flow_node_results", "schedule_run_one_by_one"),
     *("worker_heartbeat", "worker_drain", "token_usable", "token_revoke"),
     *("has_unfinished_run", "schedule_fire", "schedule_skips_recorded", "forget_skips"),
     *("schedule_change", "schedule_pause", "schedule_retire", "schedule_deployed"),
@@ -50,13 +53,28 @@ EXPRESSIONS = (
     ("replayed", "merge_key = NULL,", "merge_key = merge_key,"),
     ("replayed", "merge_while = NULL,", "merge_while = merge_while,"),
     ("suspend", "cardinality(given.signals) > 0 AND task.signals_sent IS DISTINCT FROM given.seen", "false"),
+    ("fold", "opened_at IS NOT NULL AND kind <> 'flow'", "false"),
+    ("fold", "AND sealed AND completed + failed >= expected", "AND completed + failed >= expected"),
+    ("fold", "failed > excused", "failed > 0"),
+    ("fold", "AND sealed AND completed + excused >= expected", "AND completed + excused >= expected"),
+    ("fold", "AND sealed AND completed >= needed", "AND completed >= needed"),
+    ("fold", "AND sealed AND expected - failed < needed", "AND expected - failed < needed"),
+    ("fold", "GREATEST(task.scheduled_at, now())", "task.scheduled_at"),
+    ("fold", "CASE WHEN told.waits THEN now() ELSE task.scheduled_at END", "task.scheduled_at"),
+    ("fold", "CASE WHEN is_all THEN failed_at IS NOT NULL AND verdict = 'open'", "CASE WHEN is_all THEN false"),
+    ("fold", "OR id IN (SELECT gate FROM counted_here)", ""),
+    ("fold", "WHEN NOT moved.is_all THEN judged.failed_at END", "END"),
+    ("fold", "released = judged.verdict IS NOT NULL AND moved.is_all", "released = judged.verdict IS NOT NULL"),
+    ("spawn", "(gate.kind = 'flow' OR parent.node = ANY (gate.nodes))", "true"),
     ("merging", "FOR KEY SHARE OF task", ""),
     ("submit_replacing", "FOR NO KEY UPDATE OF task", ""),
 )
 """Guards that are no condition of a WHERE, because they decide what becomes of a row: file, text, the text instead."""
 INLINED = ("lock_held",)
 """Fragments whose guards are taken out of each statement that includes them, one statement at a time."""
-_JOIN = re.compile(r"[\w.]*\bid = ([\w.]*\bid|%\(id\)s.*)")
+_JOIN = re.compile(
+    r"[\w.]*\bid (= ([\w.]*\bid|%\(id\)s.*|ANY \(ARRAY\[[\w.]*\bid\]\))|BETWEEN [\w.]*\bid AND [\w.]*\bid)"
+)
 """Which row is meant is no guard: without it nothing works at all."""
 
 
@@ -114,7 +132,7 @@ def _in(name: str, text: str) -> Iterator[Guard]:
         if not match or match[1].endswith("DO NOTHING"):  # which index is meant is no guard
             continue
         for condition in _conjuncts(match[1].rstrip()):
-            if condition and not _JOIN.fullmatch(condition) and _balanced(condition) and " AS " not in condition:
+            if condition and not _JOIN.fullmatch(condition) and _is_whole(condition) and " AS " not in condition:
                 seen[condition] += 1
                 yield Guard(name, condition, number, seen[condition])
 
@@ -133,7 +151,10 @@ def _conjuncts(text: str) -> list[str]:
     return [*parts, text[begin:].strip()]
 
 
-def _balanced(text: str) -> bool:
+def _is_whole(text: str) -> bool:
+    """Not the beginning of a condition that goes on in the next line."""
+    if len(re.findall(r"\bCASE\b", text)) != len(re.findall(r"\bEND\b", text)):
+        return False
     depth = 0
     for letter in text:
         depth += (letter == "(") - (letter == ")")
