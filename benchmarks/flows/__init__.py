@@ -1,0 +1,1 @@
+"""What flows and durable functions cost."""
