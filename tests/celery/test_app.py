@@ -1,0 +1,330 @@
+"""The app: settings, discovery, schedules, and programs of Celery's guides run by `tasklib worker`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+import tasklib
+from tasklib.celery import Celery, current_app, shared_task
+from tasklib.celery.exceptions import ImproperlyConfigured, NotOnTaskLib, NotRegistered
+from tasklib.celery.schedules import ParseException, crontab, schedule
+from tasklib.client.default import default_client
+from tasklib.tasks import registry
+from tasklib.testing import drain_sync
+
+# ---- settings ----
+
+
+def test_settings_are_attributes_and_items_and_read_from_objects(app: Celery) -> None:
+    app.conf.update(task_default_queue="jobs", timezone="Europe/Berlin")
+    assert (app.conf.task_default_queue, app.conf["timezone"], app.conf.task_serializer) == (
+        "jobs", "Europe/Berlin", "json",
+    )  # fmt: skip
+
+    class Settings:
+        CELERY_TASK_ALWAYS_EAGER = True
+        CELERY_BROKER_URL = "redis://localhost"
+        DEBUG = True
+
+    app.config_from_object(Settings, namespace="CELERY")
+    assert (app.conf.task_always_eager, app.conf.broker_url) == (True, "redis://localhost")
+    app.config_from_object({"CELERYBEAT_SCHEDULE": {}, "CELERY_ALWAYS_EAGER": False, "other": 1})
+    assert app.conf.task_always_eager is False
+
+
+@pytest.mark.parametrize("name", ["task_serializer", "result_serializer"])
+def test_pickle_is_refused(app: Celery, name: str) -> None:
+    with pytest.raises(ImproperlyConfigured, match="stores JSON only"):
+        app.conf[name] = "pickle"
+
+
+def test_a_setting_that_means_nothing_is_accepted_and_one_that_is_missed_warns(app: Celery) -> None:
+    app.conf.broker_pool_limit = 5
+    with pytest.warns(UserWarning, match="TASKLIB_RETENTION"):
+        app.conf.result_expires = 3600
+    with pytest.warns(UserWarning, match=r"Did you mean 'task_routes'\?"):
+        app.conf.task_rotes = {}
+
+
+def test_a_broker_url_of_postgresql_is_the_database(proj: Any, database_url: str) -> None:
+    tasklib.close()
+    Celery("other", broker=database_url).close()
+    try:
+        result = proj.add.delay(1, 2)
+        assert result.state == "PENDING"
+    finally:
+        from tasklib.tasks.default_client import provide_default_client
+
+        provide_default_client(None)
+
+
+def test_routes_choose_queues(proj: Any, db: psycopg.Connection) -> None:
+    proj.app.conf.task_routes = ({"*.add": "sums"}, [("*.mul", {"queue": "products", "priority": 3})])
+    proj.add.delay(1, 1)
+    proj.mul.delay(1, 1)
+    proj.add.apply_async((1, 1), queue="own")
+    rows = db.execute("SELECT queue, priority FROM tasks ORDER BY queue").fetchall()
+    assert rows == [("own", 0), ("products", 3), ("sums", 0)]
+    proj.app.conf.task_routes = {"*": {"exchange": "media"}}
+    with pytest.raises(NotOnTaskLib, match="exchange"):
+        proj.add.delay(1, 1)
+
+
+def test_shared_tasks_belong_to_the_current_app(app: Celery) -> None:
+    @shared_task(name="shared")
+    def double(x: int) -> int:
+        return 2 * x
+
+    assert current_app.tasks["shared"] is double
+    result = double.delay(4)
+    drain_sync()
+    assert result.get(timeout=30) == 8
+    with pytest.raises(NotRegistered):
+        app.tasks["none"]
+
+
+# ---- schedules ----
+
+
+@pytest.mark.parametrize(
+    ("given", "expression"),
+    [
+        (crontab(), "* * * * *"),
+        (crontab(minute=0, hour="*/3"), "0 0,3,6,9,12,15,18,21 * * *"),
+        (crontab(minute="*/20", day_of_week="sunday"), "0,20,40 * * * 0"),
+        (crontab(minute=0, hour="8-10,22-1", month_of_year="jan"), "0 0,1,8,9,10,22,23 * 1 *"),
+        (crontab(0, 0, day_of_month="1-7,15-21"), "0 0 1,2,3,4,5,6,7,15,16,17,18,19,20,21 * *"),
+        (crontab(0, 0, day_of_week={1, 7}), "0 0 * * 0,1"),
+    ],
+)
+def test_crontabs_are_cron_expressions(given: crontab, expression: str) -> None:
+    assert (given.expression, given.other_days) == (expression, None)
+
+
+def test_a_day_of_the_week_and_of_the_month_have_to_match_both(app: Celery, proj: Any) -> None:
+    both = crontab(0, 0, day_of_week="fri", day_of_month=13)
+    assert (both.expression, both.other_days) == ("0 0 13 * *", "* * * * 0,1,2,3,4,6")
+    app.conf.beat_schedule = {"unlucky": {"task": "tests.celery.conftest.add", "schedule": both, "args": (1, 2)}}
+    app.finalize()
+    client = default_client()
+    client.sync_schedules()
+    slots = client.preview_schedule("unlucky", count=4).slots
+    assert all((slot.utc.day, slot.utc.weekday()) == (13, 4) for slot in slots)
+
+
+@pytest.mark.parametrize("wrong", [{"minute": 60}, {"hour": "x"}, {"day_of_month": 0}, {"minute": "*/0"}])
+def test_a_crontab_that_can_not_be_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ParseException):
+        crontab(**wrong)
+
+
+def test_beat_entries_become_schedules_of_their_names(app: Celery, proj: Any) -> None:
+    app.conf.timezone = "Europe/Berlin"
+    app.conf.beat_schedule = {
+        "nightly": {
+            "task": "tests.celery.conftest.add",
+            "schedule": crontab(hour=3, minute=30),
+            "args": (1,),
+            "kwargs": {"y": 2},
+            "options": {"queue": "night", "expires": 60},
+        },
+        "often": {"task": "tests.celery.conftest.xsum", "schedule": timedelta(seconds=30), "args": ([1],)},
+    }
+
+    @app.on_after_configure.connect
+    def more(sender: Any, **_: Any) -> None:
+        sender.add_periodic_task(10.0, proj.mul.s(2, 3), name="multiply")
+        sender.add_periodic_task(schedule(20), proj.mul.s(2, 4))
+
+    app.finalize()
+    app.finalize()
+    found = {s.name: s for function in registry.functions.values() for s in function.schedules}
+    assert set(found) == {"nightly", "often", "multiply", "tests.celery.conftest.mul(2, 4)"}
+    assert (found["nightly"].cron, found["nightly"].timezone) == (("30 3 * * *",), "Europe/Berlin")
+    assert found["nightly"].args == {"x": 1, "y": 2, "_celery": {"expires_after": 60.0}}
+    assert (found["nightly"].queue, found["often"].every) == ("night", timedelta(seconds=30))
+
+
+def test_a_scheduled_task_runs_with_its_arguments(app: Celery, proj: Any) -> None:
+    app.conf.beat_schedule = {"sum": {"task": "tests.celery.conftest.add", "schedule": 3600, "args": (20, 22)}}
+    app.finalize()
+    client = default_client()
+    client.sync_schedules()
+    task_id = client.run_schedule("sum")
+    drain_sync()
+    assert app.AsyncResult(task_id).get(timeout=30) == 42
+
+
+def test_a_schedule_of_an_unknown_task_is_named(app: Celery) -> None:
+    app.conf.beat_schedule = {"nightly": {"task": "nowhere.work", "schedule": 5.0}}
+    with pytest.raises(NotRegistered, match=r"beat_schedule\['nightly'\] names the task 'nowhere.work'"):
+        app.finalize()
+
+
+# ---- the programs of Celery's guides, with the import changed alone ----
+
+FIRST_STEPS = """
+from tasklib.celery import Celery
+
+app = Celery('tasks', backend='rpc://', broker='pyamqp://guest@localhost//')
+
+@app.task
+def add(x, y):
+    return x + y
+"""
+CALL_FIRST_STEPS = """
+from tasks import add
+result = add.delay(4, 4)
+print(result.get(timeout=60), result.ready(), result.traceback)
+"""
+NEXT_STEPS = """
+from tasklib.celery import Celery
+
+app = Celery('proj', broker='amqp://', backend='rpc://', include=['proj.tasks'])
+app.conf.update(result_expires=3600)
+
+if __name__ == '__main__':
+    app.start()
+"""
+NEXT_STEPS_TASKS = """
+from .celery import app
+
+@app.task
+def add(x, y):
+    return x + y
+
+@app.task
+def mul(x, y):
+    return x * y
+
+@app.task
+def xsum(numbers):
+    return sum(numbers)
+"""
+CALL_NEXT_STEPS = """
+from tasklib.celery import chain, chord, group
+from proj.tasks import add, mul, xsum
+
+print(add.delay(2, 2).get(timeout=60))
+print(add.apply_async((2, 2), queue='lopri', countdown=0).get(timeout=60))
+print(add(2, 2))
+try:
+    add.delay(2, '2').get(timeout=60)
+except TypeError as e:
+    print('TypeError')
+res = add.delay(2, '2')
+print(type(res.get(propagate=False, timeout=60)).__name__, res.failed(), res.successful(), res.state)
+s2 = add.s(2)
+print(s2.delay(8).get(timeout=60))
+print(group(add.s(i, i) for i in range(10))().get(timeout=60))
+g = group(add.s(i) for i in range(10))
+print(g(10).get(timeout=60))
+print(chain(add.s(4, 4) | mul.s(8))().get(timeout=60))
+g = chain(add.s(4) | mul.s(8))
+print(g(4).get(timeout=60))
+print((add.s(4, 4) | mul.s(8))().get(timeout=60))
+print(chord((add.s(i, i) for i in range(10)), xsum.s())().get(timeout=60))
+print((group(add.s(i, i) for i in range(10)) | xsum.s())().get(timeout=60))
+"""
+CANVAS = """
+from tasklib.celery import chain, chord, group, signature
+from proj.tasks import add, mul, xsum
+
+print(signature('proj.tasks.add', args=(2, 2), countdown=0).delay().get(timeout=60))
+print(add.s(2, 2).set(countdown=0).apply_async().get(timeout=60))
+print(add.signature((2, 2), immutable=True).delay().get(timeout=60))
+res = chain(add.s(2, 2), add.s(4), add.s(8))()
+print(res.get(timeout=60), res.parent.get(timeout=60), res.parent.parent.get(timeout=60))
+res = (add.si(2, 2) | add.si(4, 4) | add.si(8, 8))()
+print(res.get(timeout=60), res.parent.get(timeout=60))
+c1 = (add.s(4) | mul.s(8))
+print(c1(16).get(timeout=60))
+c3 = (group(add.s(i, i) for i in range(10)) | xsum.s())
+print(c3().get(timeout=60))
+new_user_workflow = (add.s(2, 2) | group(add.s(1), add.s(2)))
+print(new_user_workflow().get(timeout=60))
+job = group([add.s(2, 2), add.s(4, 4), add.s(8, 8)])
+result = job.apply_async()
+print(result.get(timeout=60), result.ready(), result.successful())
+print(chord(add.s(i, i) for i in range(100))(xsum.s()).get(timeout=60))
+print(~xsum.map([range(10), range(100)]))
+print(~add.starmap(zip(range(10), range(10))))
+print(add.chunks(zip(range(100), range(100)), 10)().get(timeout=60)[9])
+"""
+SAID = """4
+4
+4
+TypeError
+TypeError True False FAILURE
+10
+[0, 2, 4, 6, 8, 10, 12, 14, 16, 18]
+[10, 11, 12, 13, 14, 15, 16, 17, 18, 19]
+64
+64
+64
+90
+90
+"""
+SAID_OF_CANVAS = """4
+4
+4
+16 8 4
+16 8
+160
+90
+[5, 6]
+[4, 8, 16] True True
+9900
+[45, 4950]
+[0, 2, 4, 6, 8, 10, 12, 14, 16, 18]
+[180, 182, 184, 186, 188, 190, 192, 194, 196, 198]
+"""
+
+
+def run(directory: Path, database_url: str, module: str, *programs: str) -> list[str]:
+    """What programs print that call the tasks of a module, while `tasklib worker` runs it."""
+    env = {**os.environ, "TASKLIB_DATABASE_URL": database_url, "PYTHONWARNINGS": "ignore"}
+    command = [sys.executable, "-m", "tasklib", "worker", module, "--quiet"]
+    worker = subprocess.Popen(command, cwd=directory, env=env)
+    try:
+        done = [
+            subprocess.run(
+                [sys.executable, "-c", program], cwd=directory, env=env, capture_output=True, text=True, timeout=250
+            )
+            for program in programs
+        ]
+    finally:
+        worker.terminate()
+        worker.wait(60)
+    assert [each.stderr for each in done] == [""] * len(done)
+    return [each.stdout for each in done]
+
+
+@pytest.mark.long
+def test_the_programs_of_celerys_guides_run_with_the_import_changed_alone(tmp_path: Path, database_url: str) -> None:
+    (tmp_path / "tasks.py").write_text(FIRST_STEPS)
+    assert run(tmp_path, database_url, "tasks", CALL_FIRST_STEPS) == ["8 True None\n"]
+    package = tmp_path / "proj"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "celery.py").write_text(NEXT_STEPS)
+    (package / "tasks.py").write_text(NEXT_STEPS_TASKS)
+    assert run(tmp_path, database_url, "proj.celery", CALL_NEXT_STEPS, CANVAS) == [SAID, SAID_OF_CANVAS]
+
+
+@pytest.mark.long
+def test_with_the_prefork_pool_tasks_run_in_child_processes(tmp_path: Path, database_url: str) -> None:
+    (tmp_path / "forked.py").write_text(
+        "import os\nfrom tasklib.celery import Celery\napp = Celery('forked')\napp.conf.worker_pool = 'prefork'\n"
+        "@app.task(bind=True)\ndef pids(self): return [os.getpid(), os.getppid(), self.request.retries]\n"
+    )
+    program = "from forked import pids; import os; print(len(set(pids.delay().get(timeout=60))), os.getpid() > 0)"
+    assert run(tmp_path, database_url, "forked", program) == ["3 True\n"]
