@@ -1,0 +1,8 @@
+"""The task functions of the image."""
+
+from tasklib import task
+
+
+@task(schedule="*/5 * * * *")
+def tidy_up() -> str:
+    return "tidy"
