@@ -17,6 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, get_args, get_origin, get_type_hints
 
+import celery_names
 import http_api
 from typer.models import ArgumentInfo, CommandInfo, OptionInfo
 
@@ -75,6 +76,11 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
     "configuration.md": {"settings": settings, "levels": levels, "server settings": server_settings},
     "http-errors.md": {"problems": problems},
     "cli.md": {"commands": commands},
+    "celery.md": {
+        "names": celery_names.names_table,
+        "options": celery_names.options_table,
+        "settings": celery_names.settings_table,
+    },
     "http-api.md": {"operations": http_api.operations, "models": http_api.models},
 }
 
