@@ -68,7 +68,7 @@ def database(config: Config) -> Iterator[Database]:
 
 
 def state_of_everything(db: psycopg.Connection) -> list[object]:
-    tables = ("tasks", "workers", "snapshots", "stats_deltas", "stats")
+    tables = ("tasks", "workers", "snapshots", "stats_deltas", "stats", "depths")
     return [db.execute(f"SELECT * FROM {table} ORDER BY 1".encode()).fetchall() for table in tables]
 
 

@@ -55,7 +55,7 @@ BY_NO_OPERATOR = {
     # The limits that the code declares.
     "limits_sync",
     # What happened, counted.
-    *("stats_add", "stats_reported", "stats_fold", "stats_coarsen"),
+    *("stats_add", "stats_reported", "stats_fold", "stats_coarsen", "count_arrivals", "remember_names"),
     # Tests, and the use of a token.
     *("make_due", "token_used"),
     # A look at a plan: nothing is run.

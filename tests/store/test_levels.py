@@ -12,7 +12,7 @@ from tasklib import Config
 from tasklib.db.database import Database
 from tasklib.db.query import Query
 from tasklib.sql import statement
-from tasklib.store import fleet, levels, maintenance, stats
+from tasklib.store import behind, fleet, levels, maintenance, stats
 from tests.store.test_claim import scans_of_tasks
 
 
@@ -107,7 +107,32 @@ def test_depths_are_remembered_by_the_minute(database: Database, db: psycopg.Con
     assert [p.by_level for p in database.run(levels.depth_series(60, 60, queue="other")) if p.by_level] == [{"low": 2}]
     db.execute("UPDATE depths SET minute = minute - interval '9 days'")
     take_snapshot(database)
-    assert db.execute("SELECT count(*) FROM depths").fetchone() == (2,), "those of nine days ago are forgotten"
+    rows = "SELECT count(*) FROM depths WHERE level <> ''"
+    assert db.execute(rows).fetchone() == (2,), "those of nine days ago are forgotten"
+
+
+def test_a_minute_without_a_count_is_unknown_and_one_in_which_nothing_waited_is_zero(
+    database: Database, db: psycopg.Connection
+) -> None:
+    take_snapshot(database)
+    points = database.run(levels.depth_series(60, 60, queue="mail"))
+    assert [(p.depth, p.oldest) for p in points if p.is_known] == [(0, 0.0)]
+    assert {p.depth for p in points if not p.is_known} == {None}
+
+
+def test_depths_of_a_name_are_remembered_beside_those_of_its_queue(database: Database, db: psycopg.Connection) -> None:
+    waiting(db, 6)
+    take_snapshot(database)
+    term = database.run(fleet.lead("leader", 600))
+    assert term is not None
+    database.run(maintenance.remember_names(term, 4, 100))
+    [named] = [p for p in database.run(levels.depth_series(60, 60, name="t1")) if p.is_known]
+    assert named.is_capped, "four of six tasks were looked at"
+    assert 1 <= (named.depth or 0) <= 2
+    [queued] = [p for p in database.run(levels.depth_series(60, 60, queue="mail")) if p.is_known]
+    assert queued.depth == 6
+    [whole] = [p for p in database.run(levels.depth_series(60, 60)) if p.is_known]
+    assert whole.depth == 6, "a task isn't counted a second time by its name"
 
 
 def test_states_of_a_small_table_are_counted_and_of_a_large_one_estimated(
@@ -148,9 +173,13 @@ QUERIES: list[Query[Any]] = [
     levels.state_counts(),
     levels.fleet_figures(),
     levels.depth_series(60, 60),
+    levels.depth_series(60, 60, name="t1"),
+    behind.looks("queue", ["mail", "other"]),
     stats.totals(),
     stats.series(60, 60),
+    stats.series_by("name", 60, 60),
     stats.by_queue(60),
+    stats.by_worker(60),
 ]
 
 

@@ -11,10 +11,12 @@ import pytest
 
 from tasklib import Config
 from tasklib.db.database import Database
+from tasklib.sql import statement
 from tasklib.stats import BOUNDS, Key, Stat
 from tasklib.store import control, dead_letters, fleet, maintenance, stats
 from tasklib.store.filters import DeadLetterFilter, TaskFilter
 from tasklib.store.fleet import Term
+from tests.store.test_claim import scans_of_tasks
 
 BUCKETS = [0] * len(BOUNDS) + [0]
 
@@ -119,6 +121,122 @@ def test_the_busiest_names_and_queues_come_first(database: Database) -> None:
     assert sum(p.attempts for p in database.run(stats.series(60, 60, name="b"))) == 6
 
 
+def test_the_period_before_has_the_same_steps(database: Database, db: psycopg.Connection) -> None:
+    database.run(stats.add([stat(count=4)]))
+    db.execute("UPDATE stats_deltas SET at = at - interval '65 minutes'")
+    database.run(stats.add([stat(count=7)]))
+    now, before = (database.run(stats.series(60, 60, ago=ago)) for ago in (0.0, 3600.0))
+    assert len(now) == len(before)
+    assert (sum(p.attempts for p in now), sum(p.attempts for p in before)) == (7, 4)
+
+
+def test_attempts_are_known_by_worker_before_and_after_the_fold(
+    database: Database, db: psycopg.Connection, term: Term
+) -> None:
+    db.execute("INSERT INTO workers (id) VALUES ('w1'), ('w2')")
+    database.run(
+        stats.add([stat(count=3), stat("other", count=2), Stat(Key("", "", "", "claim"), 9)], worker="w1", number=1)
+    )
+    database.run(stats.add([stat(count=5), stat(outcome="failed")], worker="w2", number=1))
+    for _ in range(2):
+        found = database.run(stats.by_worker(60))
+        assert [(p.label, p.of("completed"), p.failures) for p in found] == [("w2", 5, 1), ("w1", 5, 0)]
+        assert sum(p.attempts for p in database.run(stats.series(60, 60, worker="w2"))) == 6
+        assert sum(p.attempts for p in database.run(stats.series(60, 60))) == 11, "nothing counts twice"
+        steps = database.run(stats.series_by("worker", 60, 60, limit=1))
+        assert {p.label: p.attempts for _, some in steps for p in some} == {"w2": 6, "": 5}
+        database.run(stats.fold(term, 100))
+    assert totals(database) == {("completed", ""): 10, ("failed", ""): 1, ("claim", ""): 9}
+
+
+def test_single_workers_are_forgotten_after_two_days_and_a_large_fleet_shares_a_label(
+    database: Database, db: psycopg.Connection, term: Term, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stats, "MOST_WORKERS", 2)
+    for worker in ("w1", "w2", "w3", "w4"):
+        database.run(stats.add([stat(count=2)], worker=worker, number=1))
+    database.run(stats.fold(term, 100))
+    assert {p.label: p.attempts for p in database.run(stats.by_worker(60))} == {"(other)": 4, "w1": 2, "w2": 2}
+    for age in ("3 hours 20 min", "3 days"):
+        db.execute("UPDATE stats SET start = start - %s::interval WHERE span <> 0", [age])
+        for span, kept, into in stats.KEPT:
+            database.run(stats.coarsen(term, span, kept, into))
+    assert database.run(stats.by_worker(20_000)) == []
+    assert sum(p.attempts for p in database.run(stats.series(20_000, 3600))) == 8
+
+
+def _submit(db: psycopg.Connection, count: int, name: str, seconds_into_minute: float = 10) -> None:
+    """Tasks of the minute before the last one, by their ids."""
+    db.execute(
+        """INSERT INTO tasks (id, name, queue)
+           SELECT (lpad(to_hex((1000 * (extract(epoch FROM date_trunc('minute', now())) - 120 + %s))::bigint), 12, '0')
+                   || right(replace(tasklib_new_id()::text, '-', ''), 20))::uuid, %s, 'mail'
+           FROM generate_series(1, %s)""",
+        (seconds_into_minute, name, count),
+    )
+
+
+def _arrivals(database: Database, **only: str) -> list[tuple[int, float]]:
+    return [
+        (p.of("submitted"), p.counted_seconds())
+        for p in database.run(stats.series(30, 60, **only))  # type: ignore[arg-type]
+        if p.stats
+    ]
+
+
+def test_submissions_are_counted_once_by_the_minute_of_their_ids(
+    database: Database, db: psycopg.Connection, term: Term
+) -> None:
+    _submit(db, 5, "a")
+    _submit(db, 3, "b")
+    for _ in range(3):
+        database.run(stats.count_arrivals(term, most_minutes=10))
+    counted = _arrivals(database)
+    assert [number for number, _ in counted if number] == [8]
+    assert all(seconds == 60 for _, seconds in counted)
+    assert len(counted) == 10, "the ten minutes before: those without a submission are known to have none"
+    assert [number for number, _ in _arrivals(database, name="b")] == [3]
+    assert [p.of("submitted") for p in database.run(stats.by_queue(60))] == [8]
+    assert totals(database) == {}, "no metric counts them"
+
+
+def test_of_very_many_submissions_the_first_ones_stand_for_the_minute(
+    database: Database, db: psycopg.Connection, term: Term, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stats, "MOST_ARRIVALS", 30)
+    for tenth in range(60):
+        _submit(db, 3, "a", tenth + 0.5)
+    database.run(stats.count_arrivals(term))
+    [number] = [number for number, _ in _arrivals(database) if number]
+    assert number == pytest.approx(180, rel=0.1)
+    reasons = db.execute("SELECT reason FROM stats WHERE outcome = 'arrivals_counted' AND reason <> ''").fetchall()
+    assert reasons == [("sampled",)]
+
+
+def test_only_the_leader_counts_submissions(database: Database, db: psycopg.Connection, term: Term) -> None:
+    _submit(db, 5, "a")
+    database.run(stats.count_arrivals(Term("leader", term.number + 1)))
+    assert _arrivals(database) == []
+
+
+def test_counting_submissions_reads_the_minute_alone(database: Database, db: psycopg.Connection, term: Term) -> None:
+    db.execute(
+        "INSERT INTO tasks (name, state, completed_at) SELECT 'x', 'completed', now() FROM generate_series(1, 20000)"
+    )
+    _submit(db, 50, "a")
+    db.execute("ANALYZE tasks")
+    query = stats.count_arrivals(term)
+    row = db.execute(
+        ("EXPLAIN (ANALYZE, FORMAT JSON) " + statement(query.name, None)).encode(), query.parameters
+    ).fetchone()
+    assert row is not None
+    scans = list(scans_of_tasks(row[0][0]["Plan"]))
+    assert scans
+    for scan in scans:
+        assert scan["Node Type"] != "Seq Scan"
+        assert scan["Actual Rows"] * scan["Actual Loops"] <= 60
+
+
 def _insert(db: psycopg.Connection, state: str, **columns: str) -> UUID:
     names, values = ", ".join(columns), ", ".join(columns.values())
     row = db.execute(
@@ -174,8 +292,8 @@ def test_what_is_reported_over_http_is_counted_from_the_rows(database: Database,
     failed = _insert(db, "failed", next_retry_at="now()", started_at=started, retry_count="1")
     stale = _insert(db, "pending", tags="'{}'")
     told = [(str(done), "completed", ""), (str(failed), "failed", "timeout"), (str(stale), "stale", "")]
-    database.run(stats.reported(told))
-    database.run(stats.reported([]))
+    database.run(stats.reported("w", told))
+    database.run(stats.reported("w", []))
     found = {t.key.outcome: t for t in database.run(stats.totals())}
     assert {(o, t.key.reason, t.count) for o, t in found.items()} == {
         ("completed", "", 1),
@@ -188,3 +306,4 @@ def test_what_is_reported_over_http_is_counted_from_the_rows(database: Database,
     assert found["completed"].buckets[BOUNDS.index(5.0)] == 1
     assert found["failed"].waits == [], "when a retry was due is not known any more"
     assert found["stale"].buckets == []
+    assert [(p.label, p.attempts) for p in database.run(stats.by_worker(60))] == [("w", 2)]

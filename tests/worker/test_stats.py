@@ -10,7 +10,7 @@ import psycopg
 from tasklib import AsyncClient, Config, task
 from tasklib.db.reconnecting import ReconnectingConnection
 from tasklib.events import TaskStarted
-from tasklib.store import stats
+from tasklib.store import fleet, stats
 from tasklib.tasks.retry import Reject
 from tests.worker.watching import burst, working
 
@@ -76,3 +76,12 @@ async def test_work_given_back_and_results_refused_are_counted(config: Config, d
         db.execute("UPDATE tasks SET lease_token = lease_token + 1")
     assert (await _totals(config))["medium", "stale", ""] == 1
     client.close()
+
+
+async def test_the_first_worker_of_a_deploy_announces_it(config: Config) -> None:
+    link = ReconnectingConnection(config, "test")
+    for stamp in ("2026-05-04T12:00:00Z", "2026-05-04T12:00:00Z", "2026-05-05T12:00:00+00:00"):
+        await burst(config.with_changes(deployed_at=stamp))
+    found = await link.run(fleet.deploys())
+    assert [d.deployed_at.day for d in found] == [5, 4]
+    assert found[0].seen_at > found[1].seen_at

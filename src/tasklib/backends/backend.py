@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 
 from tasklib.config import Config
@@ -32,6 +33,8 @@ class Registration:
     version: str
     host: str
     pid: int
+    deployed_at: datetime | None = None
+    """When its program was deployed; None if it doesn't say."""
 
 
 class Found(NamedTuple):

@@ -1,4 +1,4 @@
-"""Duty: add new deltas to the minutes and the total; merge old minutes into longer spans."""
+"""Duty: add new deltas to the minutes and the total; merge old minutes into longer spans; count submissions."""
 
 from __future__ import annotations
 
@@ -18,4 +18,5 @@ async def fold_stats(db: ReconnectingConnection, config: Config, term: Term) -> 
         pass
     for span, age, into in stats.KEPT:
         await db.run(stats.coarsen(term, span, age, into))
+    await db.run(stats.count_arrivals(term))
     return []

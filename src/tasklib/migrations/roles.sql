@@ -24,7 +24,7 @@ BEGIN
           AND relname IN ('tasks', 'steps', 'signals', 'workers', 'worker_registrations', 'leadership',
                           'flows', 'gates', 'arrivals', 'schedules', 'schedule_skips', 'pauses', 'backpressure', 'settings',
                           'limits', 'limit_states', 'limited_names', 'places',
-                          'snapshots', 'depths', 'stats', 'stats_deltas', 'api_tokens', 'audit', 'tasklib_version')
+                          'snapshots', 'depths', 'deploys', 'stats', 'stats_deltas', 'api_tokens', 'audit', 'tasklib_version')
         UNION ALL
         SELECT format('ALTER FUNCTION %s OWNER TO %I', p.oid::regprocedure, {owner_name})
         FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = pronamespace
@@ -43,7 +43,7 @@ GRANT SELECT ON {schema}.tasks, {schema}.workers, {schema}.worker_registrations,
     {schema}.steps, {schema}.signals, {schema}.flows, {schema}.gates, {schema}.arrivals, {schema}.schedules,
     {schema}.schedule_skips, {schema}.pauses, {schema}.backpressure, {schema}.settings, {schema}.limits, {schema}.limit_states,
     {schema}.limited_names, {schema}.places, {schema}.snapshots, {schema}.depths,
-    {schema}.stats, {schema}.stats_deltas, {schema}.tasklib_version TO {reader};
+    {schema}.deploys, {schema}.stats, {schema}.stats_deltas, {schema}.tasklib_version TO {reader};
 
 -- The producer. It can insert a task that waits, and free or find an idempotency key; what a worker writes it can't.
 GRANT INSERT (id, name, queue, lane, args, kwargs, scheduled_at, max_retries, timeout_seconds, priority, tags,
@@ -64,7 +64,7 @@ GRANT {reader}, {producer} TO {worker};
 GRANT INSERT (schedule, slot), UPDATE, DELETE ON {schema}.tasks TO {worker};
 GRANT INSERT, UPDATE, DELETE ON {schema}.workers, {schema}.worker_registrations, {schema}.leadership,
     {schema}.steps, {schema}.signals, {schema}.flows, {schema}.gates, {schema}.arrivals,
-    {schema}.schedule_skips, {schema}.snapshots, {schema}.depths, {schema}.stats, {schema}.stats_deltas TO {worker};
+    {schema}.schedule_skips, {schema}.snapshots, {schema}.depths, {schema}.deploys, {schema}.stats, {schema}.stats_deltas TO {worker};
 -- It counts what is behind limits, and declares those of its functions, which marks their names.
 GRANT INSERT, UPDATE, DELETE ON {schema}.limits, {schema}.limit_states, {schema}.limited_names, {schema}.places
     TO {worker};

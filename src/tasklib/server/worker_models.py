@@ -8,6 +8,7 @@ from uuid import UUID
 
 from pydantic import (
     AfterValidator,
+    AwareDatetime,
     BaseModel,
     Field,
     StrictBool,
@@ -53,11 +54,14 @@ class RegisterBody(Body):
     version: Label = ""
     host: Label = ""
     pid: Annotated[StrictInt, Field(ge=0, le=2**31 - 1)] = 0
+    deployed_at: AwareDatetime | None = Field(
+        None, description="When its program was deployed: the first worker of a deploy is a mark on the charts."
+    )
 
     def registration(self, queues: tuple[str, ...] | None) -> Registration:
         """The same, of a worker that may take from these queues."""
         served = Served(self.task_types, queues, sorted(set(self.capabilities)))
-        return Registration(served, self.capacity, self.version, self.host, self.pid)
+        return Registration(served, self.capacity, self.version, self.host, self.pid, self.deployed_at)
 
 
 class Terms(BaseModel):

@@ -40,6 +40,16 @@ class WorkerInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class Deploy:
+    """A version of the program whose workers have joined the fleet."""
+
+    deployed_at: datetime
+    """As its workers say: `Config.deployed_at`, or when the files of its task functions were last changed."""
+    seen_at: datetime
+    """When the first of its workers joined."""
+
+
+@dataclass(frozen=True, slots=True)
 class Term:
     """Leadership in one term. Every maintenance statement carries it, and changes nothing once it is over."""
 
@@ -72,6 +82,7 @@ def register(
     heartbeat_timeout: float,
     token_id: UUID | None = None,
     tzdata: str | None = None,
+    deployed_at: datetime | None = None,
 ) -> Query[None]:
     """Announce a worker under a fresh id; over HTTP, with the id of the token it came with.
 
@@ -89,6 +100,7 @@ def register(
         "heartbeat_timeout": float(heartbeat_timeout),
         "token": token_id,
         "tzdata": tzdata,
+        "deployed_at": deployed_at,
     }
     return Query("worker_register", parameters, nothing)
 
@@ -146,6 +158,11 @@ def deregister(id_: str) -> Query[None]:
 
 def workers() -> Query[list[WorkerInfo]]:
     return Query("worker_list", {}, lambda rows: [WorkerInfo(*row) for row in rows], repeatable=True)
+
+
+def deploys(limit: int = 50) -> Query[list[Deploy]]:
+    """The latest first, of the last 31 days."""
+    return Query("deploys", {"limit": limit}, lambda rows: [Deploy(*row) for row in rows], repeatable=True)
 
 
 def drain(id_: str, *, by: str) -> Query[bool]:

@@ -13,7 +13,7 @@ from itertools import groupby
 from operator import itemgetter
 
 from tasklib.db.query import Query, Rows
-from tasklib.store.stats import MOST_STEPS
+from tasklib.store.stats import check_steps
 
 MOST_COUNTED = 2_000
 """Waiting tasks are counted up to here in each queue and level; beyond it the leader's last count stands."""
@@ -47,12 +47,24 @@ class QueueLevel:
 
 @dataclass(frozen=True, slots=True)
 class Depth:
-    """How deep the queues were at one moment, by level."""
+    """How deep the queues were at one moment, by level. A level at which nothing waited is left out."""
 
     moment: datetime
     by_level: Mapping[str, int]
     oldest_age_seconds: Mapping[str, float]
     is_capped: bool
+    is_known: bool = True
+    """False if the leader didn't count in this step."""
+
+    @property
+    def depth(self) -> int | None:
+        """How many waited in all; None if that is not known."""
+        return sum(self.by_level.values()) if self.is_known else None
+
+    @property
+    def oldest(self) -> float | None:
+        """How long the oldest had waited, 0 if none waited; None if that is not known."""
+        return max(self.oldest_age_seconds.values(), default=0.0) if self.is_known else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +112,17 @@ def levels() -> Query[list[QueueLevel]]:
     return Query("levels", parameters, lambda rows: [QueueLevel(*row) for row in rows], repeatable=True)
 
 
-def depth_series(minutes: int, step_seconds: int, *, queue: str | None = None) -> Query[list[Depth]]:
-    """How deep the queues were in the last minutes, at the end of each step, the oldest first."""
-    if step_seconds < 1 or minutes < 1 or minutes * 60 / step_seconds > MOST_STEPS:
-        raise ValueError(f"depth_series() gives 1 to {MOST_STEPS} steps, not {minutes} min by {step_seconds} s.")
-    parameters = {"seconds": minutes * 60.0, "step": step_seconds, "queue": queue}
+def depth_series(
+    minutes: int, step_seconds: int, *, queue: str | None = None, name: str | None = None, ago: float = 0.0
+) -> Query[list[Depth]]:
+    """How deep the queues were in the last minutes, at the end of each step, the oldest first; or the tasks of a name.
+
+    Counts are kept by the minute for 3 hours, by ten minutes for 8 days.
+    """
+    check_steps("depth_series", minutes, step_seconds)
+    parameters = {
+        "seconds": minutes * 60.0, "step": step_seconds, "ago": float(ago), "queue": queue, "name": name,
+    }  # fmt: skip
     return Query("depth_series", parameters, _depths, repeatable=True)
 
 
@@ -126,15 +144,18 @@ def fleet_figures() -> Query[FleetFigures]:
 
 
 def _depths(rows: Rows) -> list[Depth]:
+    """Rows of (moment, whether the leader counted, level, depth, capped, oldest)."""
     found = []
     for moment, some in groupby(rows, key=itemgetter(0)):
-        known = [row for row in some if row[1] is not None]
+        steps = list(some)
+        waiting = [row for row in steps if row[2] is not None]
         found.append(
             Depth(
                 moment,
-                {level: depth for _, level, depth, _, _ in known},
-                {level: oldest for _, level, _, _, oldest in known},
-                any(capped for _, _, _, capped, _ in known),
+                {level: depth for _, _, level, depth, _, _ in waiting},
+                {level: oldest for _, _, level, _, _, oldest in waiting},
+                any(capped for _, _, _, _, capped, _ in waiting),
+                steps[0][1],
             )
         )
     return found

@@ -60,6 +60,14 @@ def take_snapshot(term: Term, most: int) -> Query[None]:
     return Query("take_snapshot", parameters, nothing)
 
 
+def remember_names(term: Term, most: int, most_names: int) -> Query[None]:
+    """Store how deep the tasks of each name are, as far as a look at `most` tasks shows them."""
+    parameters = {
+        **term.parameters(), "most": most, "most_in_all": most, "most_lanes": 1000, "most_names": most_names,
+    }  # fmt: skip
+    return Query("remember_names", parameters, nothing)
+
+
 def _id_name_state(rows: Rows) -> list[tuple[str, str, str]]:
     return [(row[0], row[1], row[2]) for row in rows]
 

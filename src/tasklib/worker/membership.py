@@ -8,9 +8,11 @@ import secrets
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 
 from tasklib.backends.backend import Backend, Registration
+from tasklib.client.schedule_sync import deploy_stamp
 from tasklib.config import Config
 from tasklib.db.reconnecting import backoff
 from tasklib.errors import DatabaseUnavailable
@@ -24,6 +26,8 @@ from tasklib.worker.runner import Runner
 from tasklib.worker.slots import Slots
 
 _HEART_STOPS_WITHIN_SECONDS = 5.0
+_NEVER = datetime.fromtimestamp(0, UTC)
+"""The stamp of a program without files of task functions: it has no deploy to announce."""
 
 
 def fresh_id(config: Config) -> str:
@@ -91,7 +95,10 @@ class Membership:
     async def _register(self) -> None:
         served = self._served()
         self._told_names = served.names or ()
-        me = Registration(served, self._slots.size, _version(), socket.gethostname(), os.getpid())
+        stamp = deploy_stamp(self._config.deployed_at)
+        me = Registration(
+            served, self._slots.size, _version(), socket.gethostname(), os.getpid(), stamp if stamp > _NEVER else None
+        )
         self.id = await self._backend.register(self.id, me)
         self.is_member = True
 

@@ -104,6 +104,7 @@ class HttpBackend:
             "version": registration.version,
             "host": registration.host,
             "pid": registration.pid,
+            "deployed_at": registration.deployed_at.isoformat() if registration.deployed_at else None,
         }
         failures = 0
         while True:

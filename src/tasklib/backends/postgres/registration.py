@@ -28,6 +28,7 @@ def registered(id_: str, me: Registration, config: Config, token_id: UUID | None
         heartbeat_timeout=config.heartbeat_timeout_seconds,
         token_id=token_id,
         tzdata=TZDATA_VERSION if token_id is None else None,
+        deployed_at=me.deployed_at,
     )
 
 

@@ -1376,11 +1376,13 @@ CREATE TABLE {schema.}stats_deltas (
     waited  double precision NOT NULL DEFAULT 0,
     buckets bigint[]         NOT NULL DEFAULT '{}',
     waits   bigint[]         NOT NULL DEFAULT '{}',
+    worker  text             COLLATE "C" NOT NULL DEFAULT '', -- on which worker, if on one
     CONSTRAINT stats_deltas_pkey PRIMARY KEY (id)
 );
 
 -- The same by time: spans of 60, 600 and 3600 seconds for charts. Old rows are merged into longer spans, then deleted.
--- Span 0 is the total since the beginning, without names and queues; with the deltas it is exact.
+-- Span 0 is the total since the beginning, without names and queues; with the deltas it is exact. Rows with a worker count
+-- the same attempts a second time, by worker and outcome alone, for two days.
 CREATE TABLE {schema.}stats (
     span    integer          NOT NULL,
     start   timestamptz      NOT NULL,
@@ -1394,10 +1396,13 @@ CREATE TABLE {schema.}stats (
     waited  double precision NOT NULL,
     buckets bigint[]         NOT NULL,
     waits   bigint[]         NOT NULL,
-    CONSTRAINT stats_pkey PRIMARY KEY (span, start, name, queue, level, outcome, reason)
+    worker  text             COLLATE "C" NOT NULL DEFAULT '',
+    CONSTRAINT stats_pkey PRIMARY KEY (span, start, name, queue, level, outcome, reason, worker)
 ) WITH (fillfactor = 70);
+CREATE INDEX stats_worker ON {schema.}stats (worker, start) WHERE worker <> '';
 
--- How deep each queue was at each level, as the leader counted it last in each minute.
+-- How deep each queue was at each level, as the leader counted it last in each minute; and each name, in rows without a
+-- queue. The row with neither says that the leader counted: in that minute nothing waited where there is no other row.
 CREATE TABLE {schema.}depths (
     minute             timestamptz      NOT NULL,
     queue              text             COLLATE "C" NOT NULL,
@@ -1405,7 +1410,15 @@ CREATE TABLE {schema.}depths (
     depth              bigint           NOT NULL,
     capped             boolean          NOT NULL,
     oldest_age_seconds double precision NOT NULL,
-    CONSTRAINT depths_pkey PRIMARY KEY (minute, queue, level)
+    name               text             COLLATE "C" NOT NULL DEFAULT '',
+    CONSTRAINT depths_pkey PRIMARY KEY (minute, queue, name, level)
+);
+
+-- The deploys whose workers have joined the fleet: the mark on charts is where the first of them did. Kept for 31 days.
+CREATE TABLE {schema.}deploys (
+    deployed_at timestamptz NOT NULL, -- as configured, or when the newest file with task functions was changed
+    seen_at     timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT deploys_pkey PRIMARY KEY (deployed_at)
 );
 
 -- The sum of two histograms.

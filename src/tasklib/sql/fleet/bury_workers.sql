@@ -1,5 +1,5 @@
 -- Workers that have missed their heartbeats are declared dead: from now on they can't come back under this id. The dead
--- are forgotten after a while.
+-- are forgotten after a while, and so are old deploys.
 WITH {include leader},
 forgotten AS (
     DELETE FROM {schema.}workers
@@ -7,6 +7,9 @@ forgotten AS (
       AND reported_status = 'dead'
       AND last_heartbeat < now() - make_interval(secs => %(forget_after)s)
       AND NOT EXISTS (SELECT FROM {schema.}tasks WHERE state = 'running' AND worker_id = workers.id)
+),
+forgotten_deploys AS (
+    DELETE FROM {schema.}deploys WHERE EXISTS (SELECT FROM leader) AND seen_at < now() - interval '31 days'
 ),
 changed AS (
     UPDATE {schema.}workers

@@ -1,19 +1,31 @@
--- How deep the queues were at each level at the end of each step of time.
+-- How deep the queues were at each level at the end of each step of time, or the tasks of one name. A step in which the
+-- leader counted, and nothing waited, has zeros; one in which it didn't count has nulls.
 WITH bounds AS (
-    SELECT to_timestamp(floor(extract(epoch FROM now() - make_interval(secs => %(seconds)s::float8)) / %(step)s::int)
-                        * %(step)s::int) AS since
+    SELECT to_timestamp(floor(extract(epoch FROM now() - make_interval(secs => %(ago)s::float8 + %(seconds)s::float8))
+                              / %(step)s::int) * %(step)s::int) AS since,
+           to_timestamp(floor(extract(epoch FROM now() - make_interval(secs => %(ago)s::float8)) / %(step)s::int)
+                        * %(step)s::int + %(step)s::int) AS until
 ),
+-- When the leader counted last in each step. Rows of 0.1.0 have no mark of their own.
 looks AS (
-    SELECT DISTINCT ON (step, queue, level)
-           to_timestamp(floor(extract(epoch FROM minute) / %(step)s::int) * %(step)s::int) AS step,
-           queue, level, depth, capped, oldest_age_seconds
+    SELECT to_timestamp(floor(extract(epoch FROM minute) / %(step)s::int) * %(step)s::int) AS step, max(minute) AS minute
     FROM {schema.}depths
-    WHERE minute >= (SELECT since FROM bounds) AND (%(queue)s::text IS NULL OR queue = %(queue)s::text)
-    ORDER BY step, queue, level, minute DESC
+    WHERE minute >= (SELECT since FROM bounds) AND minute < (SELECT until FROM bounds)
+    GROUP BY step
+),
+counted AS (
+    SELECT looks.step, counted.level, sum(counted.depth)::bigint AS depth, bool_or(counted.capped) AS capped,
+           max(counted.oldest_age_seconds) AS oldest
+    FROM looks
+    JOIN {schema.}depths AS counted ON counted.minute = looks.minute
+    WHERE counted.level <> ''
+      AND CASE WHEN %(name)s::text IS NULL THEN counted.name = '' ELSE counted.name = %(name)s::text END
+      AND (%(queue)s::text IS NULL OR counted.queue = %(queue)s::text)
+    GROUP BY looks.step, counted.level
 )
-SELECT moment, level, sum(depth)::bigint, bool_or(capped), max(oldest_age_seconds)
+SELECT moment, looks.step IS NOT NULL, level, depth, capped, oldest
 FROM bounds
-CROSS JOIN LATERAL generate_series(since, now(), make_interval(secs => %(step)s::int)) AS moment
+CROSS JOIN LATERAL generate_series(since, until - interval '1 us', make_interval(secs => %(step)s::int)) AS moment
 LEFT JOIN looks ON looks.step = moment
-GROUP BY moment, level
+LEFT JOIN counted ON counted.step = moment
 ORDER BY moment, level

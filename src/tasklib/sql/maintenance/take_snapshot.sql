@@ -38,10 +38,12 @@ fleet AS (
 remembered AS (
     INSERT INTO {schema.}depths (minute, queue, level, depth, capped, oldest_age_seconds)
     SELECT to_timestamp(floor(extract(epoch FROM now()) / 60) * 60), queue, level, depth, capped, oldest_age_seconds
-    FROM levels
+    FROM (SELECT queue, level, depth, capped, oldest_age_seconds FROM levels
+          -- That the leader counted, whatever it found.
+          UNION ALL VALUES ('', '', 0, false, 0)) AS found
     WHERE EXISTS (SELECT FROM leader)
     ORDER BY queue, level
-    ON CONFLICT (minute, queue, level) DO UPDATE
+    ON CONFLICT (minute, queue, name, level) DO UPDATE
     SET depth = EXCLUDED.depth, capped = EXCLUDED.capped, oldest_age_seconds = EXCLUDED.oldest_age_seconds
 ),
 -- For three hours by the minute, then by ten minutes, for eight days.

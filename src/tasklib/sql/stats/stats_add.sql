@@ -6,8 +6,9 @@ WITH told AS (
     RETURNING 1
 ),
 added AS (
-    INSERT INTO {schema.}stats_deltas (name, queue, level, outcome, reason, count, seconds, waited, buckets, waits)
-    SELECT name, queue, level, outcome, reason, count, seconds, waited, buckets::bigint[], waits::bigint[]
+    INSERT INTO {schema.}stats_deltas (name, queue, level, outcome, reason, count, seconds, waited, buckets, waits, worker)
+    SELECT name, queue, level, outcome, reason, count, seconds, waited, buckets::bigint[], waits::bigint[],
+           CASE WHEN name = '' THEN '' ELSE COALESCE(%(worker)s::text, '') END
     FROM unnest(%(names)s::text[], %(queues)s::text[], %(levels)s::text[], %(outcomes)s::text[], %(reasons)s::text[],
                 %(counts)s::bigint[], %(seconds)s::float8[], %(waited)s::float8[], %(buckets)s::text[], %(waits)s::text[])
              AS stat (name, queue, level, outcome, reason, count, seconds, waited, buckets, waits)

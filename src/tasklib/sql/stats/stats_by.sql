@@ -1,9 +1,9 @@
--- Recent counts by name or by queue: the busiest ones, each with its outcomes.
+-- Recent counts by name, queue or worker: the busiest ones, each with its outcomes.
 WITH {include stats_recent},
 sums AS (
-    SELECT CASE %(by)s::text WHEN 'name' THEN name ELSE queue END AS what, outcome, {include stats_sums}
+    SELECT CASE %(by)s::text WHEN 'name' THEN name WHEN 'worker' THEN worker ELSE queue END AS what, outcome, {include stats_sums}
     FROM recent
-    WHERE name <> ''
+    WHERE %(by)s::text = 'worker' OR name <> ''
     GROUP BY what, outcome
 ),
 busiest AS (

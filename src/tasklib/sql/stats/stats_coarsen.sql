@@ -1,5 +1,5 @@
 -- Spans that are old enough become part of longer ones, whole longer ones only; or, with nothing to go `into`, are
--- forgotten. The total has them already.
+-- forgotten. The total has them already. Those of single workers end with the spans of ten minutes.
 WITH {include leader},
 moved AS (
     DELETE FROM {schema.}stats
@@ -10,10 +10,10 @@ moved AS (
     RETURNING *
 )
 INSERT INTO {schema.}stats AS stat
-    (span, start, name, queue, level, outcome, reason, count, seconds, waited, buckets, waits)
+    (span, start, name, queue, level, outcome, reason, worker, count, seconds, waited, buckets, waits)
 SELECT %(into)s::int, to_timestamp(floor(extract(epoch FROM start) / %(into)s::int) * %(into)s::int),
-       name, queue, level, outcome, reason, {include stats_sums}
+       name, queue, level, outcome, reason, worker, {include stats_sums}
 FROM moved
-WHERE %(into)s::int IS NOT NULL
-GROUP BY 1, 2, 3, 4, 5, 6, 7
+WHERE %(into)s::int IS NOT NULL AND (worker = '' OR %(into)s::int <= 600)
+GROUP BY 1, 2, 3, 4, 5, 6, 7, 8
 {include stats_stored}

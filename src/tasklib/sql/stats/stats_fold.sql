@@ -6,17 +6,28 @@ moved AS (
         SELECT ctid FROM {schema.}stats_deltas WHERE EXISTS (SELECT FROM leader) LIMIT %(limit)s FOR UPDATE SKIP LOCKED))
     RETURNING *
 ),
+-- Of a very large fleet the first workers are told apart, and the others counted together.
+of_workers AS (
+    SELECT CASE WHEN dense_rank() OVER (ORDER BY worker) <= %(most_workers)s THEN worker ELSE %(other)s::text END AS label, *
+    FROM moved
+    WHERE worker <> '' AND outcome IN ('completed', 'failed', 'dead_letter', 'cancelled', 'released')
+),
 stored AS (
     INSERT INTO {schema.}stats AS stat
-        (span, start, name, queue, level, outcome, reason, count, seconds, waited, buckets, waits)
-    SELECT 60, to_timestamp(floor(extract(epoch FROM at) / 60) * 60), name, queue, level, outcome, reason,
+        (span, start, name, queue, level, outcome, reason, worker, count, seconds, waited, buckets, waits)
+    SELECT 60, to_timestamp(floor(extract(epoch FROM at) / 60) * 60), name, queue, level, outcome, reason, '',
            {include stats_sums}
     FROM moved
     GROUP BY 1, 2, 3, 4, 5, 6, 7
     UNION ALL
-    SELECT 0, to_timestamp(0), '', '', level, outcome, reason, {include stats_sums}
+    SELECT 0, to_timestamp(0), '', '', level, outcome, reason, '', {include stats_sums}
     FROM moved
     GROUP BY level, outcome, reason
+    UNION ALL
+    SELECT 60, to_timestamp(floor(extract(epoch FROM at) / 60) * 60), '', '', '', outcome, '', label,
+           {include stats_sums}
+    FROM of_workers
+    GROUP BY 1, 2, outcome, label
     {include stats_stored}
 )
 SELECT count(*) FROM moved

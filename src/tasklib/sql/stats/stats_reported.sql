@@ -9,7 +9,7 @@ WITH ended AS (
     FROM unnest(%(ids)s::uuid[], %(outcomes)s::text[], %(reasons)s::text[]) AS reported (id, outcome, reason)
     JOIN {schema.}tasks AS task ON task.id = ANY (ARRAY[reported.id])
 )
-INSERT INTO {schema.}stats_deltas (name, queue, level, outcome, reason, count, seconds, waited, buckets, waits)
+INSERT INTO {schema.}stats_deltas (name, queue, level, outcome, reason, count, seconds, waited, buckets, waits, worker)
 SELECT name, queue, level, outcome, reason, count(*), COALESCE(sum(ran), 0), COALESCE(sum(waited), 0),
        CASE WHEN count(ran) = 0 THEN '{}' ELSE ARRAY(
            SELECT count(*) FILTER (WHERE width_bucket(times.ran, %(bounds)s::float8[]) = bucket)
@@ -19,6 +19,7 @@ SELECT name, queue, level, outcome, reason, count(*), COALESCE(sum(ran), 0), COA
            SELECT count(*) FILTER (WHERE width_bucket(times.waited, %(bounds)s::float8[]) = bucket)
            FROM generate_series(0, cardinality(%(bounds)s::float8[])) AS bucket,
                 unnest(array_agg(ended.waited)) AS times (waited)
-           GROUP BY bucket ORDER BY bucket) END
+           GROUP BY bucket ORDER BY bucket) END,
+       %(worker)s::text
 FROM ended
 GROUP BY name, queue, level, outcome, reason

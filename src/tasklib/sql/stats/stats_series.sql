@@ -2,7 +2,7 @@
 WITH {include stats_recent}
 SELECT moment, sums.*
 FROM bounds
-CROSS JOIN LATERAL generate_series(since, now(), make_interval(secs => %(step)s::int)) AS moment
+CROSS JOIN LATERAL generate_series(since, until - interval '1 us', make_interval(secs => %(step)s::int)) AS moment
 LEFT JOIN (
     SELECT step, level, outcome, reason, {include stats_sums}
     FROM recent

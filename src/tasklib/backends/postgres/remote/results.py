@@ -121,14 +121,14 @@ class RemoteResults:
                     stopped = [(result.lease, self._error(result) or _CANCELLED) for result in items]
                     settled = await self._settlements.stop(worker_id, stopped, again=True)
             verdicts |= {item.lease.id: _verdict(item.lease.id, settled) for item in items}
-        await self._count(first, verdicts)
+        await self._count(worker_id, first, verdicts)
         return verdicts
 
-    async def _count(self, results: Mapping[str, Reported], verdicts: Mapping[str, Verdict]) -> None:
+    async def _count(self, worker_id: str, results: Mapping[str, Reported], verdicts: Mapping[str, Verdict]) -> None:
         """For metrics: results of workers over HTTP are counted here."""
         ended = [(id_, *_counted(result, verdicts[id_])) for id_, result in sorted(results.items())]
         with suppress(DatabaseUnavailable):  # the results are stored; that they are not counted is the lesser evil
-            await self._db.run(stats.reported([e for e in ended if e[1]]))
+            await self._db.run(stats.reported(worker_id, [e for e in ended if e[1]]))
 
     async def _complete(self, worker_id: str, items: Sequence[Reported]) -> Settled:
         refused: dict[str, str] = {}

@@ -1,4 +1,4 @@
-ON CONFLICT (span, start, name, queue, level, outcome, reason) DO UPDATE
+ON CONFLICT (span, start, name, queue, level, outcome, reason, worker) DO UPDATE
     SET count = stat.count + EXCLUDED.count,
         seconds = stat.seconds + EXCLUDED.seconds,
         waited = stat.waited + EXCLUDED.waited,
