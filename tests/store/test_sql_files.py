@@ -10,7 +10,11 @@ from pathlib import Path
 import pytest
 
 import tasklib
+from tasklib import Config
+from tasklib.client.schedule_sync import template_of
+from tasklib.client.submissions import Defaults
 from tasklib.sql import fragments, statement, statements
+from tasklib.tasks.options import NOTHING_SAID
 
 PACKAGE = Path(tasklib.__file__).parent
 SQL = PACKAGE / "sql"
@@ -80,19 +84,48 @@ def test_no_mark_is_left_in_a_statement() -> None:
         assert not re.search(r"\{[a-z][a-z_.]*( \w+)?\}", statement(name, None)), name
 
 
-INSERTED = re.compile(r"(?:INSERT INTO|COPY) \{schema\.\}tasks \(([^)]*)\)")
+INSERTED = re.compile(r"(?:INSERT INTO|COPY) tasks \(([^)]*)\)")
 PLAIN_ONLY = {"scheduled_at"}
 """COPY takes only tasks that are due at once."""
 OF_RUNS = {"scheduled_at", "trace_context", "submitted_by", "lane"}
 """A run of a schedule is not submitted by a caller, may begin at once, and has no share or serial key of its own."""
+TEXTS = {name: statement(name, None) for name in statements()}
+
+
+def columns_of(name: str) -> set[str]:
+    """The columns of tasks that a statement inserts."""
+    found = INSERTED.search(TEXTS[name])
+    return set(re.findall(r"\w+", found[1])) if found else set()
 
 
 def test_every_way_to_insert_tasks_stores_what_a_submission_says() -> None:
     """An option that one statement forgets would be lost for the tasks of flows, merged ones or large batches."""
-    stored = {f.stem: set(re.findall(r"\w+", found[1])) for f in FILES if (found := INSERTED.search(f.read_text()))}
-    assert len(stored) >= 11
+    stored = {name: columns for name in TEXTS if (columns := columns_of(name))}
+    assert len(stored) >= 12
     said = stored["submit"]
     missing = {name: said - columns for name, columns in stored.items() if not columns >= said}
     assert missing.pop("submit_copy") == PLAIN_ONLY
     lost = {name: columns - (OF_RUNS if "schedule" in name else set()) for name, columns in missing.items()}
     assert {name: columns for name, columns in lost.items() if columns} == {}
+
+
+def test_a_submission_that_replaces_a_task_replaces_all_that_it_says() -> None:
+    changed = re.search(
+        r"changed AS \(\s*UPDATE tasks AS task\s+SET (.*?)\s+FROM waiting", TEXTS["submit_replacing"], re.S
+    )
+    assert changed is not None
+    # What makes it the same task stays.
+    said = columns_of("submit") - {"id", "name", "submitted_by"}
+    assert said - set(re.findall(r"(?:^|,\n)\s*(\w+) = ", re.sub(r"--.*", "", changed[1]))) == set()
+
+
+def test_the_runs_of_a_schedule_get_what_its_options_say() -> None:
+    """What their statements read of the template is in it, and is what a submission stores."""
+    read = {name: set(re.findall(r"template ->>? '(\w+)'", text)) for name, text in TEXTS.items()}
+    runs = {name: names for name, names in read.items() if columns_of(name) and names}
+    assert runs.keys() == {"schedule_fire", "schedule_run", "schedule_run_one_by_one"}
+    terms = Defaults(Config("postgresql://")).terms("report", NOTHING_SAID)
+    template = set(template_of(terms, {}))
+    for names in runs.values():
+        assert names | ({"priority"} & template) == template
+    assert template == columns_of("submit") - OF_RUNS - {"id", "name"}

@@ -24,7 +24,7 @@ RAN = ("completed", "failed", "dead_letter", "cancelled")
 REASONS = ("error", "timeout", "retry", "rejected", "crash", "lost")
 DUTIES = (
     *("dead workers", "orphans", "overdue", "gates", "snapshot", "stats", "idempotency", "dead letters", "retention"),
-    *("election", "stats", "cancel requests", "registration", "schedules"),
+    *("election", "cancel requests", "registration", "schedules"),
 )
 PROMOTIONS = (("low", "medium"), ("low", "high"), ("medium", "high"))
 MOST_QUEUES = 200

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import ast
+from dataclasses import fields
+from inspect import getsource, signature
 from typing import Any, get_type_hints
 
 import pytest
 
 import tasklib
 from tasklib import Client, SubmitOptions, task
+from tasklib.client import signatures
+from tasklib.client.calls import Calls
 from tasklib.errors import InvalidOption, InvalidTaskFunction, TaskExecutionError
 from tasklib.tasks.options import OPTION_NAMES, Options
 from tests.client.submit.stored import count
@@ -48,3 +53,12 @@ def test_type_checkers_know_the_options_that_there_are() -> None:
     }
     shown = set(tasklib.task.__signature__.parameters)  # type: ignore[attr-defined]
     assert {"name", "executor", "transactional", "max_retries", "tags"} < shown
+
+
+def test_every_signature_of_submit_task_has_the_options_in_one_order() -> None:
+    order = [field.name for field in fields(Options)]
+    assert [name for name in signature(Calls.submit_task).parameters if name in OPTION_NAMES] == order
+    tree = ast.walk(ast.parse(getsource(signatures)))
+    calls = [node.args.kwonlyargs for node in tree if isinstance(node, ast.FunctionDef) and node.name == "__call__"]
+    typed = [[a.arg for a in args if a.arg in OPTION_NAMES] for args in calls]
+    assert [names for names in typed if names] == [order, order], "those of SubmitTask and SyncSubmitTask"

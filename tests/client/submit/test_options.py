@@ -11,6 +11,7 @@ import pytest
 from tasklib import Client, Config, task
 from tasklib.config import Level
 from tasklib.errors import InvalidOption
+from tasklib.tasks.options import OPTION_NAMES
 from tests.client.conftest import Either
 from tests.client.submit.stored import row
 
@@ -88,17 +89,48 @@ async def test_without_options_a_task_is_due_at_once_in_the_default_queue(either
     assert (r["idempotency_key"], r["retry_count"], r["crash_count"], r["lease_token"]) == (None, 0, 0, 0)
 
 
-async def test_every_option_reaches_its_column(either: Either, db: Any) -> None:
-    @task(queue="slow", required_capabilities=["gpu"], tags={"a": 1})
-    def work() -> None: ...
+TRACE = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
+NOON = datetime(2200, 1, 1, 12, tzinfo=UTC)
+STORED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "delay_seconds": ({"delay_seconds": 60}, {"delay": 60}),
+    "scheduled_at": ({"scheduled_at": NOON}, {"scheduled_at": NOON}),
+    "max_retries": ({"max_retries": 7}, {"max_retries": 7}),
+    "timeout_seconds": ({"timeout_seconds": 8}, {"timeout_seconds": 8}),
+    "priority": ({"priority": -3}, {"priority": -3}),
+    "tags": ({"tags": {"b": [2]}}, {"tags": {"b": [2]}}),
+    "queue": ({"queue": "q"}, {"queue": "q"}),
+    "required_capabilities": ({"required_capabilities": ["b", "a"]}, {"required_capabilities": ["a", "b"]}),
+    "idempotency_key": ({"idempotency_key": "k"}, {"idempotency_key": "k"}),
+    "trace_context": ({"trace_context": TRACE}, {"trace_context": TRACE}),
+    "unique": ({"unique": "unfinished"}, {"merge_while": "unfinished"}),
+    "debounce": ({"debounce": 60}, {"merge_while": "pending", "delay": 60}),
+    "throttle": ({"throttle": 60}, {"key_kept_for": 60}),
+    "merge_key": ({"unique": "pending", "merge_key": "k"}, {"merge_key": "k", "merge_while": "pending"}),
+    "share": ({"share": "s"}, {"lane": "\x01ss"}),
+    "serial_key": ({"serial_key": "k"}, {"lane": "\x01kk"}),
+}
+"""For each option a submission with it, and what its row has."""
+NOT_STORED = {"on_duplicate", "max_wait"}
+"""Options of a submission that meets another task's key: they change that task, or nothing."""
 
-    r = row(db, await either.submit_task(work))
-    assert (r["queue"], r["required_capabilities"], r["tags"]) == ("slow", ["gpu"], {"a": 1})
 
-    trace = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
-    options = {"queue": "q", "required_capabilities": [], "tags": {"b": [2]}, "trace_context": trace, "priority": -3}
-    r = row(db, await either.submit_task(work, **options))
-    assert {name: r[name] for name in options} == options
+def test_there_is_a_submission_for_every_option() -> None:
+    assert STORED.keys() | NOT_STORED == OPTION_NAMES
+
+
+@pytest.mark.parametrize("form", ["submit_task", "submit_many"])
+@pytest.mark.parametrize("option", STORED)
+async def test_every_option_reaches_its_column(option: str, form: str, either: Either, greet: Any, db: Any) -> None:
+    options, expected = STORED[option]
+    if form == "submit_task":
+        id_ = await either.submit_task(greet, name="a", **options)
+    else:
+        (id_,) = await either.submit_many(greet, [{"name": "a"}], **options)
+    r = row(db, id_)
+    r["delay"] = round((r["scheduled_at"] - r["created_at"]).total_seconds())
+    if r["idempotency_expires_at"] is not None:
+        r["key_kept_for"] = (r["idempotency_expires_at"] - r["created_at"]).total_seconds()
+    assert {name: r[name] for name in expected} == expected
 
 
 @pytest.mark.parametrize("spelling", [["b", "a"], ("a", "b", "a"), {"a", "b"}, iter(["b", "a", "b"])])

@@ -15,11 +15,9 @@ gates AS (
     ON CONFLICT (id) DO NOTHING
 )
 INSERT INTO {schema.}tasks (
-    id, name, queue, args, kwargs, scheduled_at, max_retries, timeout_seconds, priority, tags, required_capabilities,
-    trace_context, submitted_by, lane, flow, node, waits_for, reports_to)
-SELECT id, name, queue, args, kwargs, GREATEST(now(), scheduled_at, now() + make_interval(secs => delay_seconds)),
-       max_retries, timeout_seconds, priority, tags, required_capabilities, trace_context, submitted_by,
-       COALESCE(lane, ''), flow, node, waits_for, reports_to
+    {include submitted_columns}, args, flow, node, waits_for, reports_to)
+SELECT {include submitted_values},
+       args, flow, node, waits_for, reports_to
 FROM jsonb_to_recordset(CAST(CAST(%(tasks)s AS text) AS jsonb)) AS task (
-    {include new_task}, flow uuid, node text, waits_for uuid, reports_to uuid[])
+    {include new_task}, args jsonb, flow uuid, node text, waits_for uuid, reports_to uuid[])
 ON CONFLICT (id) DO NOTHING

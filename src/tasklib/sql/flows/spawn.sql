@@ -29,17 +29,16 @@ adding AS MATERIALIZED (
 ),
 added AS (
     INSERT INTO {schema.}tasks (
-        id, name, queue, args, kwargs, scheduled_at, max_retries, timeout_seconds, priority, tags,
-        required_capabilities, trace_context, submitted_by, lane, flow, node, reports_to)
-    SELECT task.id, task.name, task.queue, COALESCE(task.args, '{}'), task.kwargs,
+        {include submitted_columns}, args, flow, node, reports_to)
+    SELECT task.id, task.name, task.queue, task.kwargs,
            GREATEST(now(), task.scheduled_at, now() + make_interval(secs => task.delay_seconds)),
            task.max_retries, task.timeout_seconds, task.priority, task.tags, task.required_capabilities,
            COALESCE(task.trace_context, adding.trace_context), COALESCE(task.submitted_by, adding.submitted_by),
-           COALESCE(task.lane, ''),
+           COALESCE(task.lane, ''), COALESCE(task.args, '{}'),
            adding.flow, adding.node, adding.gates
     FROM adding
     CROSS JOIN jsonb_to_recordset(%(tasks)s::text::jsonb) AS task (
-        {include new_task})
+        {include new_task}, args jsonb)
     ORDER BY task.id
     ON CONFLICT (id) DO NOTHING
     RETURNING reports_to

@@ -4,17 +4,11 @@
 WITH given AS (
     SELECT *
     FROM jsonb_to_recordset(CAST(CAST(%(tasks)s AS text) AS jsonb)) AS task (
-        id uuid, name text, queue text, kwargs jsonb, scheduled_at timestamptz, delay_seconds float8, max_retries int,
-        timeout_seconds int, priority int, tags jsonb, required_capabilities text[], trace_context jsonb,
-        submitted_by text, lane text, idempotency_key text, idempotency_window float8)
+        {include new_task}, idempotency_key text, idempotency_window float8)
 ), inserted AS (
     INSERT INTO {schema.}tasks (
-        id, name, queue, kwargs, scheduled_at, max_retries, timeout_seconds, priority, tags, required_capabilities,
-        trace_context, submitted_by, lane, idempotency_key, idempotency_expires_at)
-    SELECT id, name, queue, kwargs,
-           GREATEST(now(), scheduled_at, now() + make_interval(secs => delay_seconds)),
-           max_retries, timeout_seconds, priority, tags, required_capabilities, trace_context, submitted_by,
-           COALESCE(lane, ''), idempotency_key, now() + make_interval(secs => idempotency_window)
+        {include submitted_columns}, idempotency_key, idempotency_expires_at)
+    SELECT {include submitted_values}, idempotency_key, now() + make_interval(secs => idempotency_window)
     FROM given
     -- One order for all, so that two batches with the same keys can't wait for each other.
     ORDER BY name, idempotency_key

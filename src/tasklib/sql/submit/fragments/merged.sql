@@ -2,8 +2,7 @@
 -- NOTHING waits for a rival that is about to commit.
 inserted AS (
     INSERT INTO {schema.}tasks (
-        id, name, queue, kwargs, scheduled_at, max_retries, timeout_seconds, priority, tags, required_capabilities,
-        trace_context, submitted_by, lane, merge_key, merge_while)
+        {include submitted_columns}, merge_key, merge_while)
     SELECT id, name, queue, kwargs, GREATEST(now(), due), max_retries, timeout_seconds, priority, tags,
            required_capabilities, trace_context, submitted_by, COALESCE(lane, ''), merge_key, merge_while
     FROM fresh

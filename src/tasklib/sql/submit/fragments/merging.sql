@@ -6,9 +6,7 @@ given AS (
                clock_timestamp() + make_interval(secs => debounce),
                GREATEST(scheduled_at, now() + make_interval(secs => delay_seconds))) AS due
     FROM jsonb_to_recordset(CAST(CAST(%(tasks)s AS text) AS jsonb)) AS task (
-        id uuid, name text, queue text, kwargs jsonb, scheduled_at timestamptz, delay_seconds float8, max_retries int,
-        timeout_seconds int, priority int, tags jsonb, required_capabilities text[], trace_context jsonb,
-        submitted_by text, lane text, merge_key text, merge_while text, on_duplicate text, debounce float8, max_wait float8)
+        {include new_task}, merge_key text, merge_while text, on_duplicate text, debounce float8, max_wait float8)
 ),
 repeated AS (
     SELECT known.id, known.state, known.submitted_by,

@@ -1,7 +1,6 @@
 -- All parameters are text: every driver sends that as it is, and the statement is the same whatever the values are.
 INSERT INTO {schema.}tasks (
-    id, name, queue, kwargs, scheduled_at, max_retries, timeout_seconds, priority, tags, required_capabilities,
-    trace_context, submitted_by, lane, idempotency_key, idempotency_expires_at)
+    {include submitted_columns}, idempotency_key, idempotency_expires_at)
 VALUES (
     CAST(CAST(%(id)s AS text) AS uuid), CAST(%(name)s AS text), CAST(%(queue)s AS text),
     CAST(CAST(%(kwargs)s AS text) AS jsonb),
