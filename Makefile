@@ -10,7 +10,7 @@ JOBS ?= $(shell echo $$((2 * $$(nproc))))
 COVERAGE_FLOOR ?= 63
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long test-integration test-programs docs coverage check lint types imports format test-postgres test-pgbouncer test-pythons schema benchmarks model interleavings mutants chaos failover peers clean
+.PHONY: help demo test test-long test-integration test-programs docs pictures coverage check lint types imports format test-postgres test-pgbouncer test-pythons schema benchmarks model interleavings mutants chaos failover peers clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-17s %s\n", $$1, $$2}'
@@ -51,6 +51,9 @@ format: $(READY)  ## put the code into the project's style
 docs: $(READY)  ## build the site into build/site; a dead link is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 	@echo "open build/site/index.html, or: $(BIN)/mkdocs serve"
+
+pictures: $(READY)  ## the pictures of the README: the chart of the recorded speeds, and the demo, filmed
+	$(BIN)/python -m tools.pictures --film
 
 coverage: $(READY)  ## the tests of `make test`, and which lines of src they reach; fails below COVERAGE_FLOOR
 	$(BIN)/pytest -n $(JOBS) -m 'not long' --cov --cov-report=term --cov-report=xml --cov-fail-under=$(COVERAGE_FLOOR) $(ARGS)

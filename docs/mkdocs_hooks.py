@@ -32,7 +32,7 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 def contents(readme: str) -> list[Any]:
     """The navigation: the headings and lists of README.md."""
-    nav: list[Any] = [{"Home": "README.md"}, {"Tutorial": "tutorial.md"}]
+    nav: list[Any] = [{"Home": "README.md"}]
     part: list[Any] = []
     within: list[Any] = part
     for line in readme.splitlines():

@@ -57,7 +57,7 @@ def test_a_number_on_a_page_is_that_of_the_code(page: str, sentence: str, value:
 
 
 def test_the_speed_in_the_readme_is_that_of_the_comparison() -> None:
-    speed = re.search(r"\| Speed \| .*?runs ([\d,]+) short tasks .*?PgQueuer runs ([\d,]+)", _text("README.md"))
+    speed = re.search(r"One worker .*?runs ([\d,]+) short tasks .*?PgQueuer runs ([\d,]+)", _text("README.md"))
     assert speed
     assert re.search(
         rf"one worker, per second \| {speed[1]} \| [\d,]+ \| {speed[2]} \|", _text("docs/explanation/performance.md")
@@ -88,7 +88,7 @@ def test_the_lateness_of_slots_is_that_of_the_last_run_of_their_benchmark() -> N
 
 
 def test_the_versions_of_postgresql_in_the_readme_are_those_that_make_test_postgres_runs_on() -> None:
-    stated = re.search(r"the tests run on (\d+), (\d+) and (\d+)\.", _text("README.md"))
+    stated = re.search(r"the tests run on (\d+), (\d+) and (\d+)\)", _text("README.md"))
     script = (ROOT / "tests/on_each_postgres.py").read_text()
     assert stated
     assert set(stated.groups()) == set(re.findall(r"EmbeddedPostgres\(version=(\d+)", script))
