@@ -34,6 +34,8 @@ PAGES = (
     "/tasks?q=name:nobody",
     "/tasks?q=state:dead_letter+error:nothing",
     "/dead-letters",
+    "/failures",
+    "/failures?range=7d",
 )
 _END = {
     "pending": "NULL, NULL, NULL",

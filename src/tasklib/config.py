@@ -192,7 +192,8 @@ class Config:
 
     deployed_at: str | None = None
     """When this program was deployed, such as 2026-11-16T12:00:00Z: an older deploy never changes the schedules of a
-    newer one. None means the time at which the files of its task functions were last changed."""
+    newer one, and failures first seen after a deploy are new. None means the time at which the files of its task
+    functions were last changed."""
 
     levels: Mapping[str, Level] = field(default_factory=_default_levels)
     """The named priority levels."""

@@ -120,6 +120,7 @@ TABLE = {
     "GET    /schedules/new": "                          401    403   403    403 403 403     403      200   200",
     "GET    /schedules/change": "                       401    403   403    403 403 403     403      200   200",
     "GET    /schedules/backfill": "                     401    403   403    403 403 403     403      200   200",
+    "GET    /failures": "                               401    403   403    200 200 200     200      200   200",
     "GET    /dead-letters": "                           401    403   403    200 200 200     200      200   200",
     "GET    /settings": "                               401    403   403    403 403 403     403      403   200",
     "GET    /tokens": "                                 401    403   403    403 403 403     403      403   200",
@@ -252,7 +253,7 @@ def row_of(route: APIRoute) -> str:
 
 
 _API = ("/api/", "/internal/", "/health/", "/openapi.json", "/metrics")
-_PARTS = ("/assets/{hash_}/{name}", "/login", "/live", "/dead-letters/{fingerprint}")
+_PARTS = ("/assets/{hash_}/{name}", "/login", "/live", "/dead-letters/{fingerprint}", "/failures/{fingerprint}")
 """Of the dashboard: what is no screen of its own. Its actions have tests of their own; see also below."""
 ROWS = [
     row_of(route)

@@ -126,6 +126,7 @@ class AsyncClient:
     cancel_chosen = _awaitable(Calls.cancel_chosen)
     replay_chosen = _awaitable(Calls.replay_chosen)
     count_states = _awaitable(Calls.count_states)
+    failures = _awaitable(Calls.failures)
     dead_letters = _awaitable(Calls.dead_letters)
     dead_letter_groups = _awaitable(Calls.dead_letter_groups)
     latest_dead_letter_groups = _awaitable(Calls.latest_dead_letter_groups)

@@ -15,6 +15,7 @@ from tasklib.client.backpressure import BackpressureCalls
 from tasklib.client.durable import DurableCalls
 from tasklib.client.effects import Call, Pause
 from tasklib.client.explaining import ExplainingCalls
+from tasklib.client.failures import FailureCalls
 from tasklib.client.filters import TaskConditions, checked_tasks
 from tasklib.client.flows import FlowCalls
 from tasklib.client.identity import Identity
@@ -44,6 +45,7 @@ class Calls(
     ApprovalCalls,
     ExplainingCalls,
     SearchingCalls,
+    FailureCalls,
     ScheduleCalls,
     FlowCalls,
     TokenCalls,

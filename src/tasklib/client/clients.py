@@ -113,6 +113,7 @@ class Client:
     cancel_chosen = _blocking(Calls.cancel_chosen)
     replay_chosen = _blocking(Calls.replay_chosen)
     count_states = _blocking(Calls.count_states)
+    failures = _blocking(Calls.failures)
     dead_letters = _blocking(Calls.dead_letters)
     dead_letter_groups = _blocking(Calls.dead_letter_groups)
     latest_dead_letter_groups = _blocking(Calls.latest_dead_letter_groups)

@@ -15,10 +15,11 @@ if TYPE_CHECKING:
     from tasklib.store.approvals import OpenApproval
     from tasklib.store.dashboard import RecentFailure
     from tasklib.store.dead_letters import DeadLetterGroup
+    from tasklib.store.failures import FailureCause
     from tasklib.store.schedules import ScheduleInfo
     from tasklib.store.search import FoundTask
 
-Row = TypeVar("Row", "DeadLetterGroup", "FoundTask", "RecentFailure")
+Row = TypeVar("Row", "DeadLetterGroup", "FailureCause", "FoundTask", "RecentFailure")
 
 MASK = "••••••"
 """What stands for a hidden value. Sent back in an edited text, it stands for the value it hid."""

@@ -17,6 +17,7 @@ _FOLDER = files("tasklib.server.dashboard") / "assets"
 _SERVED = (
     "dashboard.css",
     "dashboard.js",
+    "failures.css",
     "flows.css",
     "schedules.css",
     "tasks.css",

@@ -13,6 +13,7 @@ from tasklib.server.dashboard import (
     approvals,
     assets,
     dead_letters,
+    failures,
     flows,
     live,
     login,
@@ -48,6 +49,7 @@ ROUTERS: list[APIRouter] = [
     task.router,
     signals.router,
     dead_letters.router,
+    failures.router,
 ]
 
 

@@ -64,6 +64,7 @@ SCREENS = (
     Screen("Tasks", "/tasks", "tasks", "t", _READERS),
     Screen("Queues", "/queues", "queues", "q"),
     Screen("Workers", "/workers", "workers", "w"),
+    Screen("Failures", "/failures", "alert", "e", _READERS),
     Screen("Dead letters", "/dead-letters", "dead_letters", "d", _READERS),
     Screen("Flows", "/flows", "flows", "f", _READERS),
     Screen("Approvals", "/approvals", "approvals", "p", _READERS),
