@@ -247,7 +247,7 @@ def test_a_viewer_sees_schedules_and_no_buttons(site: Site, tab: Tab) -> None:
             assert page.get_by_text(action, exact=True).count() == 0
         for path in ("new", "change?name=stock", "backfill?name=stock"):
             page.goto(f"/schedules/{path}")
-            page.get_by_text("403").wait_for()
+            page.locator(".error-page .code", has_text="403").wait_for()
         refused = page.evaluate("fetch('/schedules/run', {method: 'POST'}).then(r => r.status)")
         assert refused == 403
         page.close()

@@ -145,7 +145,7 @@ def test_a_viewer_sees_no_buttons_and_no_settings(locked: tuple[str, Callable[[s
         assert page.locator("main form").count() == 0, path
     assert page.get_by_role("link", name="Settings").count() == 0
     page.goto("/settings")
-    page.get_by_text("403").wait_for()
+    page.locator(".error-page .code", has_text="403").wait_for()
     refused = page.evaluate("fetch('/queues/pause', {method: 'POST'}).then(r => r.status)")
     assert refused == 403
 
