@@ -79,6 +79,37 @@ def test_filters(run: Run, ids: dict[str, str]) -> None:
     assert names("--after", ids["running"][-8:]) == ["pending"]
 
 
+def test_list_speaks_the_search_language(run: Run, ids: dict[str, str]) -> None:
+    def states(*args: str) -> list[str]:
+        result = run("list", *args)
+        assert result.exit_code == 0, result.output
+        return [line.split("\t")[2] for line in result.stdout.splitlines()]
+
+    assert states("state:failed,running") == ["failed", "running"]
+    assert states("name:*_task -state:completed args.to:a") == [
+        "dead_letter",
+        "cancelled",
+        "failed",
+        "running",
+        "pending",
+    ]
+    assert states("tag.n:1 error:red") == ["dead_letter", "failed"]
+    assert states("due:>30m") == ["pending"]
+    assert states(f"id:{ids['running']}") == ["running"]
+    assert states("queue:mail", "--limit", "2") == ["dead_letter", "cancelled"]
+    assert states("queue:mail", "--after", ids["running"]) == ["pending"]
+    assert states("queue:nowhere") == []
+    [line] = run("list", "state:running", "--json").stdout.splitlines()
+    assert json.loads(line)["kwargs"] == {"to": "a"}
+
+
+def test_a_search_that_cannot_be_parsed_is_shown_with_the_place(run: Run, ids: dict[str, str]) -> None:
+    result = run("list", "name:x state:fialed")
+    assert result.exit_code == 2
+    assert "Did you mean failed?" in result.stderr
+    assert "give a search or options, not both" in run("list", "name:x", "--state", "failed").stderr
+
+
 def test_json_lines_hold_everything(run: Run, ids: dict[str, str]) -> None:
     lines = [json.loads(line) for line in run("list", "--json").stdout.splitlines()]
     assert {line["id"] for line in lines} == set(ids.values())
@@ -174,7 +205,7 @@ def test_show_as_json_is_the_row(run: Run, ids: dict[str, str]) -> None:
     ("text", "words"),
     [
         ("nonsense", "error: 'nonsense' is not a task's id. An id is a UUID; the end of one (8 characters) will do."),
-        ("00000000", "error: none of the newest 1000 tasks has an id that ends in 00000000. Give the whole id;"),
+        ("00000000", "error: none of the newest 100,000 tasks has an id that ends in 00000000. Give the whole id;"),
         ("00000000-0000-0000-0000-000000000000", "error: no task has the id 00000000-0000-0000-0000-000000000000;"),
     ],
 )

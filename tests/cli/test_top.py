@@ -41,7 +41,7 @@ def busy(db: psycopg.Connection, url: str) -> None:
 def test_one_look_shows_pace_depth_workers_and_what_runs(run: Run) -> None:
     done = run("top", "--once", env={"COLUMNS": "160", "LINES": "60"})
     assert done.exit_code == 0
-    for said in ("leader worker-1", "2,000+", "2 h", "30 workers, 30/300", "30 running", "5 min", "mail", "1,203"):
+    for said in ("leader worker-1", "2,001+ due", "2 h", "30 workers, 30/300", "30 running", "5 min", "mail", "1,203"):
         assert said in done.stdout, said
     assert "\x1b[31m" not in done.stdout
 
@@ -94,3 +94,24 @@ def test_the_rate_is_that_of_the_last_seconds(url: str) -> None:
 def test_bars_are_as_high_as_their_values() -> None:
     assert sparkline([0, 1, 50, 100]) == " ▁▄█"
     assert sparkline([]) == ""
+
+
+def test_queues_errors_pauses_and_warnings_are_shown(run: Run, url: str, db: psycopg.Connection) -> None:
+    db.execute(
+        "INSERT INTO tasks (name, queue, scheduled_at) SELECT 'send', 'mail', now() - interval '3 min' "
+        "FROM generate_series(1, 7)"
+    )
+    db.execute(
+        "INSERT INTO tasks (name, state, error, completed_at) "
+        "VALUES ('charge', 'dead_letter', E'Traceback\\nTimeoutError: gateway', now() - interval '2 min')"
+    )
+    with Client(url) as client:
+        client.pause(queue="mail")
+    shown = run("top", "--once", env={"COLUMNS": "100", "LINES": "40"}).stdout
+    [queue] = [line for line in shown.splitlines() if line.startswith("mail paused")]
+    assert queue.split()[2:6] == ["7", "0", "7", "0"]
+    assert "3 min" in queue
+    assert "! The queue 'mail' is paused" in shown
+    [failure] = [line for line in shown.splitlines() if "charge" in line]
+    assert failure.endswith("TimeoutError: gateway")
+    assert "! There is no live worker, and tasks wait." in shown

@@ -16,6 +16,7 @@ from tests.http.comparing import UNKNOWN
 # What the dashboard asks of its own server, and what needs a client with a database.
 WITHOUT_A_ROUTE: dict[str, Any] = {
     "search_tasks": ["state:failed"],
+    "suggest": ["state:f"],
     "cancel_found": ["state:failed"],
     "replay_found": ["state:dead_letter"],
     "cancel_chosen": [[UNKNOWN]],

@@ -37,6 +37,26 @@ def test_every_filter_chooses(api: Api) -> None:
     assert walked(api, created_before=moment) == [mail, plain]
 
 
+def test_a_search_chooses_page_by_page_and_says_how_far_it_read(api: Api) -> None:
+    plain = api.submit(task_type="api_plain", parameters={"order": 9001})
+    mail = api.submit(task_type="api_mail", queue="mail", tags={"n": 1})
+    assert walked(api, search="name:api_*") == [mail, plain]
+    assert walked(api, search="args.order:9001 state:pending") == [plain]
+    assert walked(api, search="tag.n:1") == [mail]
+    assert walked(api, search="due:<1h -queue:mail") == [plain]
+    answer = api.viewer.get(TASKS, params={"search": "name:api_*", "limit": 1}).json()
+    assert (len(answer["tasks"]), answer["looked_at"], bool(answer["next"])) == (1, None, True)
+
+
+def test_a_search_that_means_nothing_or_asks_for_a_secret_is_refused(api: Api) -> None:
+    wrong = api.viewer.get(TASKS, params={"search": "state:fialed"})
+    assert (wrong.status_code, "Did you mean failed?" in wrong.json()["detail"]) == (422, True)
+    both = api.viewer.get(TASKS, params={"search": "name:x", "state": "failed"})
+    assert (both.status_code, "not both" in both.json()["detail"]) == (422, True)
+    hidden = api.viewer.get(TASKS, params={"search": "args.password:hunter2"})
+    assert (hidden.status_code, "masked" in hidden.json()["detail"]) == (422, True)
+
+
 def test_a_page_asked_too_large_is_as_large_as_allowed(api: Api) -> None:
     api.ann.post(f"{TASKS}/batch", json={"tasks": [{"task_type": "a"}] * 201})
     page = api.viewer.get(TASKS, params={"limit": 5000}).json()

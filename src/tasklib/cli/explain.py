@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tasklib.cli.listing import STATE_STYLES
+from tasklib.cli.listing import STATE_STYLES, print_title
 from tasklib.cli.options import DatabaseUrl, Debug, Schema, connected
 from tasklib.formatting import count, duration, json_text, printable
 
@@ -35,19 +36,21 @@ def explain(
         return
     from rich.console import Console
 
-    print_explanation(Console(highlight=False, soft_wrap=True), explanation)
+    # Lines end between words in a terminal; in a file each sentence is one line.
+    print_explanation(Console(highlight=False, soft_wrap=not sys.stdout.isatty()), explanation)
 
 
 def print_explanation(console: Console, explanation: Explanation) -> None:
     """The explanation for a person."""
+    from rich.padding import Padding
     from rich.text import Text
 
-    title = Text(printable(explanation.name), "bold").append(f"  {explanation.task_id}", "dim not bold")
-    console.print(title.append(f"  {explanation.state}", f"not bold {STATE_STYLES.get(explanation.state, '')}"))
+    state = Text(explanation.state, STATE_STYLES.get(explanation.state, ""))
+    print_title(console, explanation.name, str(explanation.task_id), state)
     for reason in explanation.reasons:
         console.print(Text(f"\n{printable(reason.sentence)}"))
         if reason.hint:
-            console.print(Text(f"  → {printable(reason.hint)}", "dim"))
+            console.print(Padding(Text(f"→ {printable(reason.hint)}", "dim"), (0, 0, 0, 2), expand=False))
     if explanation.position is not None:
         console.print(Text(f"\n{in_words(explanation.position)}"))
 

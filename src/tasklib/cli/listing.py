@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+from uuid import UUID
 
 import typer
 
 from tasklib.cli.filters import with_task_filter
 from tasklib.cli.moments import relative
 from tasklib.cli.options import DatabaseUrl, Debug, JsonLines, Schema, connected
+from tasklib.cli.tables import fitted
 from tasklib.formatting import json_text
 from tasklib.observe.formatting import last_line, printable, short_id
 from tasklib.states import CLAIMABLE, TaskState
 from tasklib.store.filters import EVERY_TASK, TaskFilter
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.text import Text
 
     from tasklib.client.clients import Client
@@ -75,6 +78,14 @@ class FleetState:
 
 @with_task_filter
 def list_tasks(
+    search: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="SEARCH",
+            show_default=False,
+            help="A search as in the dashboard: 'state:failed name:send_* failed:<10m'. Instead of the options below.",
+        ),
+    ] = None,
     chosen: TaskFilter = EVERY_TASK,
     limit: Annotated[int, typer.Option(metavar="N", min=1, max=10_000)] = 20,
     after: Annotated[str | None, typer.Option(metavar="ID", help="The next page: tasks older than this one.")] = None,
@@ -87,9 +98,17 @@ def list_tasks(
     from tasklib.cli.lookup import full_id
     from tasklib.cli.report import note
 
+    if search is not None and chosen != EVERY_TASK:
+        raise typer.BadParameter(
+            "give a search or options, not both: in a search, --state failed is state:failed.", param_hint="SEARCH"
+        )
     with connected(database_url, schema) as client:
-        tasks = client.list_tasks(chosen, after=full_id(client, after) if after else None, limit=limit)
-        fleet = FleetState.of(client)
+        place = full_id(client, after) if after else None
+        if search is None:
+            page = ListedPage(client.list_tasks(chosen, after=place, limit=limit))
+        else:
+            page = found(client, search, place, limit)
+        tasks, fleet = page.tasks, FleetState.of(client)
     if json_:
         for task in tasks:
             typer.echo(fleet.json(task))
@@ -98,10 +117,33 @@ def list_tasks(
             typer.echo("\t".join(plain_row(task, fleet)))
     elif tasks:
         print_table(tasks, fleet)
-        if len(tasks) == limit:
+        if page.looked_at is None and len(tasks) == limit:
             note(f"There may be more: --after {tasks[-1].id}", "dim")
     else:
         note("no such tasks", "dim")
+    if page.looked_at is not None:
+        note(f"Only the newest {page.looked_at:,} tasks were searched. Older ones: --after {page.older}", "dim")
+
+
+class ListedPage(NamedTuple):
+    """One page of tasks; `looked_at` if a search ended before it had read all that might match."""
+
+    tasks: list[Task]
+    older: UUID | None = None
+    looked_at: int | None = None
+
+
+def found(client: Client, search: str, older_than: UUID | None, limit: int) -> ListedPage:
+    """The whole rows of what a search finds."""
+    from tasklib.client.search_terms import SearchError
+
+    try:
+        page = client.search_tasks(search, limit=limit, older_than=older_than)
+    except SearchError as e:
+        raise typer.BadParameter(f"{e}\n  {printable(search)}\n  {' ' * e.at}^", param_hint="SEARCH") from None
+    ids = [task.id for task in page.tasks]
+    tasks = client.list_tasks(ids=ids, limit=len(ids)) if ids else []
+    return ListedPage(tasks, page.older, page.looked_at)
 
 
 def plain_row(task: Task, fleet: FleetState) -> tuple[str, ...]:
@@ -123,38 +165,43 @@ def plain_row(task: Task, fleet: FleetState) -> tuple[str, ...]:
     return tuple(map(printable, fields))
 
 
-def print_table(tasks: Iterable[Task], fleet: FleetState) -> None:
+def print_table(tasks: Sequence[Task], fleet: FleetState) -> None:
     """The tasks for a person."""
-    from rich import box
     from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
-    tasks = list(tasks)
-    # Where it gets narrow, the error gives way first: only a column with a ratio does, and only in an expanded table.
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim", expand=any(t.error for t in tasks))
-    for title in ("id", "name", "state"):
-        table.add_column(title, no_wrap=True, max_width=40)
-    for title in ("priority", "retries"):
-        table.add_column(title, justify="right", no_wrap=True)
-    for title in ("queue", "when"):
-        table.add_column(title, no_wrap=True, max_width=24)
-    if runs := any(task.schedule for task in tasks):
-        table.add_column("slot", no_wrap=True, max_width=48)
-    table.add_column("error", overflow="ellipsis", no_wrap=True, ratio=1)
-    for task in tasks:
-        table.add_row(
+    runs = any(task.schedule for task in tasks)
+    titles = ["id", "name", "state", "priority", "retries", "queue", "when", *(["slot"] if runs else []), "error"]
+    rows = [
+        [
             Text(short_id(task.id), "dim"),
             Text(printable(task.name), "bold"),
             styled_state(task, fleet),
-            priority(task, fleet),
-            f"{task.retry_count}/{task.max_retries}",
+            Text(priority(task, fleet), justify="right"),
+            Text(f"{task.retry_count}/{task.max_retries}", justify="right"),
             Text(printable(task.queue)),
-            when(task, fleet.now),
+            Text(when(task, fleet.now)),
             *([Text(slot(task))] if runs else []),
             Text(last_line(task.error)),
-        )
-    Console(highlight=False).print(table)
+        ]
+        for task in tasks
+    ]
+    console = Console(highlight=False)
+    # Ids and states are never cut: `show` takes the id, and an error that is cut there is whole in `show`.
+    least = {"name": 12, "queue": 7, "when": 9, "slot": 10, "error": 12}
+    console.print(fitted(titles, rows, console.width, least=least, droppable="priority"))
+
+
+def print_title(console: Console, name: str, task_id: str, state: Text) -> None:
+    """`send_email  0196f2a0-...  failed`; where that is too long, the id has a line of its own, so that it is whole."""
+    from rich.text import Text
+
+    title, id_ = Text(printable(name), "bold"), Text(task_id, "dim")
+    if console.soft_wrap or title.cell_len + len(task_id) + state.cell_len + 4 <= console.width:
+        console.print(Text("  ").join([title, id_, state]))
+    else:
+        console.print(Text("  ").join([title, state]))
+        console.print(id_)
 
 
 def slot(task: Task) -> str:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from uuid import UUID
 
 from tasklib.cli.report import CommandError
 from tasklib.client.clients import Client
-from tasklib.states import TaskState
 
-_NEWEST = 1000
-_NOT_COMPLETED = [s for s in TaskState if s is not TaskState.COMPLETED]
+_NEWEST = 100_000
+_NOT_COMPLETED = " state:failed,cancelled,dead_letter,running"
 _END_OF_AN_ID = re.compile(r"…?([0-9a-f]{4,12})")
 
 
@@ -25,16 +23,16 @@ def full_id(client: Client, text: str) -> UUID:
     if match is None:
         raise CommandError(f"{text!r} is not a task's id. An id is a UUID; the end of one (8 characters) will do.")
     # There may be many completed tasks; an unfinished one must be found behind them.
-    found = _ending(client, match[1], None) or _ending(client, match[1], _NOT_COMPLETED)
+    found = _ending(client, match[1], "") or _ending(client, match[1], _NOT_COMPLETED)
     if len(found) == 1:
         return found[0]
     if found:
         raise CommandError(f"{len(found)} tasks have an id that ends in {match[1]}: {', '.join(map(str, found))}.")
     raise CommandError(
-        f"none of the newest {_NEWEST} tasks has an id that ends in {match[1]}. "
+        f"none of the newest {_NEWEST:,} tasks has an id that ends in {match[1]}. "
         "Give the whole id; tasklib list | cat prints whole ids."
     )
 
 
-def _ending(client: Client, end: str, states: Sequence[str] | None) -> list[UUID]:
-    return [t.id for t in client.list_tasks(state=states, limit=_NEWEST) if str(t.id).endswith(end)]
+def _ending(client: Client, end: str, states: str) -> list[UUID]:
+    return [task.id for task in client.search_tasks(f"id:{end}{states}", limit=5, look=_NEWEST).tasks]

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tasklib.cli.listing import FleetState, priority, styled_state
+from tasklib.cli.listing import FleetState, print_title, priority, styled_state
 from tasklib.cli.moments import local, relative
 from tasklib.cli.options import DatabaseUrl, Debug, Schema, connected
+from tasklib.cli.tables import fitted
 from tasklib.formatting import json_text
 from tasklib.observe.formatting import count, duration, last_line, printable
 from tasklib.states import TaskState
@@ -56,7 +57,7 @@ def show(
 
     # A file has no width; what is shortened for a terminal is whole there.
     width = None if sys.stdout.isatty() else 400
-    print_task(Console(highlight=False, soft_wrap=True, width=width), task, fleet, steps)
+    print_task(Console(highlight=False, soft_wrap=width is not None, width=width), task, fleet, steps)
 
 
 def print_task(console: Console, task: Task, fleet: FleetState, steps: Sequence[RecordedStep] = ()) -> None:
@@ -65,8 +66,7 @@ def print_task(console: Console, task: Task, fleet: FleetState, steps: Sequence[
 
     from tasklib.tasks.secrets import hidden
 
-    title = Text(printable(task.name), "bold").append(f"  {task.id}", "dim not bold")
-    console.print(title.append("  ").append_text(styled_state(task, fleet)))
+    print_title(console, task.name, str(task.id), styled_state(task, fleet))
     console.print(_facts(task, fleet))
     for heading, value in (("arguments", hidden(task.kwargs)), ("tags", task.tags), ("progress", task.progress)):
         if value or heading == "arguments":
@@ -75,10 +75,10 @@ def print_task(console: Console, task: Task, fleet: FleetState, steps: Sequence[
         _print_json(console, "result", task.result)
     if steps:
         console.print(Text("\nsteps on record", "bold"))
-        console.print(_steps(steps, whole_width=console.is_terminal))
+        console.print(_steps(steps, console.width))
     if task.history:
         console.print(Text("\nfailed attempts", "bold"))
-        console.print(_attempts(task.history, whole_width=console.is_terminal))
+        console.print(_attempts(task.history, console.width))
     if task.error:
         console.print(Text("\nerror", "bold"))
         console.print(Text(printable(task.error, lines=True), "red"))
@@ -144,41 +144,31 @@ def _lines(task: Task, fleet: FleetState) -> list[tuple[str, str]]:
     return [(name, value) for name, value in lines if value]
 
 
-def _steps(steps: Sequence[RecordedStep], *, whole_width: bool) -> Table:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim", expand=whole_width)
-    for title in ("kind", "name", "recorded"):
-        table.add_column(title, no_wrap=True)
-    table.add_column("result", overflow="ellipsis", no_wrap=True, ratio=1)
+def _steps(steps: Sequence[RecordedStep], width: int) -> Table:
+    rows = []
     for step in steps:
         stored = json.loads(step.result)
         result = "none in time" if "timed_out" in stored else json_text(stored.get("value"))
         moment = f"{step.recorded_at.astimezone():%Y-%m-%d %H:%M:%S}"
-        table.add_row(step.id.kind.value, _text(step.id.name), moment, _text(result[:_LONGEST_RESULT]))
-    return table
+        rows.append([*map(_text, (step.id.kind.value, step.id.name, moment, result[:_LONGEST_RESULT]))])
+    return fitted(("kind", "name", "recorded", "result"), rows, width, least={"name": 16, "result": 12}, widest=80)
 
 
-def _attempts(history: list[dict[str, Any]], *, whole_width: bool) -> Table:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim", expand=whole_width)
-    for title in ("attempt", "outcome", "began", "took", "worker"):
-        table.add_column(title, no_wrap=True)
-    table.add_column("error", overflow="ellipsis", no_wrap=True, ratio=1)
+def _attempts(history: list[dict[str, Any]], width: int) -> Table:
+    rows = []
     for entry in history:
         began, ended = _time(entry.get("started_at")), _time(entry.get("ended_at"))
-        table.add_row(
+        cells = (
             str(entry.get("attempt", "")),
-            _text(str(entry.get("outcome", ""))),
+            str(entry.get("outcome", "")),
             f"{began.astimezone():%Y-%m-%d %H:%M:%S}" if began else "",
             duration((ended - began).total_seconds()) if began and ended else "",
-            _text(str(entry.get("worker") or "")),
-            _text(last_line(str(entry.get("error") or ""))),
+            str(entry.get("worker") or ""),
+            last_line(str(entry.get("error") or "")),
         )
-    return table
+        rows.append([*map(_text, cells)])
+    titles = ("attempt", "outcome", "began", "took", "worker", "error")
+    return fitted(titles, rows, width, least={"worker": 8, "error": 16}, widest=80)
 
 
 def _time(text: object) -> datetime | None:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
     from tasklib.cli.top_figures import Figures
     from tasklib.client.clients import Client
+    from tasklib.doctor.findings import Finding
+
+_VISIT_SECONDS = 30.0
 
 
 def top(
@@ -29,7 +32,7 @@ def top(
     schema: Schema = None,
     debug: Debug = False,
 ) -> None:
-    """Watch the fleet: throughput, waiting and running tasks, workers, failures.
+    """Watch the fleet: throughput, queues, workers, running tasks, failures, warnings.
 
     q quits, p pauses. Without a terminal it prints once and ends.
     """
@@ -47,8 +50,27 @@ def _print_once(console: Console, client: Client) -> None:
     from tasklib.cli.top_figures import look
     from tasklib.cli.top_screen import Frame
 
-    figures = client.perform(look(client.config))
-    console.print(Frame(figures, None, _place(client), width=console.width, height=console.height).render())
+    figures, findings = client.perform(look(client.config)), _Visits().findings(client)
+    frame = Frame(figures, None, _place(client), False, console.width, console.height, findings)
+    console.print(frame.render())
+
+
+class _Visits:
+    """The doctor's warnings, asked for again after a while: they cost more than the figures."""
+
+    def __init__(self) -> None:
+        self._found: list[Finding] = []
+        self._next = 0.0
+
+    def findings(self, client: Client) -> list[Finding]:
+        from tasklib.doctor.findings import Severity
+        from tasklib.doctor.run import examine
+
+        if time.monotonic() >= self._next:
+            bad = [f for f in examine(client, thorough=False) if f.severity.rank >= Severity.WARNING.rank]
+            self._found = sorted(bad, key=lambda f: -f.severity.rank)
+            self._next = time.monotonic() + _VISIT_SECONDS
+        return self._found
 
 
 def _watch(console: Console, client: Client, interval: float) -> None:
@@ -60,7 +82,8 @@ def _watch(console: Console, client: Client, interval: float) -> None:
     from tasklib.errors import DatabaseUnavailable
     from tasklib.formatting import printable
 
-    rate, paused = Rate(), False
+    rate, visits, paused = Rate(), _Visits(), False
+    findings: list[Finding] = []
     figures: Figures | None = None
     speed: float | None = None
     with Live(console=console, screen=True, auto_refresh=False) as live, _keys() as keys:
@@ -69,8 +92,9 @@ def _watch(console: Console, client: Client, interval: float) -> None:
                 if not paused:
                     figures = client.perform(look(client.config))
                     speed = rate.after(figures)
+                    findings = visits.findings(client)
                 if figures is not None:
-                    frame = Frame(figures, speed, _place(client), paused, console.width, console.height)
+                    frame = Frame(figures, speed, _place(client), paused, console.width, console.height, findings)
                     live.update(frame.render(), refresh=True)
             except DatabaseUnavailable as e:  # it comes back
                 live.update(Text(printable(str(e)), "red"), refresh=True)

@@ -6,34 +6,41 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from tasklib.client.effects import Call
 from tasklib.config import Config
 from tasklib.stats import Stat
-from tasklib.store import backlog, fleet, stats, top
+from tasklib.store import backlog, dashboard, dead_letters, fleet, stats, top
+from tasklib.store import pauses as pausing
 from tasklib.store.backlog import COUNT_UP_TO, Backlog
+from tasklib.store.dashboard import RecentFailure
 from tasklib.store.fleet import WorkerInfo
+from tasklib.store.pauses import Paused
 from tasklib.store.stats import Point
 from tasklib.store.top import Running
 
 MINUTES = 20
 _MOST_RUNNING_SHOWN = 50
+_MOST_FAILURES = 10
 _RATE_SECONDS = 10.0
 """Workers report their counts every few seconds: a rate over less would jump."""
 LEVELS = ("high", "medium", "low")
+__all__ = ["COUNT_UP_TO", "LEVELS", "MINUTES", "Figures", "QueueDepth", "Rate", "look"]
 
 
 @dataclass(frozen=True, slots=True)
-class LevelDepth:
-    """Due tasks at a level, by their own priority."""
+class QueueDepth:
+    """Due tasks of a queue by level, by their own priority."""
 
-    level: str
-    count: int
-    oldest_seconds: float | None
+    queue: str
+    by_level: Mapping[str, int]
+    is_capped: bool
+    oldest_seconds: float
 
     @property
-    def is_capped(self) -> bool:
-        return self.count >= COUNT_UP_TO
+    def count(self) -> int:
+        return sum(self.by_level.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +50,19 @@ class Figures:
     totals: Sequence[Stat]
     minutes: Sequence[Point]
     names: Sequence[Point]
-    depths: Sequence[LevelDepth]
+    queues: Sequence[QueueDepth]
+    """Those with due tasks, the deepest first."""
     workers: Sequence[WorkerInfo]
     running: Sequence[Running]
     load: Mapping[str, int]
     """How many tasks each worker holds."""
     leader: str | None
     """The id of the worker or the server that leads."""
+    failures: Sequence[RecentFailure] = ()
+    """What failed lately, the latest first."""
+    pauses: Sequence[Paused] = ()
+    now: datetime | None = None
+    """The database's clock."""
     at: float = field(default_factory=time.monotonic)
 
     def total(self, *outcomes: str) -> int:
@@ -71,12 +84,21 @@ def look(config: Config) -> Call[Figures]:
     running: list[Running] = yield top.running(_MOST_RUNNING_SHOWN)
     load: dict[str, int] = yield top.load()
     due: list[Backlog] = yield backlog.backlog()
-    depths = []
-    for level in LEVELS:
-        queues = [queue for queue in due if queue.level == level]
-        oldest = max((queue.oldest_age_seconds for queue in queues), default=None)
-        depths.append(LevelDepth(level, min(COUNT_UP_TO, sum(queue.depth for queue in queues)), oldest))
-    return Figures(totals, minutes, names, depths, [w for w in known if w.status != "dead"], running, load, leader)
+    failures: list[RecentFailure] = yield dashboard.recent_failures(_MOST_FAILURES)
+    pauses: list[Paused] = yield pausing.pauses()
+    now: datetime = yield dead_letters.now()
+    workers = [w for w in known if w.status != "dead"]
+    return Figures(totals, minutes, names, _depths(due), workers, running, load, leader, failures, pauses, now)
+
+
+def _depths(due: Sequence[Backlog]) -> list[QueueDepth]:
+    found = []
+    for queue in {d.queue for d in due}:
+        levels = [d for d in due if d.queue == queue]
+        by_level = {d.level: d.depth for d in levels}
+        oldest = max(d.oldest_age_seconds for d in levels)
+        found.append(QueueDepth(queue, by_level, any(d.is_capped for d in levels), oldest))
+    return sorted(found, key=lambda d: (-d.count, d.queue))
 
 
 class Rate:

@@ -11,15 +11,17 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tasklib.cli.top_figures import MINUTES, Figures, LevelDepth
-from tasklib.formatting import count, duration, printable, short_id
+from tasklib.cli.top_figures import LEVELS, MINUTES, Figures
+from tasklib.doctor.findings import Finding, Severity
+from tasklib.formatting import count, duration, last_line, printable, short_id
+from tasklib.states import TaskState
 from tasklib.store.fleet import WorkerInfo
 from tasklib.store.stats import Point
 from tasklib.store.top import MOST_RUNNING, Running
 
 _BARS = " ▁▂▃▄▅▆▇█"
-_FIXED_LINES = 14
-"""Lines that are always there; the rest is shared by workers, running tasks and names."""
+_FIXED_LINES = 12
+"""Lines that are always there; the rest is shared by queues, workers, running tasks, failures and names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,26 +34,41 @@ class Frame:
     is_paused: bool = False
     width: int = 80
     height: int = 24
+    findings: Sequence[Finding] = ()
+    """The doctor's warnings."""
 
     def render(self) -> RenderableType:
         figures = self.figures
-        room = max(6, self.height - _FIXED_LINES)
-        workers = min(len(figures.workers), max(2, room // 3))
-        running = min(len(figures.running), max(2, room // 3))
-        names = max(2, room - workers - running)
+        warnings = self._warnings()
+        queues, workers, running, failures, names = _shares(
+            max(8, self.height - _FIXED_LINES - len(warnings)),
+            [
+                len(figures.queues),
+                len(figures.workers),
+                len(figures.running),
+                len(figures.failures),
+                len(figures.names),
+            ],
+        )
         parts: list[RenderableType] = [
             self._title(),
             self._pace(),
-            Text(),
-            _depths(figures.depths),
-            Text(),
+            *warnings,
+            _queues(figures, queues),
             _workers(figures.workers, figures.load, workers),
-            Text(),
             _running(figures.running, running),
-            Text(),
+            _failures(figures, failures),
             _names(figures.names, names),
         ]
         return Group(*parts)
+
+    def _warnings(self) -> list[Text]:
+        """What `tasklib doctor` warns of."""
+        room = 3 if self.height < 30 else 6
+        said = [("bold red" if f.severity is Severity.CRITICAL else "yellow", f.seen) for f in self.findings]
+        lines = [_cut(Text(f"! {printable(text)}", style), self.width) for style, text in said]
+        more = len(lines) - room
+        return [*lines[:room], Text(f"! and {more} more: tasklib doctor", "yellow")] if more > 0 else lines
 
     def _title(self) -> Text:
         leader = self.figures.leader
@@ -83,11 +100,42 @@ def sparkline(values: Sequence[int]) -> str:
     return "".join(_BARS[0 if not v else max(1, round(v / top * 8))] for v in values)
 
 
-def _depths(depths: Sequence[LevelDepth]) -> Table:
-    table = _table("level", "waiting", "oldest", numbers=("waiting", "oldest"))
-    for depth in depths:
-        oldest = "" if depth.oldest_seconds is None else duration(depth.oldest_seconds)
-        table.add_row(depth.level, f"{depth.count:,}{'+' if depth.is_capped else ''}", oldest)
+def _shares(room: int, wanted: Sequence[int]) -> list[int]:
+    """How many lines each table gets: one each that has something, then in turn while there is room."""
+    shares = [0] * len(wanted)
+    while room > 0 and (short := [n for n, want in enumerate(wanted) if shares[n] < want]):
+        for n in short[:room]:
+            shares[n] += 1
+        room -= len(short)
+    return shares
+
+
+def _queues(figures: Figures, rows: int) -> Table:
+    waiting = sum(d.count for d in figures.queues)
+    capped = "+" if any(d.is_capped for d in figures.queues) else ""
+    table = _table(f"{waiting:,}{capped} due", "waiting", *LEVELS, "oldest", numbers=("waiting", *LEVELS, "oldest"))
+    held = {p.value for p in figures.pauses if p.kind == "queue"}
+    for depth in figures.queues[:rows]:
+        table.add_row(
+            Text(_short(depth.queue, 30)).append(" paused" if depth.queue in held else "", "yellow"),
+            f"{depth.count:,}{'+' if depth.is_capped else ''}",
+            *(f"{depth.by_level.get(level, 0):,}" for level in LEVELS),
+            duration(depth.oldest_seconds),
+        )
+    return _with_more(table, len(figures.queues) - rows)
+
+
+def _failures(figures: Figures, rows: int) -> Table:
+    table = _table("failed lately", "task", "ago", "error", numbers=("ago",))
+    for failure in figures.failures[:rows]:
+        ago = "" if failure.at is None or figures.now is None else duration((figures.now - failure.at).total_seconds())
+        dead = failure.state == TaskState.DEAD_LETTER
+        table.add_row(
+            Text(short_id(failure.id), "bold red" if dead else "yellow"),
+            _short(failure.name, 30),
+            ago,
+            _short(last_line(failure.error), 200),
+        )
     return table
 
 

@@ -93,6 +93,7 @@ class AsyncClient:
     get_task = _awaitable(Calls.get_task)
     list_tasks = _awaitable(Calls.list_tasks)
     search_tasks = _awaitable(Calls.search_tasks)
+    suggest = _awaitable(Calls.suggest)
     wait_for: WaitFor = cast("Any", _awaitable(Calls.wait_for))
     cancel_task = _awaitable(Calls.cancel_task)
     replay_task = _awaitable(Calls.replay_task)

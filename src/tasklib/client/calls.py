@@ -24,6 +24,7 @@ from tasklib.client.operations import OperatorCalls
 from tasklib.client.schedules import ScheduleCalls
 from tasklib.client.searching import SearchingCalls
 from tasklib.client.submissions import Defaults, SubmitCalls
+from tasklib.client.suggesting import SuggestingCalls
 from tasklib.client.tokens import TokenCalls
 from tasklib.db.query import Query
 from tasklib.events import CancelRequested, TaskReplayed, client_events
@@ -46,6 +47,7 @@ class Calls(
     ExplainingCalls,
     SearchingCalls,
     FailureCalls,
+    SuggestingCalls,
     ScheduleCalls,
     FlowCalls,
     TokenCalls,

@@ -80,6 +80,7 @@ class Client:
     get_task = _blocking(Calls.get_task)
     list_tasks = _blocking(Calls.list_tasks)
     search_tasks = _blocking(Calls.search_tasks)
+    suggest = _blocking(Calls.suggest)
     wait_for: SyncWaitFor = cast("Any", _blocking(Calls.wait_for))
     cancel_task = _blocking(Calls.cancel_task)
     replay_task = _blocking(Calls.replay_task)

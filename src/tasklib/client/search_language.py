@@ -41,14 +41,14 @@ def _in_states_with_times(search: Search) -> Search:
     return search
 
 
-def _like(text: str) -> str:
+def like(text: str) -> str:
     """A pattern that only this text fits."""
     return re.sub(r"([\\%_])", r"\\\1", text)
 
 
 def _named(value: Value) -> str:
     """A name as it is; a star is anything."""
-    pattern = _like(value.text)
+    pattern = like(value.text)
     return pattern if value.is_quoted else pattern.replace("*", "%")
 
 
@@ -114,6 +114,17 @@ class _Reader:
             if not re.fullmatch(r"[0-9a-f]{6,32}", value.text):
                 raise SearchError(f"{_said(value)} is not a fingerprint: 6 to 32 of 0-9 and a-f.", value.at)
         self.add(term, "causes", [f"{v.text}%" for v in term.values])
+
+    def keys(self, term: SearchTerm) -> None:
+        self.add(term, "keys", [_named(v) for v in term.values])
+
+    def traces(self, term: SearchTerm) -> None:
+        for value in term.values:
+            if not re.fullmatch(r"[0-9a-f-]{6,36}", value.text.lower()):
+                raise SearchError(
+                    f"{_said(value)} is not a trace's id: 32 of 0-9 and a-f, or the first of them.", value.at
+                )
+        self.add(term, "traces", [f"{v.text.lower().replace('-', '')}%" for v in term.values])
 
     def arguments(self, term: SearchTerm) -> NoReturn:
         raise SearchError("name the argument, as in args.order:9001.", term.at)
@@ -205,7 +216,7 @@ class _Reader:
         # A word with commas is a word.
         text = ",".join(v.text for v in term.values)
         if _uuid(text) is None or term.is_negated:
-            pattern = _like(text) if any(v.is_quoted for v in term.values) else _like(text).replace("*", "%")
+            pattern = like(text) if any(v.is_quoted for v in term.values) else like(text).replace("*", "%")
             self.add(term, "words", [f"%{pattern}%"])
 
     def _range(self, value: Value) -> tuple[int, int]:
@@ -280,6 +291,8 @@ _QUALIFIERS: Mapping[str, Callable[[_Reader, SearchTerm], None]] = {
     "id": _Reader.ids,
     "priority": _Reader.priorities,
     "cause": _Reader.causes,
+    "key": _Reader.keys,
+    "trace": _Reader.traces,
     "created": _Reader.times,
     "failed": _Reader.times,
     "due": _Reader.times,

@@ -30,6 +30,8 @@ EXAMPLES = {
     "error": 'error:"connection refused"',
     "id": "id:3f2a9c01",
     "cause": "cause:1f3a9c02",
+    "key": "key:order-42",
+    "trace": "trace:4bf92f3577b34da6a3ce929d0e0e4736",
     "priority": "priority:high",
     "created": "created:<2h",
     "failed": "failed:<10m",

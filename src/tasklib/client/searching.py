@@ -111,7 +111,8 @@ class SearchingCalls(OnBehalf):
 
     def _sought(self, text: str) -> Call[Search]:
         # The database's clock, where it matters.
-        now: datetime = (yield dead_letters.now()) if "created:" in text.lower() else datetime.now(UTC)
+        has_times = any(f"{field}:" in text.lower() for field in ("created", "failed", "due"))
+        now: datetime = (yield dead_letters.now()) if has_times else datetime.now(UTC)
         return replace(parse(text, self.config, now), owner=self.identity.owner)
 
     def _each_batch(self, sought: Search, text: str, below: UUID | None, *, cancel: bool) -> Call[Changed]:

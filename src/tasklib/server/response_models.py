@@ -215,6 +215,10 @@ class TaskPage(BaseModel):
 
     tasks: list[TaskAnswer]
     next: str | None = Field(description="Pass it as `cursor` for the next page; null on the last one.")
+    looked_at: int | None = Field(
+        default=None,
+        description="A search ended after it had read so many tasks; `next` goes on from there. Null: it read all.",
+    )
 
 
 class SignalAnswer(BaseModel):

@@ -17,6 +17,7 @@ from tasklib.environment import is_loopback
 from tasklib.errors import ConfigError
 
 ENV_PREFIX = "TASKLIB_SERVER_"
+_LINK = re.compile(r"[^=\s][^=]{0,60}=https?://[^\s\"'<>]{1,2000}", re.IGNORECASE)
 _PUBLIC_URL = re.compile(r"https?://[^\s/?#@]+(/[^\s?#]*)?", re.IGNORECASE)
 
 
@@ -71,6 +72,11 @@ class ServerSettings:
     )
     """API and dashboard hide the values of names in which one of these words occurs, unless an operator asks to see
     them; none: nothing is hidden."""
+
+    links: tuple[str, ...] = ()
+    """Links on the page of a task, to its trace and logs elsewhere: `Trace=https://tempo.example/trace/{trace_id}`. The
+    values are `{trace_id}`, `{task_id}`, `{name}`, `{queue}`, `{worker}`, and the time it ran: `{from_ms}`, `{to_ms}`
+    in milliseconds since 1970, `{from}`, `{to}` as ISO 8601."""
 
     max_body_bytes: int = 2 * 1024 * 1024
     """A request with a larger body is refused unread."""
@@ -168,6 +174,9 @@ class ServerSettings:
             )
         if self.public_url is not None and not _PUBLIC_URL.fullmatch(self.public_url):
             raise ConfigError(f"public_url is such as https://tasks.example.com, not {self.public_url!r}.")
+        for link in self.links:
+            if not _LINK.fullmatch(link):
+                raise ConfigError(f"a link is such as Trace=https://tempo.example/trace/{{trace_id}}, not {link!r}.")
         if self.tls_key and not self.tls_certificate:
             raise ConfigError("tls_key needs tls_certificate, the certificate that this is the key of.")
 

@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from tasklib.client.effects import Call
 from tasklib.client.explaining import Explanation, Reason
+from tasklib.client.search_terms import SearchError, terms
 from tasklib.db.query import Query
 from tasklib.models import Task
 from tasklib.priorities import effective_priority
@@ -78,9 +79,19 @@ def listed(call: Call[list[Task]], most: int) -> Call[list[Listed]]:
 
 
 async def shown_page(
-    found: Sequence[Listed], size: int, principal: Principal, services: Services, cursor_of: Callable[[Task], str]
+    found: Sequence[Listed],
+    size: int,
+    principal: Principal,
+    services: Services,
+    cursor_of: Callable[[Task], str],
+    *,
+    following: str | None = None,
+    looked_at: int | None = None,
 ) -> Response:
-    """A page of a list, as JSON: so many tasks, or fewer if it gets too long. Of those found, one more says `next`."""
+    """A page of a list, as JSON: so many tasks, or fewer if it gets too long. Of those found, one more says `next`.
+
+    A search says `following` itself, and how many tasks it looked at if it ended early.
+    """
     texts: list[str] = []
     left = services.settings.max_answer_bytes
     for answer in await shown_listed(found[:size], principal, services):
@@ -88,8 +99,21 @@ async def shown_page(
         left -= len(texts[-1])
         if left <= 0:
             break
-    following = cursor_of(found[len(texts) - 1].task) if len(texts) < len(found) else None
-    return Response(f'{{"tasks":[{",".join(texts)}],"next":{json.dumps(following)}}}', media_type="application/json")
+    if len(texts) < len(found):
+        following = cursor_of(found[len(texts) - 1].task)
+    ends = f'"next":{json.dumps(following)},"looked_at":{json.dumps(looked_at)}'
+    return Response(f'{{"tasks":[{",".join(texts)}],{ends}}}', media_type="application/json")
+
+
+def refuse_hidden(search: str, principal: Principal, services: Services) -> None:
+    """A value that is masked for a reader can't be guessed by searching for it."""
+    if may_reveal(principal):
+        return
+    for term in terms(search):
+        qualifier, _, key = term.qualifier.partition(".")
+        keys = [key] if key else [value.text.partition("=")[0] for value in term.values]
+        if qualifier in ("args", "tag") and (hidden := next(filter(services.redaction.hides, keys), None)):
+            raise SearchError(f"{hidden} is masked; searching it takes the role operator.", term.at)
 
 
 def shown_outcome(task_id: UUID, outcome: Outcome, principal: Principal, redaction: Redaction) -> OutcomeAnswer:

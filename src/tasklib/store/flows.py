@@ -145,6 +145,16 @@ def children_look(task: str, flow: str) -> Query[ChildrenLook]:
     return Query("children_look", {"id": task, "flow": flow}, lambda rows: ChildrenLook(*rows[0]), repeatable=True)
 
 
+def parent_of(flow: UUID) -> Query[UUID | None]:
+    """The durable task that waits for a flow; None if none does."""
+    return Query(
+        "flow_parent",
+        {"flow": str(flow)},
+        lambda rows: UUID(rows[0][0]) if rows and rows[0][0] else None,
+        repeatable=True,
+    )
+
+
 def results_of(ids: Sequence[str]) -> Query[dict[str, dict[str, Any]]]:
     """How these tasks ended, by id."""
     return Query("flow_results", {"ids": plain_array(ids)}, lambda rows: {row[0]: _ended(row) for row in rows})

@@ -16,7 +16,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
 
 from tasklib.db.query import Query, Rows
@@ -74,6 +74,12 @@ class Search:
     causes: tuple[str, ...] = ()
     """Fingerprints of name and error."""
     not_causes: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+    """Idempotency keys and merge keys."""
+    not_keys: tuple[str, ...] = ()
+    traces: tuple[str, ...] = ()
+    """Ids of traces."""
+    not_traces: tuple[str, ...] = ()
     ids: tuple[str, ...] = ()
     not_ids: tuple[str, ...] = ()
     exact: tuple[UUID, ...] = ()
@@ -109,7 +115,20 @@ class Search:
         return bool(self.flows) and "%" not in self.flows
 
     def parameters(self) -> dict[str, Any]:
-        texts = ("names", "queues", "workers", "schedules", "flows", "nodes", "errors", "causes", "ids", "words")
+        texts = (
+            "names",
+            "queues",
+            "workers",
+            "schedules",
+            "flows",
+            "nodes",
+            "errors",
+            "causes",
+            "keys",
+            "traces",
+            "ids",
+            "words",
+        )
         lists = {name: list(getattr(self, name)) or None for base in texts for name in (base, f"not_{base}")}
         return {
             **lists,
@@ -212,6 +231,17 @@ def waiting(search: Search, part: Part) -> Query[tuple[list[FoundTask], bool]]:
 def count_states(most: int) -> Query[dict[str, CappedCount]]:
     """The states but for completed, each counted up to `most`."""
     return Query("count_states", {"most": most}, _counts, prepare=False, repeatable=True)
+
+
+Suggested: TypeAlias = Query[list[tuple[str, int]]]
+
+
+def suggest(field: str, key: str, typed: str, look: int, limit: int, *, owner: str | None = None) -> Suggested:
+    """Values of a field that contain what was typed, a pattern, and how many of the newest tasks have each."""
+    parameters = {"field": field, "key": key, "pattern": f"%{typed}%", "beginning": f"{typed}%", "look": look}
+    return Query(
+        "suggest", {**parameters, "limit": limit, "owner": owner}, list[tuple[str, int]], prepare=False, repeatable=True
+    )
 
 
 def replay(ids: Sequence[UUID], sought: str, *, by: str, owner: str | None = None) -> Query[list[UUID]]:

@@ -20,10 +20,15 @@ _SERVED = (
     "failures.css",
     "flows.css",
     "schedules.css",
+    "suggest.js",
+    "task.js",
     "tasks.css",
     "tasks.js",
     "theme.js",
     "icon.svg",
+    "icon-critical.svg",
+    "icon-warning.svg",
+    "palette.js",
     "vendor/htmx.min.js",
 )
 _FOR_GOOD = "public, max-age=31536000, immutable"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import suppress
 
@@ -13,6 +14,7 @@ from tasklib.server.access import Principal
 from tasklib.server.caps import EventStream
 from tasklib.server.dashboard.screens import Reader, Serving, screen_router
 from tasklib.server.dashboard.shell import sessions
+from tasklib.server.dashboard.troubles import trouble
 from tasklib.server.problems import Problem
 from tasklib.server.services import Services
 from tasklib.server.sessions import COOKIE
@@ -27,7 +29,7 @@ AT_LEAST_EVERY = 5.0
 
 @router.get("/live")
 async def live(request: Request, principal: Reader, services: Serving) -> Response:
-    """A tick at the next change, and another one every few seconds."""
+    """A tick at the next change, and another one every few seconds, with how the fleet is."""
     return EventStream(_ticks(request, principal, services))
 
 
@@ -39,7 +41,9 @@ async def _ticks(request: Request, principal: Principal, services: Services) -> 
             mark = services.notifier.mark()
             if not await _still_welcome(request, services):
                 return
-            yield "event: tick\ndata:\n\n"
+            found = await trouble(request, principal, services)
+            told = {"trouble": found.severity.value, "count": found.count}
+            yield f"event: tick\ndata: {json.dumps(told)}\n\n"
             await waiting.unless_over(services.notifier.wait(AT_LEAST_EVERY - AT_MOST_EVERY, since=mark))
 
 

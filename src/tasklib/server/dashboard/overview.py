@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,14 +9,13 @@ from datetime import datetime
 from fastapi import Request
 from starlette.responses import Response
 
-from tasklib.doctor.findings import Finding, Severity
-from tasklib.doctor.run import examine_async
 from tasklib.server.dashboard import charts
 from tasklib.server.dashboard.charts import Chart
 from tasklib.server.dashboard.filters import compact, seconds
+from tasklib.server.dashboard.first_run import first_run
 from tasklib.server.dashboard.screens import Serving, Viewer, screen_router
 from tasklib.server.dashboard.shell import page
-from tasklib.server.services import Services
+from tasklib.server.dashboard.troubles import findings
 from tasklib.store import dashboard, fleet, levels, stats
 from tasklib.store.levels import Depth
 from tasklib.store.stats import Point
@@ -31,7 +29,6 @@ PERCENTILES = {"p50": "p50", "p95": "p95", "p99": "p99"}
 LEVELS = {"high": "High", "medium": "Medium", "low": "Low"}
 _SHARES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 _FAILURES_SHOWN, _WORKERS_SHOWN = 8, 8
-_VISIT_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +72,8 @@ async def overview(request: Request, principal: Viewer, services: Serving, range
         taken=sum(w.current_load for w in workers),
         leader=await services.run(fleet.leader()),
         failures=services.redaction.errors(failures),
-        findings=await _findings(request, services),
+        findings=await findings(request, services),
+        first_run=None if workers else await first_run(services),
     )
 
 
@@ -125,13 +123,3 @@ def _charts(points: Sequence[Point], depths: Sequence[Depth], step: int) -> list
 def _start(point: Point) -> datetime:
     assert point.start is not None  # a series has them
     return point.start
-
-
-async def _findings(request: Request, services: Services) -> list[Finding]:
-    """What the doctor warns of; asked again after a while, for all who look."""
-    known: tuple[float, list[Finding]] | None = getattr(request.app.state, "findings", None)
-    if known is None or known[0] < time.monotonic():
-        found = await examine_async(services.client, thorough=False)
-        bad = sorted((f for f in found if f.severity.rank >= Severity.WARNING.rank), key=lambda f: -f.severity.rank)
-        known = request.app.state.findings = (time.monotonic() + _VISIT_SECONDS, bad)
-    return known[1]

@@ -24,6 +24,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from tasklib.server.access import NOBODY, PRINCIPAL, Principal
 from tasklib.server.dashboard import assets
 from tasklib.server.dashboard.filters import FILTERS
+from tasklib.server.dashboard.troubles import known_trouble
 from tasklib.server.services import version
 from tasklib.server.sessions import COOKIE, Sessions
 from tasklib.server.settings import ServerSettings
@@ -153,7 +154,9 @@ def _frame(request: Request) -> dict[str, Any]:
         "may_approve": principal is not None and principal.may(Role.APPROVER),
         "may_administer": principal is not None and principal.may(Role.ADMIN),
         "role_names": ", ".join(sorted(role.value for role in principal.roles)) if principal else "",
-        "nav": _nav(request, principal),
+        "nav": nav(request),
+        "trouble": known_trouble(request, principal),
+        "icons": {"warning": "icon-warning.svg", "critical": "icon-critical.svg"},
         "csrf_token": sessions(request).csrf(request.cookies.get(COOKIE)),
         "flashes": _flashes(request),
         "version": version(),
@@ -165,8 +168,10 @@ def _frame(request: Request) -> dict[str, Any]:
     }
 
 
-def _nav(request: Request, principal: Principal | None) -> list[NavItem]:
-    if principal is None:
+def nav(request: Request) -> list[NavItem]:
+    """The screens that the one who asks may see."""
+    principal: Principal = request.scope.get(PRINCIPAL, NOBODY)
+    if principal is NOBODY:
         return []
     served = _served(request)
     path = path_of(request)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import Annotated, Any
-from urllib.parse import urlencode
 from uuid import UUID
 
 from fastapi import Form, Query, Request
@@ -13,22 +13,23 @@ from starlette.responses import Response
 from tasklib.client.call_arguments import typed
 from tasklib.client.explaining import Explanation, Reason
 from tasklib.client.identity import said_key
-from tasklib.client.search_terms import quoted
 from tasklib.errors import InvalidOption, TaskExecutionError, TaskNotFound
 from tasklib.models import Task
 from tasklib.priorities import effective_priority
 from tasklib.server.access import Principal, Role, client_of
 from tasklib.server.dashboard.approvals import address as approval_address
 from tasklib.server.dashboard.approvals import may_answer
+from tasklib.server.dashboard.related import children_of, only, outside_links, related
 from tasklib.server.dashboard.schedules import address
 from tasklib.server.dashboard.screens import Operator, Reader, Serving, screen_router
 from tasklib.server.dashboard.shell import done, page
+from tasklib.server.dashboard.task_spans import life
 from tasklib.server.dashboard.timeline import progress_of, seconds_taken, steps
 from tasklib.server.redaction import Redaction
 from tasklib.server.services import Services
 from tasklib.server.task_response import may_reveal, redaction_for, shown_explanation
 from tasklib.states import TaskState, is_terminal
-from tasklib.store import dead_letters
+from tasklib.store import dead_letters, flows
 from tasklib.tasks import registry
 
 router = screen_router()
@@ -59,6 +60,9 @@ async def task(
     records = []
     if principal.may(Role.VIEWER):
         records = await client.audit(target=str(task_id), limit=MOST_RECORDS)
+    children = [] if principal.only_own else await children_of(client, recorded)
+    parent = None if found.flow is None else await services.run(flows.parent_of(found.flow))
+    key = said_key(found.idempotency_key, found.submitted_by)
     reveal = reveal and may_reveal(principal)
     redaction = await redaction_for(principal, services, task_id, reveal)
     if explanation is not None:
@@ -76,9 +80,13 @@ async def task(
         arguments=_shown(arguments),
         result=_result(found),
         progress=None if found.state == TaskState.COMPLETED else progress_of(found.progress),
-        idempotency_key=said_key(found.idempotency_key, found.submitted_by),
+        idempotency_key=key,
         trace_id=found.trace_id,
         steps=steps(found),
+        chart=life(found, recorded, children, datetime.now(UTC)),
+        children=children,
+        related=list(related(found, parent, key)),
+        links=list(outside_links(services.settings.links, found)),
         error=_cut(found.error),
         before_error=_before_last_line(_cut(found.error)),
         effective=effective_priority(
@@ -96,7 +104,7 @@ async def task(
         takes_signals=found.awaited_signals is not None or bool(recorded),
         of_schedule=address(found.schedule or ""),
         cause=await services.run(dead_letters.fingerprint(task_id)) if found.error else None,
-        only=lambda qualifier, value: f"/tasks?{urlencode({'q': f'{qualifier}:{quoted(value)}'})}",
+        only=only,
         tags=[(key, value if isinstance(value, str) else json.dumps(value)) for key, value in found.tags.items()],
     )
 

@@ -11,15 +11,16 @@ from uuid import UUID
 from fastapi import Form, Query, Request
 from starlette.responses import Response
 
-from tasklib.client.search_terms import SearchError, terms, with_term
+from tasklib.client.search_terms import MAX_LENGTH, SearchError, with_term
 from tasklib.client.searching import LOOK, MOST_LOOK, Changed, SearchPage
+from tasklib.client.suggesting import Suggestion
 from tasklib.errors import InvalidOption
 from tasklib.formatting import count
 from tasklib.server.access import Principal, client_of
 from tasklib.server.dashboard.screens import Operator, Reader, Serving, screen_router
 from tasklib.server.dashboard.shell import done, page
 from tasklib.server.services import Services
-from tasklib.server.task_response import may_reveal
+from tasklib.server.task_response import refuse_hidden
 from tasklib.states import CLAIMABLE, TaskState
 from tasklib.store.search import CappedCount, FoundTask
 
@@ -56,7 +57,7 @@ async def tasks(
     client = client_of(principal, services)
     found, error = SearchPage([]), None
     try:
-        _refuse_hidden(q, principal, services)
+        refuse_hidden(q, principal, services)
         found = await client.search_tasks(q, limit=PAGE, look=look, older_than=older, newer_than=newer)
     except SearchError as e:
         error = e
@@ -80,6 +81,26 @@ async def tasks(
     )
 
 
+@router.get("/tasks/suggest")
+async def suggest(
+    principal: Reader, services: Serving, q: Annotated[str, Query(max_length=MAX_LENGTH)] = ""
+) -> list[Suggestion]:
+    """How the search can go on, for the script of the search box."""
+    try:
+        found: list[Suggestion] = await client_of(principal, services).suggest(q)
+        return [s for s in found if not _is_hidden(s.text, principal, services)]
+    except SearchError:
+        return []
+
+
+def _is_hidden(q: str, principal: Principal, services: Services) -> bool:
+    try:
+        refuse_hidden(q if not q.endswith((":", "=", ".")) else f"{q}*", principal, services)
+    except SearchError:
+        return True
+    return False
+
+
 @router.post("/tasks/act")
 async def act(
     request: Request,
@@ -98,7 +119,7 @@ async def act(
         return done(request, back, "No task was selected.", "warn")
     client = client_of(principal, services, to_change=True)
     try:
-        _refuse_hidden(q, principal, services)
+        refuse_hidden(q, principal, services)
         if not confirmed:
             return await _ask(request, client, verb, None if is_all else id or [], q)
         if is_all:
@@ -115,17 +136,6 @@ async def act(
             number=None, older=changed.next, said=_said(verb, changed), looked_at=None,
         )  # fmt: skip
     return done(request, back, _said(verb, changed), "good" if changed.count else "warn")
-
-
-def _refuse_hidden(q: str, principal: Principal, services: Services) -> None:
-    """A value that is masked for a reader can't be guessed by searching for it."""
-    if may_reveal(principal):
-        return
-    for term in terms(q):
-        qualifier, _, key = term.qualifier.partition(".")
-        keys = [key] if key else [value.text.partition("=")[0] for value in term.values]
-        if qualifier in ("args", "tag") and (hidden := next(filter(services.redaction.hides, keys), None)):
-            raise SearchError(f"{hidden} is masked; searching it takes the role operator.", term.at)
 
 
 async def _ask(request: Request, client: Any, verb: str, ids: list[UUID] | None, q: str) -> Response:

@@ -58,7 +58,7 @@ def steps(task: Task) -> list[TimelineStep]:
 
 def _entry(task: Task, entry: dict[str, Any], *, shows_error: bool) -> TimelineStep:
     outcome = str(entry.get("outcome") or "ended")[:100]
-    ended, began = _moment(entry.get("ended_at")), _moment(entry.get("started_at"))
+    ended, began = moment(entry.get("ended_at")), moment(entry.get("started_at"))
     if outcome == "replayed":
         was = str(entry.get("was") or "finished").replace("_", " ")
         return TimelineStep("replayed", f"Replayed; it was {was[:100]}", ended)
@@ -78,7 +78,7 @@ def _entry(task: Task, entry: dict[str, Any], *, shows_error: bool) -> TimelineS
 
 def _completed_before(entry: dict[str, Any]) -> TimelineStep:
     """The attempt that had completed when the task was replayed."""
-    ended, began, worker = _moment(entry["completed_at"]), _moment(entry.get("started_at")), entry.get("worker")
+    ended, began, worker = moment(entry["completed_at"]), moment(entry.get("started_at")), entry.get("worker")
     return TimelineStep(
         "completed",
         f"Attempt {str(entry.get('attempt', '?'))[:20]} completed",
@@ -125,7 +125,7 @@ def seconds_taken(task: Task) -> float | None:
     return (task.completed_at - task.started_at).total_seconds()
 
 
-def _moment(text: object) -> datetime | None:
+def moment(text: object) -> datetime | None:
     try:
         found = datetime.fromisoformat(str(text))
     except ValueError:

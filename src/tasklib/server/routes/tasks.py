@@ -11,9 +11,10 @@ from fastapi import APIRouter, Header, Query, Response
 from tasklib import tracing
 from tasklib.client.call_arguments import submission, typed
 from tasklib.client.cursors import cursor, place_of
+from tasklib.client.search_terms import MAX_LENGTH
 from tasklib.errors import InvalidOption, TaskExecutionError, TaskLibError, TaskNotFound
 from tasklib.server import filters
-from tasklib.server.access import Role, checked, client_of
+from tasklib.server.access import Principal, Role, checked, client_of
 from tasklib.server.openapi import refusals
 from tasklib.server.problems import Problem, problem_of
 from tasklib.server.request_models import BatchBody, CancelBody, SignalBody, SubmitBody
@@ -39,8 +40,10 @@ from tasklib.server.routing import (
     Submitter,
     page_size,
 )
-from tasklib.server.task_response import listed, redaction_for, shown, shown_explanation, shown_page
+from tasklib.server.services import Services
+from tasklib.server.task_response import listed, redaction_for, refuse_hidden, shown, shown_explanation, shown_page
 from tasklib.states import TaskState
+from tasklib.store.filters import EVERY_TASK, TaskFilter
 from tasklib.tasks.ids import new_id
 from tasklib.tasks.options import options_of
 from tasklib.tasks.submitter import Submission
@@ -126,13 +129,22 @@ async def list_tasks(
     principal: Reader,
     given: Given,
     chosen: filters.Tasks,
+    search: Annotated[
+        str | None,
+        Query(
+            max_length=MAX_LENGTH,
+            description="A search as in the dashboard, instead of filters: `state:failed name:send_* failed:<10m`.",
+        ),
+    ] = None,
     limit: Limit = None,
     cursor_: Annotated[Cursor, Query(alias="cursor")] = None,
 ) -> Response:
-    """One page of the tasks that match every filter, the newest first. New tasks don't shift the pages.
+    """One page of the tasks that match every filter, or a search, the newest first. New tasks don't shift the pages.
 
     Large values are left out, and a page may end before its limit: go on with `next`.
     """
+    if search is not None:
+        return await _searched(search, chosen, principal, given, page_size(limit, given), cursor_)
     if given.redaction.masked(chosen.tags) != chosen.tags and not principal.only_own:
         # What is masked for a viewer can't be guessed by asking for it.
         checked(principal, frozenset({Role.OPERATOR}))
@@ -222,6 +234,24 @@ async def explain_task(task_id: UUID, principal: Reader, given: Given) -> Explan
     if task is None:
         raise TaskNotFound.with_id(task_id)
     return ExplanationAnswer.model_validate(shown_explanation(explanation, task, given.redaction).as_dict())
+
+
+async def _searched(
+    search: str, chosen: TaskFilter, principal: Principal, given: Services, size: int, cursor_: str | None
+) -> Response:
+    if chosen != EVERY_TASK:
+        raise InvalidOption("give a search or filters, not both: in a search, state=failed is state:failed.")
+    refuse_hidden(search, principal, given)
+    client = client_of(principal, given)
+    after = None if cursor_ is None else place_of("tasks", cursor_, UUID)[0]
+    page = await client.search_tasks(search, limit=size, older_than=after)
+    ids = [task.id for task in page.tasks]
+    call = client.calls.list_tasks(TaskFilter(ids=ids), limit=max(1, len(ids)))
+    found = await client.perform(listed(call, given.settings.max_list_value_bytes)) if ids else []
+    return await shown_page(
+        found, size, principal, given, lambda task: cursor("tasks", str(task.id)),
+        following=None if page.older is None else cursor("tasks", str(page.older)), looked_at=page.looked_at,
+    )  # fmt: skip
 
 
 def _submission(body: SubmitBody, trace: Mapping[str, str] | None, index: int | None = None) -> Submission:

@@ -2,6 +2,7 @@
 // Every page reads well without it.
 (function () {
   "use strict";
+  document.documentElement.classList.add("script");
 
   // ---- theme: system, light, dark ----
   function theme() { return document.documentElement.dataset.theme || "system"; }
@@ -39,6 +40,10 @@
       open("help");
     } else if (event.key === "p" && document.querySelector("[data-do=live]")) {
       pause();
+    } else if (event.key === "r") {
+      refresh();
+    } else if (event.key === "d") {
+      nextTheme();
     }
   });
   function open(id) {
@@ -56,8 +61,8 @@
     else if (what === "open") open(target.dataset.dialog);
     else if (what === "close") target.closest("dialog").close();
     else if (what === "copy") {
-      var source = document.getElementById(target.dataset.from);
-      navigator.clipboard.writeText(source.textContent.trim()).then(function () { target.textContent = "Copied"; });
+      var source = target.dataset.text || document.getElementById(target.dataset.from).textContent.trim();
+      navigator.clipboard.writeText(source).then(function () { target.textContent = "Copied"; });
     }
   });
   document.addEventListener("change", function (event) {
@@ -128,8 +133,32 @@
     mark(isOn);
     if (!isPaused) refresh();
   }
-  function tick() {
-    if (!isPaused) refresh();
+  // At most once in so many seconds, if the reader wants it slower than it happens.
+  var rate = 0, refreshed = 0;
+  try { rate = Number(localStorage.getItem("tasklib-rate")) || 0; } catch (e) { /* then as it happens */ }
+  function showRate() {
+    document.querySelectorAll("[data-rate]").forEach(function (choice) { choice.value = String(rate); });
+  }
+  document.addEventListener("change", function (event) {
+    if (!event.target.matches("[data-rate]")) return;
+    rate = Number(event.target.value);
+    try { localStorage.setItem("tasklib-rate", String(rate)); } catch (e) { /* then it lasts as long as the page */ }
+    showRate();
+  });
+  function tick(event) {
+    if (event && event.data) tellTrouble(JSON.parse(event.data));
+    if (isPaused || Date.now() - refreshed < rate * 1000) return;
+    refreshed = Date.now();
+    refresh();
+  }
+  // Title and icon of the tab say how the fleet is, also of a page that is paused.
+  function tellTrouble(told) {
+    var icon = document.getElementById("icon");
+    var bad = told.trouble === "warning" || told.trouble === "critical";
+    var wanted = icon.dataset[bad ? told.trouble : "ok"];
+    if (icon.getAttribute("href") !== wanted) icon.setAttribute("href", wanted);
+    var title = (bad ? "(" + told.count + ") " : "") + document.title.replace(/^\(\d+\) /, "");
+    if (document.title !== title) document.title = title;
   }
   // One connection while the page is seen: a browser allows a server six, and hidden tabs would use them up.
   var stream = null, again = 0;
@@ -151,17 +180,18 @@
   window.addEventListener("pagehide", hush);
   listen();
   mark(isOn);
+  showRate();
   // The header of a page refreshes with it, unless nothing in it has changed: a button under the hand stays.
   function said(element) {
     var copy = element.cloneNode(true);
-    copy.querySelectorAll(".live").forEach(function (sign) { sign.remove(); });
+    copy.querySelectorAll(".liveness").forEach(function (sign) { sign.remove(); });
     return copy.innerHTML.replace(/\s+/g, " ");
   }
   document.addEventListener("htmx:oobBeforeSwap", function (event) {
     var fresh = event.detail.fragment.querySelector("#" + event.detail.target.id) || event.detail.fragment.firstElementChild;
     if (fresh && said(fresh) === said(event.detail.target)) event.detail.shouldSwap = false;
   });
-  document.addEventListener("htmx:oobAfterSwap", function () { mark(isOn); });
+  document.addEventListener("htmx:oobAfterSwap", function () { mark(isOn); showRate(); });
   document.addEventListener("htmx:responseError", function (event) {
     // The session has ended: the page itself says so, and the login leads back here.
     if (event.detail.xhr.status === 401) location.reload();

@@ -138,7 +138,6 @@
     if (row) row.classList.add("here");
     show();
   });
-  document.documentElement.classList.add("script");
   tick();
   show();
 })();

@@ -71,6 +71,18 @@
       AND (%(not_workers)s::text[] IS NULL OR NOT (COALESCE(task.worker_id, '') LIKE ANY (%(not_workers)s::text[])
            OR EXISTS (SELECT FROM jsonb_path_query(task.history, '$[*].worker') AS ran
                       WHERE (ran #>> '{}') LIKE ANY (%(not_workers)s::text[]))))
+      -- A key of a submission over HTTP has its owner in front: owner/key.
+      AND (%(keys)s::text[] IS NULL OR task.idempotency_key LIKE ANY (%(keys)s::text[])
+           OR task.merge_key LIKE ANY (%(keys)s::text[])
+           OR substr(task.idempotency_key, length(task.submitted_by) + 2) LIKE ANY (%(keys)s::text[]))
+      AND (%(not_keys)s::text[] IS NULL OR NOT (COALESCE(task.idempotency_key, '') LIKE ANY (%(not_keys)s::text[])
+           OR COALESCE(task.merge_key, '') LIKE ANY (%(not_keys)s::text[])))
+      -- The trace of a task without a context is its own id.
+      AND (%(traces)s::text[] IS NULL OR COALESCE(NULLIF(split_part(task.trace_context ->> 'traceparent', '-', 2), ''),
+                                                  replace(task.id::text, '-', '')) LIKE ANY (%(traces)s::text[]))
+      AND (%(not_traces)s::text[] IS NULL
+           OR NOT COALESCE(NULLIF(split_part(task.trace_context ->> 'traceparent', '-', 2), ''),
+                           replace(task.id::text, '-', '')) LIKE ANY (%(not_traces)s::text[]))
       -- Last, because tracebacks are long.
       AND (%(errors)s::text[] IS NULL OR task.error ILIKE ANY (%(errors)s::text[]))
       AND (%(not_errors)s::text[] IS NULL OR NOT COALESCE(task.error, '') ILIKE ANY (%(not_errors)s::text[]))
