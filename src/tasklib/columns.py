@@ -49,6 +49,7 @@ TASK_COLUMNS: tuple[str, ...] = (
     "reports_to",
     "merge_key",
     "merge_while",
+    "payload_version",
 )
 
 

@@ -19,6 +19,7 @@ from sqlalchemy import (
     DateTime,
     FetchedValue,
     Integer,
+    SmallInteger,
     Text,
     TypeDecorator,
     Uuid,
@@ -111,6 +112,7 @@ class Task(_Base, table=True):  # type: ignore[no-redef]  # the plugin takes the
     reports_to: list[UUID] | None = Field(default=None, sa_column=Column(ARRAY(Uuid)))
     merge_key: str | None = Field(default=None, sa_column=Column(Text(collation="C")))
     merge_while: str | None = Field(default=None, sa_column=Column(Text))
+    payload_version: int | None = Field(default=None, sa_column=Column(SmallInteger))
 
     @property
     def attempts(self) -> int:

@@ -59,6 +59,7 @@ def test_a_schedule_is_made_with_everything_its_tasks_need(client: Client, db: p
         "priority": -10,
         "tags": {"team": "a"},
         "required_capabilities": [],
+        "payload_version": None,
     }
     assert replace(client.get_schedule("nightly"), read_at=made.read_at) == made
     assert _actions(db) == [("schedule.create", "nightly")]

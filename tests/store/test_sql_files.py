@@ -85,8 +85,8 @@ def test_no_mark_is_left_in_a_statement() -> None:
 
 
 INSERTED = re.compile(r"(?:INSERT INTO|COPY) tasks \(([^)]*)\)")
-PLAIN_ONLY = {"scheduled_at"}
-"""COPY takes only tasks that are due at once."""
+PLAIN_ONLY = {"scheduled_at", "payload_version"}
+"""COPY takes only tasks that are due at once, and have no version."""
 OF_RUNS = {"scheduled_at", "trace_context", "submitted_by", "lane"}
 """A run of a schedule is not submitted by a caller, may begin at once, and has no share or serial key of its own."""
 TEXTS = {name: statement(name, None) for name in statements()}

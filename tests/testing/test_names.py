@@ -18,6 +18,7 @@ def test_these_names_and_no_others_are_public() -> None:
         "drain_sync",
         "inline",
         "override_dependencies",
+        "read_samples",
         "schedules",
         "submitted",
     ]

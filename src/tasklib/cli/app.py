@@ -13,6 +13,7 @@ from tasklib.cli.approval import approvals, approve, reject
 from tasklib.cli.audit import audit
 from tasklib.cli.bench import bench
 from tasklib.cli.cancel import cancel, replay
+from tasklib.cli.check import check
 from tasklib.cli.dev import dev
 from tasklib.cli.doctor import doctor
 from tasklib.cli.explain import explain
@@ -101,6 +102,7 @@ app.add_typer(limit.app, name="limit")
 app.add_typer(settings.app, name="settings")
 app.add_typer(token.app, name="token")
 app.command()(audit)
+app.command()(check)
 app.command()(doctor)
 app.command()(top)
 app.command()(alerts)

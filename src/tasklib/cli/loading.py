@@ -107,7 +107,7 @@ def _import(place: str) -> tuple[ModuleType, list[str]]:
 def _registered_by(module: ModuleType, registered: list[str]) -> list[str]:
     """All tasks of a module: those that importing it registered, and those it contains."""
     here = module.__name__
-    defined = [f.name for f in list(registry.functions.values()) if f"{f.function.__module__}.".startswith(f"{here}.")]
+    defined = [f.name for f in registry.distinct() if f"{f.function.__module__}.".startswith(f"{here}.")]
     names = [*registered, *defined, *(f.name for f in _task_functions(module))]
     if not names:
         raise CommandError(

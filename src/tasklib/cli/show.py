@@ -125,6 +125,7 @@ def _lines(task: Task, fleet: FleetState) -> list[tuple[str, str]]:
     lines = [
         ("queue", f"{task.queue}, priority {priority(task, fleet)}"),
         ("requires", ", ".join(task.required_capabilities)),
+        ("version", "" if task.payload_version is None else f"{task.payload_version} of its arguments"),
         ("policy", policy),
         ("created", at(task.created_at)),
         ("scheduled", at(task.scheduled_at) if task.scheduled_at != task.created_at or waiting else ""),

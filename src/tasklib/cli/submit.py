@@ -86,6 +86,9 @@ def submit(
     serial_key: Annotated[
         str | None, typer.Option(metavar="KEY", help="Tasks of its queue with this key run one at a time, in order.")
     ] = None,
+    payload_version: Annotated[
+        int | None, typer.Option(metavar="VERSION", help="The version of the arguments, if the function has versions.")
+    ] = None,
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait for the task, and print its result instead of its id.")
     ] = False,
@@ -119,6 +122,7 @@ def submit(
         "max_wait": max_wait,
         "share": share,
         "serial_key": serial_key,
+        "payload_version": payload_version,
     }
     with _client(module or [], name, database_url, schema) as client:
         typed = as_declared(name, kwargs, arguments or []) if module else kwargs

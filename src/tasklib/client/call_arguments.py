@@ -81,6 +81,14 @@ def typed(name: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
     return arguments if function is None else function.arguments.from_json(json.dumps(arguments))
 
 
+def of_another_version(name: str, arguments: Mapping[str, Any], options: Options) -> Submission | None:
+    """A submission with arguments of a version that the function here doesn't write: it can't check them."""
+    function = registry.functions.get(name)
+    if function is None or options.payload_version in (None, function.version):
+        return None
+    return Submission(name, arguments, options.over(function.defaults))
+
+
 def submissions_of(
     target: object, arguments: Iterable[Mapping[str, Any]] | None, options: Options, *, registered_elsewhere: bool
 ) -> Alike | list[Submission]:

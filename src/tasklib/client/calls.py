@@ -87,6 +87,7 @@ class Calls(
         max_wait: float | None = None,
         share: LaneKey | None = None,
         serial_key: LaneKey | None = None,
+        payload_version: int | None = None,
         **arguments: Any,
     ) -> Call[UUID]:
         """Submit one task, a task function or its name with arguments, and return its id.
@@ -113,6 +114,7 @@ class Calls(
             max_wait,
             share,
             serial_key,
+            payload_version,
         )
         also_given = ["connection"] if connection is not None else []
         item = call_arguments.submission(

@@ -63,7 +63,7 @@ class LimitCalls(OnBehalf):
 
         What an operator changed stays. Returns how many limits, and names of tasks with limits, were new or changed.
         """
-        functions = list(registry.functions.values())
+        functions = registry.distinct()
         found = declared(functions)
         rules = {name: rule.stored() for name, rule in found.rules.items()}
         changed: int = yield limits.sync(rules, found.uses, [function.name for function in functions])

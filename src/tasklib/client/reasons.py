@@ -208,12 +208,22 @@ class Fleet:
     def _capabilities_missing(self, task: Situation, knowing: Sequence[WorkerInfo]) -> Reason:
         nearest = min(knowing, key=lambda w: len(_missing(w, task)))
         missing = _missing(nearest, task)
-        options = " ".join(shell_option("--capability", c) for c in task.required_capabilities)
+        prefix = f"{task.name}@"
+        versions = [c.removeprefix(prefix) for c in missing if c.startswith(prefix)]
+        options = " ".join(
+            shell_option("--capability", c) for c in task.required_capabilities if not c.startswith(prefix)
+        )
+        step = f"Start one that has it: tasklib worker MODULE {options}".rstrip()
+        if versions:
+            step = (
+                f"Deploy workers whose code reads version {versions[0]} of its arguments: @task(version=...) of "
+                f"{task.name}, or an upcast."
+            )
         return Reason(
             "capabilities_missing",
             f"No live worker has all it requires ({', '.join(task.required_capabilities)}). "
             f"The nearest, {nearest.id}, lacks {', '.join(missing)}.",
-            f"Start one that has it: tasklib worker MODULE {options}",
+            step,
             {"required": task.required_capabilities, "missing": missing, "nearest_worker": nearest.id},
         )
 

@@ -124,21 +124,21 @@ def declared_in_code(defaults: Defaults) -> list[Declared]:
     """The schedules of this program's task functions."""
     return [
         replace(declare(defaults, function, schedule), module=function.function.__module__)
-        for function in list(registry.functions.values())
+        for function in registry.distinct()
         for schedule in function.schedules
     ]
 
 
 def registered_modules() -> list[str]:
     """The modules of this program's task functions."""
-    return sorted({function.function.__module__ for function in list(registry.functions.values())})
+    return sorted({function.function.__module__ for function in registry.distinct()})
 
 
 def deploy_stamp(configured: str | None) -> datetime:
     """When this program was deployed: as configured, else when the files of its task functions were last changed."""
     if configured is not None:
         return datetime.fromisoformat(configured)
-    changed = [os.path.getmtime(file) for f in list(registry.functions.values()) if (file := source_file(f.function))]
+    changed = [os.path.getmtime(file) for f in registry.distinct() if (file := source_file(f.function))]
     return datetime.fromtimestamp(max(changed, default=0.0), UTC)
 
 
@@ -154,7 +154,9 @@ def declare(
     target: Target = target_of(task, registered_elsewhere)
     wanted = Schedule.of(schedule)
     of_task = target.name if isinstance(target, TaskFunction) else target
-    terms = defaults.terms(target, options_of(wanted.options))
+    # A function that is here says itself which version it writes, and its arguments are checked by that.
+    said = {k: v for k, v in wanted.options.items() if k != "payload_version" or isinstance(target, str)}
+    terms = defaults.terms(target, options_of(said))
     arguments = json.loads(writer_of(target)(wanted.args))
     stored = replace(wanted, name=None, args=arguments)
     stored.to_json()  # what can't be stored is said here
@@ -171,6 +173,7 @@ def template_of(terms: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
         "priority": terms.priority,
         "tags": json.loads(terms.tags),
         "required_capabilities": list(terms.required_capabilities),
+        "payload_version": terms.payload_version,
     }
 
 

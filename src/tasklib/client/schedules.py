@@ -204,7 +204,8 @@ class ScheduleCalls(SyncCalls):
         if (function := registry.functions.get(known.task)) is not None:
             return replace(declare(self.defaults, function, wanted, known.name), module=None, deployed_at=None)
         terms = self.defaults.terms(known.task, options_of(wanted.options))
-        given = {name: value for name, value in template_of(terms, wanted.args).items() if name in wanted.options}
+        said = {*wanted.options, *(["required_capabilities"] if "payload_version" in wanted.options else ())}
+        given = {name: value for name, value in template_of(terms, wanted.args).items() if name in said}
         template = {**known.template, **given, "kwargs": dict(wanted.args)}
         return Declared(known.name, known.task, wanted, template)
 

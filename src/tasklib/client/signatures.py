@@ -50,6 +50,7 @@ class SubmitTask(Protocol):
         max_wait: float | None = None,
         share: LaneKey | None = None,
         serial_key: LaneKey | None = None,
+        payload_version: int | None = None,
         **arguments: Any,
     ) -> Coroutine[Any, Any, TaskId[R]]: ...
     @overload
@@ -85,6 +86,7 @@ class SyncSubmitTask(Protocol):
         max_wait: float | None = None,
         share: LaneKey | None = None,
         serial_key: LaneKey | None = None,
+        payload_version: int | None = None,
         **arguments: Any,
     ) -> SyncTaskId[R]: ...
     @overload

@@ -36,6 +36,7 @@ from tasklib.tasks.payload import dump, json_option, limited
 from tasklib.tasks.submitter import Submission
 from tasklib.tasks.task_id import KnownId, TaskId
 from tasklib.tasks.unstorable import UnstorableValue
+from tasklib.tasks.versions import capability
 
 COPY_FROM = 100
 """From this many plain tasks on, COPY beats one INSERT."""
@@ -200,6 +201,11 @@ class Defaults:
                 raise InvalidOption(
                     f"{name} runs at most once and is never retried: omit max_retries={options.max_retries}."
                 )
+            if options.payload_version != target.version:
+                raise InvalidOption(
+                    f"this program has {name} in version {target.version or 'none'}, and checks by that: omit "
+                    f"payload_version={options.payload_version}."
+                )
         priority, level = priority_of(options.priority, config)
         return SubmitTerms(
             name=name,
@@ -209,7 +215,7 @@ class Defaults:
             or (level.timeout_seconds if level else config.default_task_timeout_seconds),
             priority=priority,
             tags=json_option("tags", options.tags, config) if options.tags else "{}",
-            required_capabilities=tuple(options.required_capabilities or ()),
+            required_capabilities=_required(name, options),
             trace_context=json_option("trace_context", options.trace_context, config)
             if options.trace_context
             else None,
@@ -219,6 +225,7 @@ class Defaults:
             idempotency_window=config.idempotency_window_seconds if options.idempotency_key else options.throttle,
             submitted_by=self.identity.submitted_by if self.identity else None,
             lane=lane_of(options),
+            payload_version=options.payload_version,
             **merging.terms_of(options),
         )
 
@@ -369,6 +376,14 @@ def ids_in_order(tasks: NewTasks, kept: Kept | None) -> list[UUID]:
         return tasks.ids
     known = tasks.id_type
     return [id_ if (key := t.shared_key) is None else known(str(kept[t.name, key])) for id_, _, t in tasks]
+
+
+def _required(name: str, options: Options) -> tuple[str, ...]:
+    """The capabilities that a worker must have: code that reads this version of the arguments, too."""
+    required = tuple(options.required_capabilities or ())
+    if options.payload_version is None:
+        return required
+    return tuple(sorted({*required, capability(name, options.payload_version)}))
 
 
 def _first(*values: int | None) -> int:

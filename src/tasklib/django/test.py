@@ -25,7 +25,7 @@ from tasklib.client.default import default_client
 from tasklib.client.effects import once
 from tasklib.django.settings import alias, require_postgresql
 from tasklib.events import Event, TaskSubmitted, client_events
-from tasklib.executors.functions import failed, result_text
+from tasklib.executors.functions import failed, result_text, typed_arguments
 from tasklib.store import claim, settle
 from tasklib.store.claim import Claimed, Served
 from tasklib.store.settle import Completion, Failure
@@ -152,7 +152,9 @@ def _run_one(client: Client, claimed: Claimed) -> None:
 def _call(attempt: Attempt) -> Any:
     running_task.set(attempt.context)
     function = attempt.function
-    return function.function(**function.arguments.from_json(attempt.claimed.kwargs), **_injected(function))
+    return function.function(
+        **typed_arguments(function, attempt.claimed.kwargs, attempt.context), **_injected(function)
+    )
 
 
 async def _call_async(attempt: Attempt) -> Any:

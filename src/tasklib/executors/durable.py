@@ -77,7 +77,7 @@ def _left(run: DurableRun, why: LeaveRun) -> Lost | Suspended:
         case LoseTask():
             return Lost()
         case ContinueAsNew(kwargs=kwargs):
-            return Suspended(run.now(), kwargs=kwargs)
+            return Suspended(run.now(), kwargs=kwargs, payload_version=run.function.version)
         case _:
             return _suspended(run)
 

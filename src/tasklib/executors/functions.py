@@ -35,8 +35,8 @@ async def call_async(
     running_task.set(context)
     try:
         if surroundings or function.providers:
-            return await _call_surrounded(function, kwargs, config, injected)
-        arguments = arguments_of(function, kwargs, config)
+            return await _call_surrounded(function, kwargs, context, config, injected)
+        arguments = arguments_of(function, kwargs, context, config)
         if isinstance(arguments, Failed):
             return arguments
         returned = function.function(**arguments, **injected)
@@ -61,8 +61,8 @@ def call(
     running_task.set(context)
     try:
         if surroundings or function.providers:
-            return run_now(_call_surrounded(function, kwargs, config, injected))
-        arguments = arguments_of(function, kwargs, config)
+            return run_now(_call_surrounded(function, kwargs, context, config, injected))
+        arguments = arguments_of(function, kwargs, context, config)
         if isinstance(arguments, Failed):
             return arguments
         return done(function.function(**arguments, **injected), function, config)
@@ -73,14 +73,18 @@ def call(
 
 
 async def _call_surrounded(
-    function: TaskFunction[Any, Any], kwargs: str, config: Config, injected: dict[str, Any]
+    function: TaskFunction[Any, Any],
+    kwargs: str,
+    context: Callable[[], TaskContext],
+    config: Config,
+    injected: dict[str, Any],
 ) -> Done | Failed:
     """Call a function within what surrounds attempts, which sees every error: of arguments and results, too."""
     refusal: TaskExecutionError | None = None
     try:
         with surrounded(function):
             try:
-                arguments = function.arguments.from_json(kwargs)
+                arguments = typed_arguments(function, kwargs, context)
             except TaskExecutionError as e:
                 refusal = e
                 raise
@@ -103,12 +107,23 @@ async def result_with_dependencies(
         return result_text(value, config, function.results.to_json)
 
 
-def arguments_of(function: TaskFunction[Any, Any], kwargs: str, config: Config) -> dict[str, Any] | Failed:
+def arguments_of(
+    function: TaskFunction[Any, Any], kwargs: str, context: Callable[[], TaskContext], config: Config
+) -> dict[str, Any] | Failed:
     """The typed arguments, or why they don't fit. A validator of the function's own may raise anything else."""
     try:
-        return function.arguments.from_json(kwargs)
+        return typed_arguments(function, kwargs, context)
     except TaskExecutionError as e:
         return refused(e, config)
+
+
+def typed_arguments(
+    function: TaskFunction[Any, Any], kwargs: str, context: Callable[[], TaskContext]
+) -> dict[str, Any]:
+    """The arguments that a row has, as the function declares them now."""
+    if function.versions is None:
+        return function.arguments.from_json(kwargs)
+    return function.versions.read(function.arguments, kwargs, context().payload_version)
 
 
 def _explained(error: BaseException, function: TaskFunction[Any, Any]) -> BaseException:

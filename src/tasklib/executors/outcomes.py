@@ -73,6 +73,8 @@ class Suspended:
     """How many signals had been sent to the task when it found none of these."""
     kwargs: str | None = None
     """JSON text: the function begins anew with these arguments."""
+    payload_version: int | None = None
+    """Of these arguments."""
 
 
 Outcome: TypeAlias = Done | Failed | Released | Cancelled | Committed | Lost | Suspended

@@ -92,7 +92,7 @@ def worker_of(found: Json) -> WorkerInfo:
 
 def schedule_of(found: Json) -> ScheduleInfo:
     """A schedule, as the row has it; secrets among its arguments are masked."""
-    names = ("queue", "max_retries", "timeout_seconds", "priority", "tags", "required_capabilities")
+    names = ("queue", "max_retries", "timeout_seconds", "priority", "tags", "required_capabilities", "payload_version")
     template = {"kwargs": found["parameters"], **{name: found[name] for name in names}}
     values = {**found, "task": found["task_type"], "spec": found["schedule"], "template": template}
     times = [f.name for f in fields(ScheduleInfo) if f.name.endswith(("_at", "_slot"))]

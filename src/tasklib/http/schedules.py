@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tasklib.store.schedules import Declared, ScheduleInfo
     from tasklib.tasks.task_id import KnownId
 
-_OPTIONS = ("queue", "priority", "max_retries", "timeout_seconds", "tags", "required_capabilities")
+_OPTIONS = ("queue", "priority", "max_retries", "timeout_seconds", "tags", "required_capabilities", "payload_version")
 
 
 class HttpScheduleCalls(HttpLimitCalls):

@@ -35,6 +35,7 @@ _OPTIONS: dict[str, Any] = {
     "timeout_seconds": int,
     "tags": Mapping,
     "required_capabilities": Iterable,
+    "payload_version": int,
 }
 OF_TASKS = ("args", *_OPTIONS)
 """Fields that say what tasks are submitted with, not when."""
@@ -83,6 +84,7 @@ class Schedule:
     timeout_seconds: int | None = field(default=None, kw_only=True)
     tags: Mapping[str, Any] | None = field(default=None, kw_only=True, hash=False)
     required_capabilities: Iterable[str] | None = field(default=None, kw_only=True)
+    payload_version: int | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         self._set("cron", _expressions(self.cron))

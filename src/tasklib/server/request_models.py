@@ -11,7 +11,7 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 from tasklib.states import TaskState
 from tasklib.store.filters import DeadLetterFilter, TaskFilter
 from tasklib.store.tokens import Role
-from tasklib.tasks.options import MAX_DELAY_SECONDS, MAX_INT, MAX_NAME_BYTES, is_name, is_storable
+from tasklib.tasks.options import MAX_DELAY_SECONDS, MAX_INT, MAX_NAME_BYTES, MAX_VERSION, is_name, is_storable
 
 MAX_IDS = 1000
 """Tasks named one by one in a request."""
@@ -80,6 +80,10 @@ class TaskBody(Body):
         None, description="`traceparent` and `tracestate` of W3C; else those of the request's headers."
     )
 
+    payload_version: StrictInt | None = Field(
+        None, ge=1, le=MAX_VERSION, description="The version of its arguments, if the task function has versions."
+    )
+
     @model_validator(mode="after")
     def _one_time(self) -> Self:
         given = [n for n in ("delay", "delay_seconds", "scheduled_at") if getattr(self, n) is not None]
@@ -99,6 +103,7 @@ class TaskBody(Body):
             "scheduled_at": self.scheduled_at,
             "tags": self.tags,
             "trace_context": self.trace_context if self.trace_context is not None else trace_context,
+            "payload_version": self.payload_version,
         }
         return {name: value for name, value in said.items() if value is not None}
 

@@ -51,6 +51,7 @@ _TASK = {
     "idempotency_expires_at": "2026-05-22T08:30:00Z",
     "merge_key": None,
     "merge_while": None,
+    "payload_version": None,
     "trace_id": "4bf92f3577b34da6a3ce929d0e0e4736",
     "trace_context": {"traceparent": _TRACE},
     "history": None,
@@ -144,6 +145,7 @@ class TaskAnswer(BaseModel):
     idempotency_expires_at: datetime | None
     merge_key: str | None = Field(description="Submissions with this key were merged into this task.")
     merge_while: str | None = Field(description="Until when: `pending` or `unfinished`.")
+    payload_version: int | None = Field(description="The version of its arguments, if its function has versions.")
     trace_id: str
     trace_context: dict[str, Any] | None
     history: list[dict[str, Any]] | None = Field(description="The attempts that failed, as far as they are kept.")
@@ -198,6 +200,7 @@ _AS_THEY_ARE = (
     "progress",
     "idempotency_expires_at",
     "merge_while",
+    "payload_version",
     "trace_context",
     "history",
     "submitted_by",

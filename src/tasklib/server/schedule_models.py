@@ -53,6 +53,7 @@ _SCHEDULE = {
     "timeout_seconds": None,
     "tags": {},
     "required_capabilities": [],
+    "payload_version": None,
 }
 _FIELDS = "The fields of `Schedule`: cron, every (seconds), timezone, exclude, catch_up, overlap, jitter, args, ..."
 
@@ -181,6 +182,7 @@ class ScheduleAnswer(BaseModel):
     timeout_seconds: int | None
     tags: dict[str, Any]
     required_capabilities: list[str]
+    payload_version: int | None = Field(description="Of the arguments of its runs, if the function has versions.")
 
 
 class SchedulesAnswer(BaseModel):
@@ -299,6 +301,7 @@ def schedule_answer(info: ScheduleInfo, redaction: Redaction) -> ScheduleAnswer:
         timeout_seconds=template["timeout_seconds"],
         tags=template["tags"],
         required_capabilities=template["required_capabilities"],
+        payload_version=template.get("payload_version"),
     )
 
 

@@ -76,6 +76,8 @@ class Suspension(NamedTuple):
     """How many signals it had seen when it found none of these."""
     kwargs: str | None = None
     """JSON text: it begins anew with these arguments, and with nothing on record."""
+    payload_version: int | None = None
+    """Of these arguments."""
 
 
 def steps_of(task_id: UUID | str) -> Query[Recorded]:
@@ -138,6 +140,7 @@ def suspend(suspensions: Sequence[Suspension], worker_id: str) -> Query[dict[str
         "signals": [array(s.signals) for s in suspensions],
         "seen": [s.seen for s in suspensions],
         "kwargs": [s.kwargs for s in suspensions],
+        "versions": [s.payload_version for s in suspensions],
     }
     return Query("suspend", parameters, lambda rows: {row[0]: row[1] for row in rows}, prepare=True)
 

@@ -58,6 +58,8 @@ class TaskContext:
     """The name of the schedule that this is a run of."""
     slot: datetime | None = None
     """The slot of the schedule, the instant it runs for; None if the run was asked for by hand."""
+    payload_version: int | None = None
+    """The version in which the arguments were stored; None for a function without versions."""
     _report: Callable[[str], None] | None = field(default=None, repr=False)
     _calls: WorkerCalls | None = field(default=None, repr=False)
     """None where there is no worker with a database: in child processes, over HTTP, in inline mode."""

@@ -29,6 +29,7 @@ from tasklib.tasks.payload import Arguments, ResultCodec
 from tasklib.tasks.retry import RetryPolicy
 from tasklib.tasks.signature import asks_for_connection
 from tasklib.tasks.submitter import Submitter, WithOptions
+from tasklib.tasks.versions import Upcast, Versions
 
 if TYPE_CHECKING:
     import psycopg
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
+U = TypeVar("U", bound=Upcast)
 C = TypeVar("C", default=Any)
 Q = ParamSpec("Q", default=...)  # the last one: Python 3.13.0 takes no other default after that of a ParamSpec
 ScheduleOrSeveral: TypeAlias = "Schedule | str | Iterable[Schedule | str]"
@@ -85,11 +87,17 @@ class TaskFunction(Submitter[P, R], Generic[P, R, C, Q]):
         serial_key: str | None = None,
         share: str | None = None,
         batch: Batch | None = None,
+        version: int | None = None,
+        aliases: Iterable[str] = (),
     ) -> None:
         if isinstance(function, staticmethod):
             function = function.__func__
         self.task = self
         self.name = _checked_name(name, function)
+        self.aliases = _checked_aliases(aliases, self.name)
+        """Names of tasks that it runs besides its own: those it had before it was renamed."""
+        self.versions = None if version is None else Versions(self.name, version)
+        """How it reads arguments of older versions, if it has versions."""
         self.called = function
         """The function as it is called directly: that of a batch, with a list."""
         self.batch = batch
@@ -125,6 +133,8 @@ class TaskFunction(Submitter[P, R], Generic[P, R, C, Q]):
         if at_most_once:
             _refuse_retries(self, defaults)
             defaults = Options(max_retries=0).over(defaults)
+        if version is not None:
+            defaults = Options(payload_version=version).over(defaults)
         self.defaults = defaults
         self.arguments = Arguments(self.function, self.name, with_connection=self.takes_connection)
         self.providers = self.arguments.providers
@@ -146,6 +156,11 @@ class TaskFunction(Submitter[P, R], Generic[P, R, C, Q]):
         functools.update_wrapper(self, function)
 
     @property
+    def version(self) -> int | None:
+        """The version of the arguments that it is submitted with."""
+        return None if self.versions is None else self.versions.current
+
+    @property
     def can_run_in_a_process(self) -> bool:
         """True if a child process can import it, and it needs nothing that lives in the worker."""
         return not self.takes_connection and not self.durable and "<locals>" not in self.function.__qualname__
@@ -156,6 +171,17 @@ class TaskFunction(Submitter[P, R], Generic[P, R, C, Q]):
     def options(self, **options: Unpack[SubmitOptions]) -> WithOptions[P, R]:
         """The same task function with options; arguments and options can't be confused this way."""
         return WithOptions(self, options_of(options))
+
+    def upcast(self, version: int) -> Callable[[U], U]:
+        """Decorate a function that turns stored arguments of this version into those of the next one, dict to dict.
+
+        @send.upcast(1)
+        def _(old: dict) -> dict:
+            return {"recipients": [old["to"]]}
+        """
+        if self.versions is None:
+            raise InvalidTaskFunction(f"{self.name} has no versions to upcast to. Say @task(version=2).")
+        return functools.partial(_registered_upcast, self.versions, version)
 
     def __repr__(self) -> str:
         return f"<task {self.name}>"
@@ -187,6 +213,8 @@ class TaskSettings(TypedDict, total=False):
     limits: Limit | Iterable[Limit]
     serial_key: str | None
     share: str | None
+    version: int | None
+    aliases: Iterable[str]
 
 
 class Decorator(Protocol):
@@ -290,6 +318,8 @@ def task(
             serial_key=settings.get("serial_key"),
             share=settings.get("share"),
             batch=batch,
+            version=settings.get("version"),
+            aliases=settings.get("aliases", ()),
         )
         registry.register(made)
         return made
@@ -339,6 +369,23 @@ def _checked_name(name: str | None, function: Callable[..., Any]) -> str:
     if not is_name(name):
         raise InvalidTaskFunction(f"a task's name is a string of 1 to {MAX_NAME_BYTES} bytes, not {name!r}.")
     return name
+
+
+def _registered_upcast(versions: Versions, version: int, upcast: U) -> U:
+    versions.add(version, upcast)
+    return upcast
+
+
+def _checked_aliases(aliases: object, name: str) -> tuple[str, ...]:
+    if isinstance(aliases, str) or not isinstance(aliases, Iterable):
+        raise InvalidTaskFunction(f"{name}: aliases must be a list of names such as ['mail.send'], not {aliases!r}.")
+    several = tuple(aliases)
+    for alias in several:
+        if not is_name(alias) or alias == name:
+            raise InvalidTaskFunction(
+                f"{name}: an alias is another name of 1 to {MAX_NAME_BYTES} bytes, not {alias!r}."
+            )
+    return several
 
 
 def _is_method(function: Callable[..., Any]) -> bool:

@@ -19,6 +19,8 @@ MAX_DELAY_SECONDS = 1000 * 365 * 86400
 # The table's own limits (tasks_times_in_range): a little within what a datetime can be, in any time zone.
 _FIRST_MOMENT, _END_OF_TIME = datetime(1, 1, 3, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC)
 MAX_NAME_BYTES = 500
+MAX_VERSION = 32_767
+"""Of the arguments of a function."""
 LaneKey: TypeAlias = str | int | UUID
 """By what tasks belong together: a text, or an id."""
 UNIQUE_WHILE = ("pending", "unfinished")
@@ -46,6 +48,7 @@ class SubmitOptions(TypedDict, total=False):
     max_wait: float | None
     share: LaneKey | None
     serial_key: LaneKey | None
+    payload_version: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,7 @@ class Options:
     max_wait: float | None = None
     share: LaneKey | None = None
     serial_key: LaneKey | None = None
+    payload_version: int | None = None
 
     def __post_init__(self) -> None:
         _check_when(self.delay_seconds, self.scheduled_at)
@@ -77,6 +81,7 @@ class Options:
             _check_priority(self.priority)
         _check_count("max_retries", self.max_retries, least=0)
         _check_count("timeout_seconds", self.timeout_seconds, least=1)
+        _check_version(self.payload_version)
         _check_name("queue", self.queue)
         _check_name("idempotency_key", self.idempotency_key)
         for name in ("share", "serial_key"):
@@ -188,6 +193,13 @@ def _check_count(name: str, value: int | None, least: int) -> None:
         return
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MAX_INT:
         raise InvalidOption(f"{name} must be a whole number from {least} to {MAX_INT:,}, not {value!r}.")
+
+
+def _check_version(value: int | None) -> None:
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_VERSION:
+        raise InvalidOption(f"payload_version must be a whole number from 1 to {MAX_VERSION:,}, not {value!r}.")
 
 
 def _check_seconds(name: str, value: float | None) -> None:

@@ -13,19 +13,21 @@ if TYPE_CHECKING:
     from tasklib.tasks.function import TaskFunction
 
 functions: dict[str, TaskFunction[Any, Any]] = {}
-"""By their names; only `register` adds to it."""
+"""By their names and aliases; only `register` adds to it."""
 _discoveries: list[Callable[[], None]] = []
 
 
 def register(function: TaskFunction[Any, Any]) -> None:
-    """Add a task function under its name. The same function again (a reloaded module) replaces itself."""
-    known = functions.get(function.name)
-    if known is not None and not same_function(known.function, function.function):
-        raise InvalidTaskFunction(
-            f"two functions want the task name {function.name!r}: {place(known.function)} and "
-            f"{place(function.function)}. Give one of them another: @task(name='...')."
-        )
-    functions[function.name] = function
+    """Add a task function under its name and its aliases. The same one again (a reloaded module) replaces itself."""
+    for name in (function.name, *function.aliases):
+        known = functions.get(name)
+        if known is not None and not same_function(known.function, function.function):
+            raise InvalidTaskFunction(
+                f"two functions want the task name {name!r}: {place(known.function)} and "
+                f"{place(function.function)}. Give one of them another: @task(name='...')."
+            )
+    for name in (function.name, *function.aliases):
+        functions[name] = function
 
 
 def find(target: object) -> TaskFunction[Any, Any]:
@@ -57,6 +59,11 @@ def discover() -> None:
     """Register what programs have announced. It may be called more than once."""
     for find in _discoveries:
         find()
+
+
+def distinct() -> list[TaskFunction[Any, Any]]:
+    """Each function once, however many aliases it has."""
+    return [function for name, function in list(functions.items()) if name == function.name]
 
 
 def names() -> list[str]:

@@ -15,6 +15,7 @@ from tasklib.testing import schedules
 from tasklib.testing.draining import Drained, drain, drain_sync
 from tasklib.testing.inline_mode import Inline, inline
 from tasklib.testing.inline_task import InlineTask
+from tasklib.testing.payload_samples import read_samples
 from tasklib.testing.submissions import assert_not_submitted, assert_submitted, submitted
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "drain_sync",
     "inline",
     "override_dependencies",
+    "read_samples",
     "schedules",
     "submitted",
 ]

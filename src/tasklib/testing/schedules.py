@@ -37,7 +37,7 @@ def at(start: str | datetime, *, until: str | datetime) -> Iterator[list[TestedS
     first, last = _instant(start), _instant(until)
     found = [
         TestedSlot(slot, schedule.name or task.name, task.name, dict(schedule.args), when)
-        for task in list(registry.functions.values())
+        for task in registry.distinct()
         for schedule in task.schedules
         for slot in slots_between(schedule, first - timedelta.resolution, last)
         for when in [run_at(schedule, schedule.name or task.name, slot)]

@@ -127,6 +127,11 @@ class Attempt:
         return None if slot is None else datetime.fromisoformat(slot)
 
     @property
+    def payload_version(self) -> int | None:
+        """The version of its arguments, if its function has versions."""
+        return (self.claimed.carried or {}).get("tasklib_version")
+
+    @property
     def trace_id(self) -> str | None:
         """The trace this attempt is part of."""
         return self.claimed.trace_id if self.span is None else self.span.trace_id
@@ -185,6 +190,7 @@ class Attempt:
             trace_id=self.trace_id,
             schedule=self.schedule,
             slot=self.slot,
+            payload_version=self.payload_version,
             _report=partial(self.report, self) if self.report else None,
             _calls=self.calls(self) if self.calls else None,
         )

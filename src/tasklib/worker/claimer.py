@@ -50,7 +50,17 @@ class Serving:
 
     def _of(self, names: Sequence[str]) -> Served:
         at_most_once = any(registry.find(name).at_most_once for name in names)
-        return Served(tuple(names), self._queues, self._capabilities, at_most_once)
+        return Served(tuple(names), self._queues, _offered(names, self._capabilities), at_most_once)
+
+
+def _offered(names: Sequence[str], capabilities: Sequence[str]) -> Sequence[str]:
+    """The worker's capabilities, and each version of arguments that its functions read."""
+    versions = [(name, v) for name in names if (v := registry.find(name).versions) is not None]
+    return (
+        sorted({*capabilities, *(c for name, v in versions for c in v.capabilities(name))})
+        if versions
+        else capabilities
+    )
 
 
 class Claimer:

@@ -170,8 +170,9 @@ class Settler:
                     releases.append(attempt)
                 case Cancelled(error):
                     stopped.append((attempt, error))
-                case Suspended(until, signals, seen, kwargs):
-                    suspensions.append((attempt, Suspension(attempt.claimed, until, signals, seen, kwargs)))
+                case Suspended(until, signals, seen, kwargs, version):
+                    suspended = Suspension(attempt.claimed, until, signals, seen, kwargs, version)
+                    suspensions.append((attempt, suspended))
                 case Committed():
                     self._collector.completed([attempt], time.monotonic())
                     self._backend.committed([attempt.claimed])

@@ -85,7 +85,7 @@ class Worker:
         self.concurrency = concurrency
         self.queues = _names("queues", queues)
         self.capabilities = tuple(sorted(_names("capabilities", capabilities) or ()))
-        self.names = _names("names", names)
+        self.names = _with_aliases(_names("names", names))
         for name in self.names or ():
             if registry.find(name).takes_connection and server:
                 raise ConfigError(f"{name} is transactional: it needs a worker with a database, not one over HTTP.")
@@ -267,13 +267,13 @@ class Worker:
 
     async def _sync_limits(self) -> None:
         """Store the limits that the code declares, before the first claim: without them, too much would run."""
-        if self.server is None and any_declared(registry.functions.values()):
+        if self.server is None and any_declared(registry.distinct()):
             async with AsyncClient(self.config) as client:
                 await client.sync_limits()
 
     async def _sync_schedules(self) -> None:
         """Store what the task functions say of schedules. Without it the worker works all the same."""
-        if not any(function.schedules for function in list(registry.functions.values())):
+        if not any(function.schedules for function in registry.distinct()):
             return
         try:
             async with self._client() as client:
@@ -402,6 +402,13 @@ def _names(option: str, values: Iterable[str] | None) -> tuple[str, ...] | None:
     if not all(isinstance(n, str) and n for n in names):
         raise ConfigError(f"{option} must be a list of names, not {names!r}.")
     return names
+
+
+def _with_aliases(names: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    """A function that was renamed runs the tasks of its old names too."""
+    if names is None:
+        return None
+    return tuple(dict.fromkeys(n for name in names for n in (name, *registry.find(name).aliases)))
 
 
 async def _ended(task: asyncio.Task[None], seconds: float) -> None:

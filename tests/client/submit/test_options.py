@@ -112,10 +112,12 @@ STORED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 """For each option a submission with it, and what its row has."""
 NOT_STORED = {"on_duplicate", "max_wait"}
 """Options of a submission that meets another task's key: they change that task, or nothing."""
+OF_UNKNOWN = {"payload_version"}
+"""Options for a function that this program hasn't got: see test_versions.py."""
 
 
 def test_there_is_a_submission_for_every_option() -> None:
-    assert STORED.keys() | NOT_STORED == OPTION_NAMES
+    assert STORED.keys() | NOT_STORED | OF_UNKNOWN == OPTION_NAMES
 
 
 @pytest.mark.parametrize("form", ["submit_task", "submit_many"])

@@ -73,6 +73,8 @@ CREATE TABLE {schema.}tasks (
     -- Submissions of this name with this key become one task, while it is not claimed yet or while it is not finished.
     merge_key              text        COLLATE "C",
     merge_while            text,
+    -- The version of its arguments, of a function that has versions: see tasks/versions.py.
+    payload_version        smallint,
 
     CONSTRAINT tasks_pkey PRIMARY KEY (id),
     CONSTRAINT tasks_name_not_empty CHECK (name <> ''),

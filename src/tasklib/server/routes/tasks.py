@@ -9,7 +9,7 @@ from uuid import UUID
 from fastapi import APIRouter, Header, Query, Response
 
 from tasklib import tracing
-from tasklib.client.call_arguments import submission, typed
+from tasklib.client.call_arguments import of_another_version, submission, typed
 from tasklib.client.cursors import cursor, place_of
 from tasklib.client.search_terms import MAX_LENGTH
 from tasklib.errors import InvalidOption, TaskExecutionError, TaskLibError, TaskNotFound
@@ -257,6 +257,8 @@ async def _searched(
 def _submission(body: SubmitBody, trace: Mapping[str, str] | None, index: int | None = None) -> Submission:
     try:
         options = options_of(body.options(trace))
+        if (other := of_another_version(body.task_type, body.parameters, options)) is not None:
+            return other
         arguments = typed(body.task_type, body.parameters)
         return submission(body.task_type, (), options, arguments, {}, registered_elsewhere=True)
     except TaskLibError as e:

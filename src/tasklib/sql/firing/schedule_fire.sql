@@ -25,11 +25,11 @@ accepted AS (
 inserted AS (
     INSERT INTO {schema.}tasks (
         id, name, queue, kwargs, scheduled_at, max_retries, timeout_seconds, priority, tags, required_capabilities,
-        schedule, slot)
+        payload_version, schedule, slot)
     SELECT run.id, accepted.task, template ->> 'queue', template -> 'kwargs', GREATEST(now(), run.run_at),
            (template ->> 'max_retries')::int, (template ->> 'timeout_seconds')::int, (template ->> 'priority')::int,
            template -> 'tags', ARRAY(SELECT jsonb_array_elements_text(template -> 'required_capabilities')),
-           accepted.name, run.slot
+           (template ->> 'payload_version')::smallint, accepted.name, run.slot
     FROM accepted
     CROSS JOIN LATERAL jsonb_to_recordset(accepted.runs) AS run (id uuid, slot timestamptz, run_at timestamptz)
     ORDER BY accepted.name, run.slot

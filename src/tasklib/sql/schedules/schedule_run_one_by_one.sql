@@ -40,11 +40,12 @@ gates AS (
 ),
 changed AS (
     INSERT INTO {schema.}tasks (
-        id, name, queue, kwargs, max_retries, timeout_seconds, priority, tags, required_capabilities, schedule, slot,
-        submitted_by, flow, node, waits_for, reports_to)
+        id, name, queue, kwargs, max_retries, timeout_seconds, priority, tags, required_capabilities,
+        payload_version, schedule, slot, submitted_by, flow, node, waits_for, reports_to)
     SELECT run.id, schedule.task, template ->> 'queue', template -> 'kwargs', (template ->> 'max_retries')::int,
            (template ->> 'timeout_seconds')::int, %(priority)s, template -> 'tags',
-           ARRAY(SELECT jsonb_array_elements_text(template -> 'required_capabilities')), schedule.name, run.slot,
+           ARRAY(SELECT jsonb_array_elements_text(template -> 'required_capabilities')),
+           (template ->> 'payload_version')::smallint, schedule.name, run.slot,
            %(submitted_by)s::text, flow.id, run.node,
            CASE WHEN run.gate <> %(first_gate)s::text::uuid OR EXISTS (SELECT FROM joined) THEN run.gate END,
            run.reports_to

@@ -12,6 +12,7 @@ WITH given AS (
 -- This sees the table as it was before the insert.
 SELECT known.id::text,
        known.submitted_by IS NOT DISTINCT FROM given.submitted_by
+       AND known.payload_version IS NOT DISTINCT FROM given.payload_version
        AND (known.name, known.queue, known.kwargs, known.priority, known.tags, known.required_capabilities)
            = (given.name, given.queue, given.kwargs, given.priority, given.tags, given.required_capabilities)
 FROM given

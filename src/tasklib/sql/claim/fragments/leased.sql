@@ -1,10 +1,12 @@
 task.id::text, task.name, task.kwargs::text, task.lease_token, task.retry_count, task.max_retries, task.timeout_seconds,
     task.crash_count, task.priority, task.queue, task.required_capabilities::text,
-    -- What a run of a schedule knows of it, or a task of its flow, travels with the trace: plain tasks have no column
-    -- more for it.
-    CASE WHEN task.schedule IS NULL AND task.flow IS NULL AND task.reports_to IS NULL THEN task.trace_context
+    -- What a run of a schedule knows of it, a task of its flow, or one of the version of its arguments, travels with the
+    -- trace: plain tasks have no column more for it.
+    CASE WHEN task.schedule IS NULL AND task.flow IS NULL AND task.reports_to IS NULL AND task.payload_version IS NULL
+         THEN task.trace_context
          ELSE COALESCE(task.trace_context, '{}') || jsonb_strip_nulls(jsonb_build_object(
              'tasklib_schedule', task.schedule, 'tasklib_slot', task.slot, 'tasklib_flow', task.flow,
              'tasklib_node', task.node, 'tasklib_reports_to', task.reports_to,
-             'tasklib_results', NULLIF(task.args, '{}'))) END::text,
+             'tasklib_results', NULLIF(task.args, '{}'),
+             'tasklib_version', task.payload_version)) END::text,
     ({due})::text

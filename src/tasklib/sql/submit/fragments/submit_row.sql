@@ -10,5 +10,7 @@ VALUES (
     CAST(CAST(%(max_retries)s AS text) AS int), CAST(CAST(%(timeout_seconds)s AS text) AS int),
     CAST(CAST(%(priority)s AS text) AS int), CAST(CAST(%(tags)s AS text) AS jsonb),
     CAST(CAST(%(required_capabilities)s AS text) AS text[]), CAST(CAST(%(trace_context)s AS text) AS jsonb),
-    CAST(%(submitted_by)s AS text), CAST(%(lane)s AS text), CAST(%(idempotency_key)s AS text),
+    CAST(%(submitted_by)s AS text), CAST(%(lane)s AS text),
+    NULL, -- tasks with a version take another statement
+    CAST(%(idempotency_key)s AS text),
     now() + make_interval(secs => CAST(CAST(%(idempotency_window)s AS text) AS float8)))
