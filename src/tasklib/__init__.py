@@ -60,7 +60,7 @@ from tasklib.tasks.context import TaskContext, current_task
 from tasklib.tasks.default_client import load_default_client_with
 from tasklib.tasks.function import TaskFunction, task
 from tasklib.tasks.options import SubmitOptions
-from tasklib.tasks.retry import Reject, Retry, RetryPolicy
+from tasklib.tasks.retry import Reject, Retry, RetryPolicy, Throttled
 from tasklib.tasks.task_id import SyncTaskId, TaskId
 
 if typing.TYPE_CHECKING:
@@ -98,6 +98,7 @@ if typing.TYPE_CHECKING:
     from tasklib.store.filters import DeadLetterFilter, TaskFilter
     from tasklib.tasks.approvals import Approval
     from tasklib.tasks.batches import Batch
+    from tasklib.tasks.breakers import Breaker
     from tasklib.tasks.dependencies import Depends
     from tasklib.tasks.durable import (
         continue_as_new,
@@ -130,6 +131,7 @@ __all__ = [
     "ApprovalNotOpen",
     "AsyncClient",
     "Batch",
+    "Breaker",
     "Client",
     "Config",
     "ConfigError",
@@ -170,6 +172,7 @@ __all__ = [
     "TaskNotFound",
     "TaskState",
     "TaskTimeout",
+    "Throttled",
     "TokenNotFound",
     "UnexpectedAnswer",
     "WaitTimeout",
@@ -239,6 +242,7 @@ _LATER = {
     "DeadLetterFilter": "tasklib.store.filters",
     "Depends": "tasklib.tasks.dependencies",
     "Flow": "tasklib.tasks.flows",
+    "Breaker": "tasklib.tasks.breakers",
     "Limit": "tasklib.tasks.limits",
     "Results": "tasklib.tasks.flow_results",
     "Schedule": "tasklib.schedules",

@@ -223,6 +223,17 @@ class DatabaseLost:
 
 
 @dataclass(frozen=True, slots=True)
+class BreakerMoved:
+    """The circuit breaker of a task name is `open`, `probing` or `closed` now. `attempts`: those it opened for."""
+
+    name: str
+    state: str
+    attempts: int | None
+    failures: int | None
+    until: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
 class DatabaseBack:
     """A broken connection works again."""
 
@@ -288,6 +299,7 @@ Event: TypeAlias = (
     | SchedulesSynced
     | SlotsFired
     | SlotsSkipped
+    | BreakerMoved
     | DutyFailed
     | DatabaseAwaited
     | DatabaseLost

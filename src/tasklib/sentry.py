@@ -28,7 +28,7 @@ from tasklib.events import Event, LeasesRescued, TaskEnded
 from tasklib.tasks import registry
 from tasklib.tasks.context import TaskContext
 from tasklib.tasks.hooks import Submitting, around_attempts, around_submissions, on_event, on_shutdown
-from tasklib.tasks.retry import Reject, Retry
+from tasklib.tasks.retry import Reject, Retry, Throttled
 
 if TYPE_CHECKING:
     from tasklib.schedules import Schedule
@@ -101,7 +101,7 @@ def _around_attempt(attempt: TaskContext) -> Iterator[None]:
             yield
         except Exception as error:
             is_last = _is_last(attempt, error)
-            if not isinstance(error, Retry) and (is_last or integration.every_attempt):
+            if not isinstance(error, Retry | Throttled) and (is_last or integration.every_attempt):
                 _capture()
             if watched and is_last:
                 _check_in(attempt, "error")
@@ -146,7 +146,7 @@ def _is_last(attempt: TaskContext, error: Exception) -> bool:
     function = registry.functions.get(attempt.name)
     given_up: tuple[type[BaseException], ...] = (Reject, *(function.non_retriable if function is not None else ()))
     once = function is not None and function.at_most_once
-    if isinstance(error, Retry):
+    if isinstance(error, Retry | Throttled):
         return once
     return once or isinstance(error, given_up) or attempt.attempt >= attempt.max_attempts
 
@@ -178,7 +178,7 @@ def _on_event(event: Event) -> None:
 
 
 def _was_raised(error: str) -> bool:
-    return '  File "' in error or error.startswith(("Retry", "Reject"))
+    return '  File "' in error or error.startswith(("Retry", "Reject", "Throttled"))
 
 
 def _message(text: str, id_: str, name: str, attempt: int | None = None) -> None:

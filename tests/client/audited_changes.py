@@ -44,7 +44,7 @@ class Scene:
 
     def picture(self) -> list[Any]:
         """Everything an operator could have changed."""
-        tables = ("tasks", "workers", "pauses", "settings", "api_tokens", "schedules")
+        tables = ("tasks", "workers", "pauses", "limits", "breakers", "settings", "api_tokens", "schedules")
         return [self.db.execute(f"SELECT t::text FROM {t} AS t ORDER BY 1".encode()).fetchall() for t in tables]
 
 
@@ -221,6 +221,40 @@ def reset_limit(scene: Scene) -> Change:
     return Change("reset_limit", ("reset",), target="limit:reset")
 
 
+def _breaker(scene: Scene) -> str:
+    name = f"breaker {uuid4()}"
+    scene.client.set_breaker(name)
+    return name
+
+
+def set_breaker(_: Scene) -> Change:
+    name, details = f"breaker {uuid4()}", {"pause": 5.0, "probes": 3}
+    return Change("set_breaker", (name,), {"pause": 5.0}, target=f"breaker:{name}", details=details)
+
+
+def remove_breaker(scene: Scene) -> Change:
+    name = _breaker(scene)
+    return Change("remove_breaker", (name,), target=f"breaker:{name}")
+
+
+def reset_breaker(scene: Scene) -> Change:
+    name = _breaker(scene)
+    declared = '{"failures": 0.5, "at_least": 1, "within": 1, "pause": 1, "probes": 1}'
+    scene.db.execute("UPDATE breakers SET declared = %s WHERE name = %s", [declared, name])
+    return Change("reset_breaker", (name,), target=f"breaker:{name}")
+
+
+def open_breaker(scene: Scene) -> Change:
+    name = _breaker(scene)
+    return Change("open_breaker", (name,), target=f"breaker:{name}")
+
+
+def close_breaker(scene: Scene) -> Change:
+    name = _breaker(scene)
+    scene.client.open_breaker(name)
+    return Change("close_breaker", (name,), target=f"breaker:{name}")
+
+
 CHANGES: dict[Action, Callable[[Scene], Change]] = {
     Action.CANCEL_TASK: cancel_task,
     Action.REPLAY_TASK: replay_task,
@@ -240,6 +274,11 @@ CHANGES: dict[Action, Callable[[Scene], Change]] = {
     Action.SET_LIMIT: set_limit,
     Action.REMOVE_LIMIT: remove_limit,
     Action.RESET_LIMIT: reset_limit,
+    Action.SET_BREAKER: set_breaker,
+    Action.REMOVE_BREAKER: remove_breaker,
+    Action.RESET_BREAKER: reset_breaker,
+    Action.OPEN_BREAKER: open_breaker,
+    Action.CLOSE_BREAKER: close_breaker,
     Action.CHANGE_SETTINGS: change_settings,
     Action.CREATE_SCHEDULE: create_schedule,
     Action.CHANGE_SCHEDULE: change_schedule,

@@ -20,11 +20,11 @@ READING = {
     *("workers", "pauses", "settings", "dead_letters", "dead_letter_groups", "tokens", "audit"),
     *("search_tasks", "count_states", "latest_dead_letter_groups", "dead_letters_alike"),
     *("schedules", "get_schedule", "preview_schedule", "explain_schedule"),
-    *("flows", "get_flow", "steps_of", "queue_bounds", "approvals", "approval", "limits"),
+    *("flows", "get_flow", "steps_of", "queue_bounds", "approvals", "approval", "limits", "breakers"),
 }
 SUBMITTING = {"submit_task", "submit", "submit_many", "submit_each", "submit_flow", "signal"}
 NO_CALLS = {"perform", "close", "on_behalf_of", "asynchronous"}
-DECLARING = {"sync_limits"}
+DECLARING = {"sync_limits", "sync_breakers"}
 """What the code says, as workers store it: no decision of an operator."""
 ALIKE = {"cancel_chosen", "cancel_found", "replay_found", "answer", "reject"}
 """Other ways to an action that is tried here; what they record is in test_searching.py and test_approvals.py."""

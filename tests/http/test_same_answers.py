@@ -285,6 +285,27 @@ async def limits(s: Scene) -> Any:
 
 
 @row
+async def breakers(s: Scene) -> Any:
+    s.api.db.execute("DELETE FROM breakers")
+    return [
+        [await s.client.set_breaker("a é&=", failures=0.25, at_least=3, within=5, pause=6.5, probes=2) for _ in "12"],
+        [await s.client.open_breaker("a é&=", seconds) for seconds in (90.5, None, None)],
+        [
+            (i.name, i.state, i.until, i.opened, i.failures, i.at_least, i.within, i.pause, i.probes, i.source)
+            for i in await s.client.breakers()
+        ],
+        [type(i.since) for i in await s.client.breakers()],
+        [await s.client.close_breaker("a é&=") for _ in "12"],
+        await s.client.reset_breaker("a é&="),
+        [await s.client.remove_breaker("a é&=") for _ in "12"],
+        await s.client.open_breaker("a é&="),
+        await failure(s.client.set_breaker("a", failures=2)),
+        await failure(s.client.set_breaker("")),
+        await failure(s.client.open_breaker("a", -1)),
+    ]
+
+
+@row
 async def settings(s: Scene) -> Any:
     return [
         await s.client.settings(),

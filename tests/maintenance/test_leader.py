@@ -21,7 +21,7 @@ from tasklib.maintenance.calendar import duties_of
 from tasklib.maintenance.failures import Failures
 from tasklib.maintenance.leader import Leadership
 from tasklib.stats import StatsCollector
-from tasklib.store import fleet, maintenance, stats
+from tasklib.store import breakers, fleet, maintenance, stats
 from tasklib.store.fleet import Term
 from tests.eventually import soon
 from tests.worker.watching import working
@@ -40,6 +40,8 @@ INSERT INTO tasks (name, state, completed_at) VALUES ('letter', 'dead_letter', n
 INSERT INTO tasks (id, name, state, completed_at)
     VALUES ('00000000-0000-7000-8000-000000000001', 'old', 'completed', now() - interval '90 days');
 INSERT INTO stats_deltas (outcome, count) VALUES ('completed', 1);
+INSERT INTO breakers (name, state, until, failures, at_least, within, pause, probes)
+    VALUES ('open', 'open', now() - interval '1 s', 0.5, 1, 60, 60, 1);
 """
 
 
@@ -53,6 +55,7 @@ def duties(term: Term) -> dict[str, Query[object]]:
         "retention": maintenance.retain(term, Retention("completed", days=30), [], None, 100),  # type: ignore[dict-item]
         "snapshot": maintenance.take_snapshot(term, 1000),  # type: ignore[dict-item]
         "stats": stats.fold(term, 1000),  # type: ignore[dict-item]
+        "breakers": breakers.judge(term),  # type: ignore[dict-item]
     }
 
 
@@ -68,7 +71,7 @@ def database(config: Config) -> Iterator[Database]:
 
 
 def state_of_everything(db: psycopg.Connection) -> list[object]:
-    tables = ("tasks", "workers", "snapshots", "stats_deltas", "stats", "depths")
+    tables = ("tasks", "workers", "snapshots", "stats_deltas", "stats", "depths", "breakers")
     return [db.execute(f"SELECT * FROM {table} ORDER BY 1".encode()).fetchall() for table in tables]
 
 

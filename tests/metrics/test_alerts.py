@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
 
@@ -13,7 +14,9 @@ import pytest
 
 from tasklib.metrics import exposition, families
 from tasklib.metrics.families import Reading
+from tasklib.store.breakers import BreakerInfo
 from tasklib.store.levels import FleetFigures, QueueLevel, StateCount
+from tasklib.store.limits import LimitInfo
 
 RULES = files("tasklib.metrics").joinpath("alerts.yml").read_text()
 GRAFANA = files("tasklib.metrics").joinpath("grafana.json").read_text()
@@ -28,7 +31,12 @@ def exposed() -> set[str]:
     """The names of all series that a scrape can have."""
     fleet = FleetFigures({"active": (1, 10, 5)}, 1, True, 3.0, 0, 0, 0.0)
     level = QueueLevel("default", "low", 1, False, False, 1.0, 1.0, 1.0, 1.0, False)
-    text = exposition.text(families.of_server(Reading([], [level], [StateCount("pending", 1, False)], fleet)))
+    now = datetime.now(UTC)
+    limit = LimitInfo("stripe", 5, None, None, None, None, None, None, "code", None, now, 1, None)
+    terms = (0.5, 20, 60.0, 60.0, 3)
+    breaker = BreakerInfo("charge", "open", now, None, 1, *terms, "code", None, now, 20, 10, 0, 0)
+    states = [StateCount("pending", 1, False)]
+    text = exposition.text(families.of_server(Reading([], [level], states, fleet, [], [limit], [breaker])))
     return {line.split("{")[0].split(" ")[0] for line in text.decode().splitlines() if not line.startswith("#")}
 
 
@@ -44,7 +52,7 @@ def test_each_rule_fires_when_it_should_and_not_before(tmp_path: Path) -> None:
 
 def test_every_rule_has_a_case() -> None:
     rules = re.findall(r"alert: (\w+)", RULES)
-    assert len(rules) == 11
+    assert len(rules) == 12
     assert set(re.findall(r"alertname: (\w+)", CASES)) == set(rules)
 
 

@@ -87,6 +87,12 @@ TABLE = {
     "PUT    /api/v1/limits": "                          401    403   403    403 403 403     403      200   200",
     "DELETE /api/v1/limits": "                          401    403   403    403 403 403     403      200   200",
     "POST   /api/v1/limits/reset": "                    401    403   403    403 403 403     403      200   200",
+    "GET    /api/v1/breakers": "                        401    403   403    200 403 403     200      200   200",
+    "PUT    /api/v1/breakers": "                        401    403   403    403 403 403     403      200   200",
+    "DELETE /api/v1/breakers": "                        401    403   403    403 403 403     403      200   200",
+    "POST   /api/v1/breakers/reset": "                  401    403   403    403 403 403     403      200   200",
+    "POST   /api/v1/breakers/open": "                   401    403   403    403 403 403     403      200   200",
+    "POST   /api/v1/breakers/close": "                  401    403   403    403 403 403     403      200   200",
     "GET    /api/v1/settings": "                        401    403   403    200 403 403     200      200   200",
     "PATCH  /api/v1/settings": "                        401    403   403    403 403 403     403      200   200",
     "GET    /api/v1/tokens": "                          401    403   403    403 403 403     403      403   200",
@@ -110,6 +116,9 @@ TABLE = {
     "GET    /approvals": "                              401    403   403    200 200 200     200      200   200",
     "GET    /approvals/{task_id}": "                    401    403   403    200 404 200     200      200   200",
     "GET    /queues": "                                 401    403   403    200 403 403     200      200   200",
+    "GET    /limits": "                                 401    403   403    200 403 403     200      200   200",
+    "GET    /limits/shares": "                          401    403   403    200 403 403     200      200   200",
+    "GET    /limits/show": "                            401    403   403    200 403 403     200      200   200",
     "GET    /workers": "                                401    403   403    200 403 403     200      200   200",
     "GET    /flows": "                                  401    403   403    200 200 200     200      200   200",
     "GET    /flows/{flow_id}": "                        401    403   403    200 404 200     200      200   200",
@@ -161,6 +170,7 @@ BODIES: dict[str, Any] = {
     "POST   /api/v1/flows": _FLOW,
     "POST   /api/v1/pauses": {"queue": "matrix"},
     "PUT    /api/v1/limits": {"name": "queue:matrix_none", "max_running": 5},
+    "PUT    /api/v1/breakers": {"name": "matrix_none"},
     "PATCH  /api/v1/settings": {"promote_to_medium_after_seconds": 300},
     "POST   /api/v1/tokens": {"name": "one more", "roles": ["viewer"]},
     "POST   /internal/workers/register": {"task_types": ["matrix_none"]},
@@ -175,9 +185,14 @@ QUERIES = {
     "DELETE /api/v1/pauses": "queue=matrix",
     "DELETE /api/v1/limits": "name=queue:matrix_none",
     "POST   /api/v1/limits/reset": "name=queue:matrix_none",
+    "DELETE /api/v1/breakers": "name=matrix_none",
+    "POST   /api/v1/breakers/reset": "name=matrix_none",
+    "POST   /api/v1/breakers/open": "name=matrix_none",
+    "POST   /api/v1/breakers/close": "name=matrix_none",
     "GET    /flows/{flow_id}/confirm": "action=cancel",
     "GET    /approvals/{task_id}": "name=go",
     "GET    /schedules/show": "name=matrix",
+    "GET    /limits/show": "name=matrix_limit",
     "GET    /schedules/change": "name=matrix",
     "GET    /schedules/backfill": "name=matrix",
 }
@@ -212,6 +227,7 @@ class Stage:
             )
         self.api.db.execute("DELETE FROM schedules")
         self.api.client.create_schedule("matrix_any", "@daily", name="matrix", registered_elsewhere=True)
+        self.api.client.set_limit("matrix_limit", max_running=1)
         flow_id = self.callers["ann"].post("/api/v1/flows", json=_FLOW).json()["flow_id"] if "flow" in row else ""
         worker_id = self.register() if "/internal/" in row else "matrix"
         ids = {"task_id": task_id, "worker_id": worker_id, "flow_id": flow_id}

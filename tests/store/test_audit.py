@@ -54,6 +54,8 @@ BY_NO_OPERATOR = {
     "schedule_deployed",
     # The limits that the code declares.
     "limits_sync",
+    # Circuit breakers that the code declares; and what the leader does with them, which a trigger records.
+    *("breakers_sync", "breakers_judge", "breakers_probe"),
     # What happened, counted.
     *("stats_add", "stats_reported", "stats_fold", "stats_coarsen", "count_arrivals", "remember_names"),
     # Tests, and the use of a token.

@@ -27,8 +27,10 @@ CREATE FUNCTION witness() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     old_row jsonb := to_jsonb(OLD);
     duty text := CASE TG_TABLE_NAME WHEN 'worker_registrations' THEN 'dead workers' WHEN 'snapshots' THEN 'snapshot'
+                                    WHEN 'breakers' THEN 'breakers'
                                     ELSE old_row ->> 'name' END;
-    piece int := COALESCE(old_row -> 'kwargs' ->> 'piece', old_row ->> 'pid', old_row ->> 'count', '{FIRST_GATE}')::int;
+    piece int := COALESCE(old_row -> 'kwargs' ->> 'piece', old_row ->> 'pid', old_row ->> 'count',
+                          old_row ->> 'at_least', '{FIRST_GATE}')::int;
 BEGIN
     PERFORM FROM duty_gates WHERE place = duty || ' ' || piece FOR SHARE;
     INSERT INTO effects (duty, piece, holder, term)
@@ -42,6 +44,8 @@ CREATE TRIGGER witness BEFORE UPDATE OR DELETE ON worker_registrations FOR EACH 
     WHEN (OLD.host = 'chores' AND current_setting('application_name') LIKE 'worker-%') EXECUTE FUNCTION witness();
 CREATE TRIGGER witness BEFORE DELETE ON stats_deltas FOR EACH ROW
     WHEN (OLD.name = 'stats' AND current_setting('application_name') LIKE 'worker-%') EXECUTE FUNCTION witness();
+CREATE TRIGGER witness BEFORE UPDATE ON breakers FOR EACH ROW
+    WHEN (current_setting('application_name') LIKE 'worker-%') EXECUTE FUNCTION witness();
 CREATE TRIGGER witness BEFORE UPDATE ON snapshots FOR EACH ROW EXECUTE FUNCTION witness();
 """.replace("{FIRST_GATE}", str(FIRST_GATE))
 
@@ -115,6 +119,14 @@ CHORES = [
         goes_on_at_once=False,
     ),
     Chore(
+        "breakers",
+        f"""INSERT INTO breakers (name, state, until, failures, at_least, within, pause, probes)
+        SELECT 'chore ' || lpad(n::text, 3, '0'), 'open', now() - interval '1 s', 0.5, n, 60, 60, 1
+        FROM generate_series(1, {PIECES}) AS n""",
+        in_batches=False,
+        goes_on_at_once=False,
+    ),
+    Chore(
         "idempotency",
         _tasks(
             "idempotency",
@@ -156,6 +168,7 @@ def clear_away_chores(db: psycopg.Connection) -> None:
     db.execute("DELETE FROM tasks WHERE queue = 'chores'")
     db.execute("DELETE FROM workers WHERE host = 'chores'")
     db.execute("DELETE FROM stats_deltas")
+    db.execute("DELETE FROM breakers")
     db.execute("DELETE FROM effects")
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from tasklib.cli import backpressure, dlq, flow, limit, schedule, settings, token, workers
+from tasklib.cli import backpressure, breaker, dlq, flow, limit, schedule, settings, token, workers
 from tasklib.cli.alerts import alerts, grafana
 from tasklib.cli.approval import approvals, approve, reject
 from tasklib.cli.audit import audit
@@ -99,6 +99,7 @@ app.command()(resume)
 app.command()(pauses)
 app.add_typer(backpressure.app, name="backpressure")
 app.add_typer(limit.app, name="limit")
+app.add_typer(breaker.app, name="breaker")
 app.add_typer(settings.app, name="settings")
 app.add_typer(token.app, name="token")
 app.command()(audit)

@@ -133,22 +133,6 @@ def sync(modules: Modules, database_url: DatabaseUrl = None, schema: Schema = No
 
 
 def _row(info: LimitInfo) -> tuple[str, ...]:
+    from tasklib.client.limits import said
+
     return info.name, said(info) or "no bound", f"{info.running:,}", info.source
-
-
-def said(info: LimitInfo) -> str:
-    """What a limit allows, in words."""
-    from tasklib.formatting import count, duration
-
-    parts = []
-    if info.max_running is not None:
-        parts.append(f"{count(info.max_running, 'task')} at a time")
-    if info.rate is not None and info.per is not None:
-        parts.append(f"{info.rate:g} in {duration(info.per)}, {info.burst} at once")
-    if info.serial is not None:
-        parts.append("one by one" + (", failed ones step aside" if info.serial == "aside" else ""))
-    if info.weight is not None:
-        parts.append(f"weight {info.weight}")
-    if info.may_burst:
-        parts.append("more in idle slots")
-    return "; ".join(parts)

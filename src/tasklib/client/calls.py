@@ -12,6 +12,7 @@ from uuid import UUID
 from tasklib.client import call_arguments, validation
 from tasklib.client.approvals import ApprovalCalls
 from tasklib.client.backpressure import BackpressureCalls
+from tasklib.client.breakers import BreakerCalls
 from tasklib.client.durable import DurableCalls
 from tasklib.client.effects import Call, Pause
 from tasklib.client.explaining import ExplainingCalls
@@ -41,6 +42,7 @@ class Calls(
     SubmitCalls,
     BackpressureCalls,
     LimitCalls,
+    BreakerCalls,
     OperatorCalls,
     DurableCalls,
     ApprovalCalls,

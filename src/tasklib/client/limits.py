@@ -7,6 +7,7 @@ from typing import Literal
 from tasklib.client.effects import Call
 from tasklib.client.identity import OnBehalf
 from tasklib.errors import InvalidOption
+from tasklib.formatting import count, duration
 from tasklib.store import limits
 from tasklib.store.limits import LimitInfo
 from tasklib.tasks import registry
@@ -88,3 +89,19 @@ def check(name: str, rule: Rule) -> None:
         raise InvalidOption(f"for {name!r}, give serial='hold' or serial='aside', and nothing else.")
     if not rule:
         raise InvalidOption(f"the limit {name!r} bounds nothing: give max_running, rate, serial or weight.")
+
+
+def said(info: LimitInfo) -> str:
+    """What a limit allows, in words."""
+    parts = []
+    if info.max_running is not None:
+        parts.append(f"{count(info.max_running, 'task')} at a time")
+    if info.rate is not None and info.per is not None:
+        parts.append(f"{info.rate:g} in {duration(info.per)}, {info.burst} at once")
+    if info.serial is not None:
+        parts.append("one by one" + (", failed ones step aside" if info.serial == "aside" else ""))
+    if info.weight is not None:
+        parts.append(f"weight {info.weight}")
+    if info.may_burst:
+        parts.append("more in idle slots")
+    return "; ".join(parts)

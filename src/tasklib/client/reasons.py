@@ -6,7 +6,7 @@ import difflib
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from tasklib.client.limit_reasons import behind
@@ -47,7 +47,7 @@ def _waiting(
     config: Config,
     limits: Sequence[LimitOnTask],
 ) -> Iterator[Reason]:
-    blockers = [*_gate(task), *_time(task), *_pauses(task), *behind(limits, task.now)]
+    blockers = [*_gate(task), *_time(task), *_pauses(task), *_breaker(task), *behind(limits, task.now)]
     fleet = Fleet.of(workers, config)
     blocker = fleet.blocker(task)
     if blocker is not None:
@@ -142,6 +142,24 @@ def _pauses(task: Situation) -> Iterator[Reason]:
                 f"Resume it: tasklib resume {shell_option(f'--{kind}', value)}",
                 {kind: value, "since": since.isoformat()},
             )
+
+
+def _breaker(task: Situation) -> Iterator[Reason]:
+    found = task.breaker
+    if found is None or (found["state"] == "probing" and found["is_probe"]):
+        return
+    why = f" after {found['failures']} of {found['attempts']} attempts failed" if found["attempts"] else ""
+    what = f"The circuit breaker of {task.name!r} is {found['state']}{why}"
+    close = f"Close it now: tasklib breaker close {shlex.quote(task.name)}"
+    details = {key: value for key, value in found.items() if key != "is_probe"}
+    if found["state"] == "probing":
+        yield Reason("breaker_probing", f"{what}: other tasks of this name run first.", close, details)
+    elif found["until"] is None:
+        yield Reason("breaker_open", f"{what}, until an operator closes it. It uses no retry.", close, details)
+    else:
+        until = datetime.fromisoformat(found["until"])
+        details["seconds"] = (until - task.now).total_seconds()
+        yield Reason("breaker_open", f"{what}, until {at(until, task.now)}. It uses no retry.", close, details)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from tasklib.config import Config
 from tasklib.doctor import (
     autovacuum,
     bloat,
+    breakers,
     clock,
     connectivity,
     fleet,
@@ -46,6 +47,7 @@ CHECKS = (
     Check("tasks without a worker", waiting.unserved),
     Check("schedules", schedules.look),
     Check("pauses", waiting.paused),
+    Check("circuit breakers", breakers.look),
     Check("lanes", waiting.lanes),
     Check("indexes", indexes.look),
     Check("plan of the claim", plan.look),

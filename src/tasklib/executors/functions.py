@@ -19,7 +19,7 @@ from tasklib.tasks.context import TaskContext, leaving, running_task
 from tasklib.tasks.dependencies import provided, run_now
 from tasklib.tasks.function import TaskFunction
 from tasklib.tasks.payload import dump, limited
-from tasklib.tasks.retry import Reject, Retry
+from tasklib.tasks.retry import Reject, Retry, Throttled
 from tasklib.tasks.surroundings import surrounded, surroundings
 from tasklib.tasks.unstorable import UnstorableValue, storable_text
 
@@ -194,11 +194,14 @@ def failed(error: BaseException, function: TaskFunction[Any, Any], config: Confi
 
 def _judged(error: BaseException, text: str, raised: str, function: TaskFunction[Any, Any]) -> Failed:
     match error:
-        case Retry() if function.at_most_once:
+        case Retry() | Throttled() if function.at_most_once:
             text = f"{text}\n{function.name} runs at most once, so it is not retried."
             return Failed(text, FailureKind.REJECTED, retriable=False, raised=raised)
         case Retry():
             return Failed(text, FailureKind.RETRY, delay_seconds=_delay(error.seconds), raised=raised)
+        case Throttled():
+            delay = _delay(error.seconds) or 0.0
+            return Failed(text, FailureKind.THROTTLED, delay_seconds=delay, raised=raised, limit=_held_limit(error))
         case Reject():
             return Failed(text, FailureKind.REJECTED, retriable=False, raised=raised)
         case TaskTimeout():
@@ -212,6 +215,10 @@ def _judged(error: BaseException, text: str, raised: str, function: TaskFunction
 def _delay(seconds: object) -> float | None:
     # A subclass may have put anything there.
     return float(seconds) if isinstance(seconds, int | float) and 0 <= seconds < math.inf else None
+
+
+def _held_limit(error: Throttled) -> str | None:
+    return error.limit if error.limit is None or error.key is None else f"{error.limit}\x02{error.key}"
 
 
 def refused(error: TaskExecutionError, config: Config) -> Failed:

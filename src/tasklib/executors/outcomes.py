@@ -16,6 +16,7 @@ class FailureKind(StrEnum):
     RETRY = "retry"
     REJECTED = "rejected"
     CRASH = "crash"
+    THROTTLED = "throttled"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,8 @@ class Failed:
     """How long the task asked to wait; None leaves it to the policy."""
     raised: str | None = None
     """The class of the exception, for traces."""
+    limit: str | None = None
+    """Of one that was throttled: the limit to hold, as `Failure.limit` has it; None: those of the task."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from tasklib.schedules import PreviewedSlot
 from tasklib.states import TaskState
 from tasklib.store.approvals import OpenApproval
 from tasklib.store.audit import AuditRecord
+from tasklib.store.breakers import BreakerInfo
 from tasklib.store.dead_letters import DeadLetterGroup
 from tasklib.store.fleet import WorkerInfo
 from tasklib.store.flows import FlowInfo, GateInfo, NodeInfo
@@ -122,6 +123,10 @@ def flow_details_of(found: Json) -> FlowDetails:
 
 def limit_of(found: Json) -> LimitInfo:
     return _made(LimitInfo, found, changed_at=moment_of, blocked_until=moment_of)
+
+
+def breaker_of(found: Json) -> BreakerInfo:
+    return _made(BreakerInfo, found, **dict.fromkeys(("since", "until", "changed_at"), moment_of))
 
 
 def paused_of(found: Json) -> Paused:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tasklib.config import Config
+from tasklib.maintenance.breakers import EVERY_SECONDS, move_breakers
 from tasklib.maintenance.dead_letters import expire_dead_letters
 from tasklib.maintenance.dead_workers import bury_dead_workers
 from tasklib.maintenance.duties import Duty
@@ -27,6 +28,7 @@ def duties_of(config: Config) -> Sequence[Duty]:
         Duty("gates", often, sweep_gates),
         Duty("snapshot", often, take_snapshot),
         Duty("stats", often, fold_stats),
+        Duty("breakers", min(EVERY_SECONDS, often), move_breakers),
         Duty("idempotency", now_and_then, expire_keys),
         Duty("dead letters", now_and_then, expire_dead_letters),
         Duty("retention", now_and_then, delete_expired),

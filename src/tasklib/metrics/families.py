@@ -14,16 +14,20 @@ from prometheus_client.core import (
     SummaryMetricFamily,
 )
 
+from tasklib.metrics.flow_control import of_breakers, of_limits
 from tasklib.schedules import Reason
 from tasklib.stats import BOUNDS, Key, Stat, together
+from tasklib.store.breakers import BreakerInfo
 from tasklib.store.levels import NAMES, FleetFigures, QueueLevel, StateCount
+from tasklib.store.limits import LimitInfo
 from tasklib.store.stats import Point
 
 STATUSES = ("completed", "failed", "dead_letter", "cancelled", "released", "replayed")
 RAN = ("completed", "failed", "dead_letter", "cancelled")
 REASONS = ("error", "timeout", "retry", "rejected", "crash", "lost")
 DUTIES = (
-    *("dead workers", "orphans", "overdue", "gates", "snapshot", "stats", "idempotency", "dead letters", "retention"),
+    *("dead workers", "orphans", "overdue", "gates", "snapshot", "stats", "breakers", "idempotency", "dead letters"),
+    "retention",
     *("election", "cancel requests", "registration", "schedules"),
 )
 PROMOTIONS = (("low", "medium"), ("low", "high"), ("medium", "high"))
@@ -42,6 +46,8 @@ class Reading:
     fleet: FleetFigures
     recent: list[Point] = field(default_factory=list)
     """What happened in the last hour, by queue: how long a task takes there."""
+    limits: list[LimitInfo] = field(default_factory=list)
+    breakers: list[BreakerInfo] = field(default_factory=list)
 
 
 def of_server(reading: Reading, most_queues: int = MOST_QUEUES) -> Iterator[Metric]:
@@ -53,6 +59,8 @@ def of_server(reading: Reading, most_queues: int = MOST_QUEUES) -> Iterator[Metr
     yield from _of_states(reading.states)
     yield from _of_fleet(reading.fleet)
     yield from _of_schedules(reading.fleet)
+    yield from of_limits(reading.limits)
+    yield from of_breakers(reading.breakers)
 
 
 def of_stats(stats: Sequence[Stat]) -> Iterator[Metric]:

@@ -23,7 +23,7 @@ BEGIN
         WHERE nspname = {schema_name} AND relkind IN ('r', 'v')
           AND relname IN ('tasks', 'steps', 'signals', 'workers', 'worker_registrations', 'leadership',
                           'flows', 'gates', 'arrivals', 'schedules', 'schedule_skips', 'pauses', 'backpressure', 'settings',
-                          'limits', 'limit_states', 'limited_names', 'places',
+                          'limits', 'limit_states', 'limited_names', 'places', 'breakers', 'breaker_counts',
                           'snapshots', 'depths', 'deploys', 'stats', 'stats_deltas', 'api_tokens', 'audit', 'tasklib_version')
         UNION ALL
         SELECT format('ALTER FUNCTION %s OWNER TO %I', p.oid::regprocedure, {owner_name})
@@ -42,7 +42,7 @@ GRANT CREATE ON SCHEMA {schema} TO {owner};
 GRANT SELECT ON {schema}.tasks, {schema}.workers, {schema}.worker_registrations, {schema}.leadership,
     {schema}.steps, {schema}.signals, {schema}.flows, {schema}.gates, {schema}.arrivals, {schema}.schedules,
     {schema}.schedule_skips, {schema}.pauses, {schema}.backpressure, {schema}.settings, {schema}.limits, {schema}.limit_states,
-    {schema}.limited_names, {schema}.places, {schema}.snapshots, {schema}.depths,
+    {schema}.limited_names, {schema}.places, {schema}.breakers, {schema}.breaker_counts, {schema}.snapshots, {schema}.depths,
     {schema}.deploys, {schema}.stats, {schema}.stats_deltas, {schema}.tasklib_version TO {reader};
 
 -- The producer. It can insert a task that waits, and free or find an idempotency key; what a worker writes it can't.
@@ -68,6 +68,8 @@ GRANT INSERT, UPDATE, DELETE ON {schema}.workers, {schema}.worker_registrations,
 -- It counts what is behind limits, and declares those of its functions, which marks their names.
 GRANT INSERT, UPDATE, DELETE ON {schema}.limits, {schema}.limit_states, {schema}.limited_names, {schema}.places
     TO {worker};
+-- Its leader moves breakers on, which is recorded in the audit by a trigger.
+GRANT INSERT, UPDATE, DELETE ON {schema}.breakers, {schema}.breaker_counts TO {worker};
 -- Its leader fires schedules. Only the server makes and deletes them: that is recorded in the audit.
 GRANT UPDATE ON {schema}.schedules TO {worker};
 

@@ -17,6 +17,7 @@ import structlog
 from pydantic_core import to_json
 
 from tasklib.events import (
+    BreakerMoved,
     CancelRequested,
     ChildrenSpawned,
     DatabaseAwaited,
@@ -73,6 +74,7 @@ class LogLines:
             SchedulesSynced: self._schedules_synced,
             SlotsFired: self._slots_fired,
             SlotsSkipped: self._slots_skipped,
+            BreakerMoved: self._breaker_moved,
             DutyFailed: self._duty_failed,
             DatabaseAwaited: self._database_awaited,
             DatabaseLost: self._database_lost,
@@ -159,6 +161,16 @@ class LogLines:
     def _slots_fired(self, event: SlotsFired) -> None:
         for schedule, task_id, slot in event.tasks:
             self._log.info("slot fired", task_id=task_id, schedule=schedule, slot=slot, worker=self._worker)
+
+    def _breaker_moved(self, event: BreakerMoved) -> None:
+        log = self._log.warning if event.state == "open" else self._log.info
+        log(
+            f"breaker {event.state}",
+            task=event.name,
+            attempts=event.attempts,
+            failures=event.failures,
+            until=None if event.until is None else event.until.isoformat(),
+        )
 
     def _slots_skipped(self, event: SlotsSkipped) -> None:
         self._log.warning(

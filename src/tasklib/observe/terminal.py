@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.text import Text
 
 from tasklib.events import (
+    BreakerMoved,
     ChildrenSpawned,
     DatabaseAwaited,
     DatabaseBack,
@@ -100,6 +101,7 @@ class TerminalView:
             TaskNotBegun: self._not_begun,
             ChildrenSpawned: self._children_spawned,
             LeasesRescued: self._rescued,
+            BreakerMoved: self._breaker_moved,
             DutyFailed: self._duty_failed,
             DatabaseAwaited: self._database_awaited,
             DatabaseLost: self._database_lost,
@@ -232,6 +234,13 @@ class TerminalView:
         if self._summarising:
             self._summarise()
         self._write(self._stamp().append("stopped"))
+
+    def _breaker_moved(self, event: BreakerMoved) -> None:
+        style = "bold red" if event.state == "open" else "yellow" if event.state == "probing" else "green"
+        line = self._stamp().append(f"breaker of {event.name} is {event.state}", style)
+        if event.attempts:
+            line.append(f": {event.failures} of {event.attempts} attempts failed", style)
+        self._write(line)
 
     def _duty_failed(self, event: DutyFailed) -> None:
         line = self._stamp().append(f"{event.duty} failed, trying again: ", "bold red")

@@ -21,6 +21,7 @@ from tasklib.server.request_log import RequestLog
 from tasklib.server.routes import (
     approvals,
     audit,
+    breakers,
     dead_letters,
     flows,
     health,
@@ -55,6 +56,7 @@ ROUTERS: list[APIRouter] = [
     approvals.router,
     pauses.router,
     limits.router,
+    breakers.router,
     settings_routes.router,
     tokens.router,
     audit.router,

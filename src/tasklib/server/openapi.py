@@ -29,6 +29,7 @@ _TAGS = {
     "flows": "Tasks that wait for each other.",
     "pauses": "Paused queues and task names.",
     "limits": "How many tasks run at a time, or begin within a time.",
+    "breakers": "Task names that wait after too many failures.",
     "settings": "Settings that can be changed at run time.",
     "tokens": "API tokens.",
     "audit": "Who did what.",

@@ -201,6 +201,12 @@ class ResultBody(LeaseBody):
     reason: FailureReason = Field(FailureReason.ERROR, description="failed: why.")
     retriable: StrictBool = Field(True, description="failed: false gives the task up at once.")
     retry_in_seconds: Seconds | None = Field(None, description="failed: the wait before the retry; null: the usual.")
+    limit: str | None = Field(
+        None,
+        max_length=1000,
+        description="failed, throttled: the limit that begins nothing for that time; null: those of the task. U+0002 "
+        "and a key may follow the name.",
+    )
 
 
 class ResultsBody(Body):

@@ -53,6 +53,8 @@ class Situation:
     name_paused_at: datetime | None
     gate: Mapping[str, Any] | None
     """The gate it waits at, and how far that is."""
+    breaker: Mapping[str, Any] | None
+    """The breaker of its name, unless that is closed."""
 
 
 @dataclass(frozen=True, slots=True)

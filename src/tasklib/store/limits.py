@@ -12,6 +12,9 @@ from uuid import UUID
 from tasklib.db.query import Query
 from tasklib.store.audit import Action, audited
 
+_MOST_LANES = 2_000
+MOST_OF_A_LANE = 200
+"""Counting what waits stops there, in each lane."""
 COLUMNS = ("max_running", "rate", "per", "burst", "serial", "weight", "may_burst")
 
 
@@ -78,6 +81,70 @@ def reset_limit(name: str, *, by: str) -> Query[bool]:
 
 def limits() -> Query[list[LimitInfo]]:
     return Query("limit_list", {}, lambda rows: [LimitInfo(*row) for row in rows], repeatable=True)
+
+
+@dataclass(frozen=True, slots=True)
+class LimitKey:
+    """One key of a limit that is in use. A limit without keys has one, which is empty."""
+
+    key: str
+    running: int
+    tokens: float | None
+    """How many tasks a rate lets begin now."""
+    blocked_until: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A task that holds a place in a limit."""
+
+    id: str
+    name: str
+    queue: str
+    key: str
+    state: str
+    started_at: datetime | None
+    worker_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ShareInfo:
+    """A share with tasks that wait or run."""
+
+    share: str
+    running: int
+    waiting: int
+    is_capped: bool
+    """True: more wait; counting stopped."""
+    oldest_age: float | None
+    """How long its oldest due task has waited, in seconds."""
+    weight: int | None
+    max_running: int | None
+    may_burst: bool
+
+
+def keys(name: str, most: int) -> Query[list[LimitKey]]:
+    """The keys of a limit that are in use, the busiest first."""
+    parameters = {"name": name, "most": most}
+    return Query("limit_keys", parameters, lambda rows: [LimitKey(*row) for row in rows], repeatable=True)
+
+
+def holders(name: str, most: int) -> Query[list[Holder]]:
+    """Tasks that hold places in a limit."""
+    parameters = {"name": name, "most": most}
+    return Query("limit_holders", parameters, lambda rows: [Holder(*row) for row in rows], repeatable=True)
+
+
+def waiting() -> Query[dict[str, int]]:
+    """How many due tasks are behind each limit, by its name; a lower bound where many are."""
+    parameters = {"most_lanes": _MOST_LANES, "most_of_one": MOST_OF_A_LANE}
+    return Query("limit_waiting", parameters, lambda rows: {row[0]: row[1] for row in rows}, repeatable=True)
+
+
+def shares(most: int) -> Query[list[ShareInfo]]:
+    """Shares with tasks that wait or run, the deepest first."""
+    parameters = {"most_lanes": _MOST_LANES, "most_of_one": MOST_OF_A_LANE, "most": most}
+    return Query("shares", parameters, lambda rows: [ShareInfo(*row) for row in rows], repeatable=True)
 
 
 def limits_of(task_id: UUID, *, owner: str | None = None) -> Query[list[LimitOnTask]]:

@@ -68,6 +68,8 @@ class Failure:
     retriable: bool = True
     crashed: bool = False
     more_time: bool = False
+    limit: str | None = None
+    """Of one that was throttled: the limit to hold; E'\\x02' and a key may follow. None: the limits of its lane."""
 
 
 _NONE: Mapping[str, str] = MappingProxyType({})
@@ -172,6 +174,7 @@ def fail(failures: Sequence[Failure], worker_id: str, crash_limit: int) -> Query
         "retriable": plain_array([f.retriable for f in failures]),
         "crashed": plain_array([f.crashed for f in failures]),
         "grows": plain_array([f.more_time for f in failures]),
+        "limits": array([f.limit or "" for f in failures]),
         "crash_limit": crash_limit,
     }
     return Query("fail", parameters, lambda rows: {id_: state for id_, state in rows}, all_text=True)

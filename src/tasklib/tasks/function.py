@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from tasklib.schedules import Schedule
     from tasklib.tasks.batches import Batch
+    from tasklib.tasks.breakers import Breaker
     from tasklib.tasks.limits import Limit
 
 P = ParamSpec("P")
@@ -86,6 +87,7 @@ class TaskFunction(Submitter[P, R], Generic[P, R, C, Q]):
         limits: Limit | Iterable[Limit] = (),
         serial_key: str | None = None,
         share: str | None = None,
+        breaker: Breaker | None = None,
         batch: Batch | None = None,
         version: int | None = None,
         aliases: Iterable[str] = (),
@@ -153,6 +155,12 @@ class TaskFunction(Submitter[P, R], Generic[P, R, C, Q]):
             from tasklib.tasks.limits import checked_limits
 
             self.limits = checked_limits(limits, self)
+        self.breaker = breaker
+        """When tasks of its name stop to begin, because too many failed."""
+        if breaker is not None:
+            from tasklib.tasks.breakers import checked_breaker
+
+            checked_breaker(breaker, self)
         functools.update_wrapper(self, function)
 
     @property
@@ -213,6 +221,7 @@ class TaskSettings(TypedDict, total=False):
     limits: Limit | Iterable[Limit]
     serial_key: str | None
     share: str | None
+    breaker: Breaker | None
     version: int | None
     aliases: Iterable[str]
 
@@ -317,6 +326,7 @@ def task(
             limits=settings.get("limits") or (),
             serial_key=settings.get("serial_key"),
             share=settings.get("share"),
+            breaker=settings.get("breaker"),
             batch=batch,
             version=settings.get("version"),
             aliases=settings.get("aliases", ()),

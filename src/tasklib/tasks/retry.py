@@ -1,9 +1,10 @@
-"""When a failed attempt is tried again: the policy, and two exceptions by which a task says so itself."""
+"""When an attempt is tried again: the policy, and three exceptions by which a task says so itself."""
 
 from __future__ import annotations
 
 import math
 import random
+import re
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -11,18 +12,40 @@ from tasklib.config import Config
 from tasklib.errors import InvalidOption
 from tasklib.tasks.options import MAX_DELAY_SECONDS
 
+_CONTROL = re.compile("[\x00-\x1f]")
+
 
 class Retry(Exception):
     """Raise it in a task to end this attempt and try again: `raise Retry(in_=60)`. It uses one retry."""
 
     def __init__(self, in_: float | timedelta | None = None, reason: str = "the task asked for a retry") -> None:
         super().__init__(reason)
-        seconds = in_.total_seconds() if isinstance(in_, timedelta) else in_
-        if seconds is not None and (
-            isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < math.inf
-        ):
-            raise InvalidOption(f"Retry(in_=...) must be 0 seconds or more, not {in_!r}.")
-        self.seconds = None if seconds is None else min(seconds, MAX_DELAY_SECONDS)
+        self.seconds = None if in_ is None else _seconds("Retry(in_=...)", in_)
+
+
+class Throttled(Exception):
+    """Raise it in a task that another system refused for now: `raise Throttled(retry_after=30)`. It uses no retry.
+
+    No task behind the same limits begins before that, over the whole fleet: those that the function is declared with,
+    or the one `limit` that is named here (`key`: of that limit). Without any, only this task waits.
+    """
+
+    def __init__(
+        self,
+        retry_after: float | timedelta,
+        limit: str | None = None,
+        key: str | None = None,
+        reason: str = "another system refused it for now",
+    ) -> None:
+        super().__init__(reason)
+        self.seconds = _seconds("Throttled(retry_after=...)", retry_after)
+        for name, value in (("limit", limit), ("key", key)):
+            if value is not None and (not isinstance(value, str) or not value or _CONTROL.search(value)):
+                raise InvalidOption(f"Throttled({name}=...) must be text without control characters, not {value!r}.")
+        if key is not None and limit is None:
+            raise InvalidOption("Throttled(key=...) belongs to a limit: Throttled(30, limit='stripe', key='acme').")
+        self.limit = limit
+        self.key = key
 
 
 class Reject(Exception):
@@ -78,5 +101,12 @@ class RetryPolicy:
         )
 
 
+def _seconds(what: str, given: object) -> float:
+    seconds = given.total_seconds() if isinstance(given, timedelta) else given
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < math.inf:
+        raise InvalidOption(f"{what} must be 0 seconds or more, not {given!r}.")
+    return min(seconds, MAX_DELAY_SECONDS)
+
+
 # Tracebacks name them as users know them.
-Retry.__module__ = Reject.__module__ = "tasklib"
+Retry.__module__ = Reject.__module__ = Throttled.__module__ = "tasklib"

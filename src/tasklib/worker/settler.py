@@ -235,7 +235,8 @@ class Settler:
             if state is None:
                 self._stale(attempt)
                 continue
-            self._count(attempt, state, failure.outcome)
+            is_put_off = state == "failed" and failure.outcome == FailureKind.THROTTLED
+            self._count(attempt, "released" if is_put_off else state, failure.outcome)
             self._ended(attempt, state, failure.error, failure.delay_seconds if state == "failed" else None)
 
     async def _release(self, worker_id: str, attempts: list[Attempt]) -> None:
@@ -310,6 +311,7 @@ class Settler:
             retriable=outcome.retriable,
             crashed=crashed,
             more_time=outcome.kind in (FailureKind.TIMEOUT, FailureKind.CRASH),
+            limit=outcome.limit,
         )
 
     def _delay(self, attempt: Attempt, before: int) -> float:

@@ -33,8 +33,8 @@ def end_span(span: Consumer, outcome: Outcome) -> None:
     match outcome:
         case Done() | Committed():
             span.end("completed")
-        case Failed(_, FailureKind.RETRY):
-            span.end(FailureKind.RETRY.value)  # what the task asked for is no error
+        case Failed(_, (FailureKind.RETRY | FailureKind.THROTTLED) as kind):
+            span.end(kind.value)  # what the task asked for is no error
         case Failed(error, kind):
             span.end(kind.value, error, outcome.raised)
         case Cancelled():

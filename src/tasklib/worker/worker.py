@@ -252,6 +252,7 @@ class Worker:
         names = self._serving.served().names or ()
         self.events.emit(WorkerStarted(self.id, tuple(names), self.queues, self.concurrency))
         await self._sync_limits()
+        await self._sync_breakers()
         await self._sync_schedules()
         jobs = [
             self._settler.run(),
@@ -270,6 +271,12 @@ class Worker:
         if self.server is None and any_declared(registry.distinct()):
             async with AsyncClient(self.config) as client:
                 await client.sync_limits()
+
+    async def _sync_breakers(self) -> None:
+        """Store the circuit breakers that the code declares."""
+        if self.server is None and any(function.breaker for function in list(registry.functions.values())):
+            async with AsyncClient(self.config) as client:
+                await client.sync_breakers()
 
     async def _sync_schedules(self) -> None:
         """Store what the task functions say of schedules. Without it the worker works all the same."""

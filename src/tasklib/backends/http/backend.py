@@ -135,7 +135,8 @@ class HttpBackend:
                 f.lease,
                 "failed",
                 f',"error":{json.dumps(f.error)},"reason":"{f.outcome}","retriable":{json.dumps(f.retriable)},'
-                f'"retry_in_seconds":{float(f.delay_seconds)!r}',
+                f'"retry_in_seconds":{float(f.delay_seconds)!r}'
+                + (f',"limit":{json.dumps(f.limit)}' if f.limit else ""),
             )
             for f in failures
         ]

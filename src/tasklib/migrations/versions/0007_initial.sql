@@ -1,5 +1,5 @@
 -- The schema of TaskLib. In this order: ids, tasks, workers, durable tasks, leadership, flows, schedules, pauses and
--- settings, limits, stats, tokens and audit.
+-- settings, limits, breakers, stats, tokens and audit.
 -- In each table the columns that always have a value come first, then those that may be null.
 
 -- ---- ids ----
@@ -629,14 +629,14 @@ CREATE TABLE {schema.}schedule_skips (
 
 -- ---- pauses and settings ----
 
--- Queues and names whose tasks are not claimed for now. And those with limits (`limited_`), whose tasks are claimed by
--- another statement.
+-- Queues and names whose tasks are not claimed for now. Those with limits (`limited_`), whose tasks are claimed by
+-- another statement. And names whose breaker is open, or lets only its probes pass.
 CREATE TABLE {schema.}pauses (
     kind      text        NOT NULL,
     value     text        COLLATE "C" NOT NULL,
     paused_at timestamptz NOT NULL DEFAULT now(),
     CONSTRAINT pauses_pkey PRIMARY KEY (kind, value),
-    CONSTRAINT pauses_kind_known CHECK (kind IN ('queue', 'name', 'limited_queue', 'limited_name')),
+    CONSTRAINT pauses_kind_known CHECK (kind IN ('queue', 'name', 'limited_queue', 'limited_name', 'open_breaker', 'probing_breaker')),
     CONSTRAINT pauses_time_in_range
         CHECK (paused_at >= '0001-01-03 00:00:00+00' AND paused_at < '9999-12-30 00:00:00+00')
 );
@@ -910,6 +910,7 @@ DECLARE
     paused_names text[];
     limited_queues text[];
     limited_names text[];
+    probed_names text[]; -- of these, only tasks that are marked as probes
     have_shares boolean;
     -- The walk over the lanes, from here on, and where the next claim begins.
     hops integer := 0;
@@ -981,10 +982,11 @@ DECLARE
     soon float8;
 BEGIN
     SELECT COALESCE(array_agg(value) FILTER (WHERE kind = 'queue'), '{}'),
-           COALESCE(array_agg(value) FILTER (WHERE kind = 'name'), '{}'),
+           COALESCE(array_agg(value) FILTER (WHERE kind IN ('name', 'open_breaker')), '{}'),
            COALESCE(array_agg(value) FILTER (WHERE kind = 'limited_queue'), '{}'),
-           COALESCE(array_agg(value) FILTER (WHERE kind = 'limited_name'), '{}')
-    INTO paused_queues, paused_names, limited_queues, limited_names
+           COALESCE(array_agg(value) FILTER (WHERE kind = 'limited_name'), '{}'),
+           COALESCE(array_agg(value) FILTER (WHERE kind = 'probing_breaker'), '{}')
+    INTO paused_queues, paused_names, limited_queues, limited_names, probed_names
     FROM {schema.}pauses;
     have_shares := EXISTS (SELECT FROM {schema.}limits WHERE name >= 'share' AND name < 'share;');
 
@@ -1263,6 +1265,7 @@ BEGIN
                       AND {due} <= now()
                       AND (names IS NULL OR w.name = ANY (names))
                       AND w.name <> ALL (paused_names)
+                      AND (w.name <> ALL (probed_names) OR position(E'\x01lbreaker:' || w.name || E'\x02' IN w.lane) > 0)
                       AND (w.name <> ALL (limited_names) OR {schema.}tasklib_lane(w.name, w.lane, w.kwargs) = w.lane)
                       AND w.id <> ALL (picked)
                     ORDER BY {due}, w.id
@@ -1278,6 +1281,7 @@ BEGIN
                   AND w.required_capabilities <@ capabilities
                   AND (names IS NULL OR w.name = ANY (names))
                   AND w.name <> ALL (paused_names)
+                  AND (w.name <> ALL (probed_names) OR position(E'\x01lbreaker:' || w.name || E'\x02' IN w.lane) > 0)
                   AND (w.name <> ALL (limited_names) OR {schema.}tasklib_lane(w.name, w.lane, w.kwargs) = w.lane)
             ) AS candidate
             JOIN {schema.}tasks AS taken ON taken.id = ANY (ARRAY[candidate.id])
@@ -1359,6 +1363,88 @@ BEGIN
     RETURN NEXT;
 END
 $$;
+
+-- ---- breakers ----
+
+-- Circuit breakers of task names: after too many failures the tasks of a name wait, then some run as probes. The leader
+-- moves them on (breakers_judge.sql). A row without `failures` is off; it keeps that an operator removed what the code
+-- declares.
+CREATE TABLE {schema.}breakers (
+    name          text        COLLATE "C" NOT NULL,
+    state         text        NOT NULL DEFAULT 'closed',
+    since         timestamptz NOT NULL DEFAULT now(), -- attempts before it don't count
+    opened        bigint      NOT NULL DEFAULT 0, -- how often
+    source        text        NOT NULL DEFAULT 'api', -- 'code' until an operator changes it
+    changed_at    timestamptz NOT NULL DEFAULT now(),
+    changed_by    text        NOT NULL DEFAULT '', -- 'leader', if the last change is its own
+    -- Of a breaker that probes: tasks that are under way as probes, each with the token it had; how many were successful.
+    probe_ids     uuid[]      NOT NULL DEFAULT '{}',
+    probe_tokens  bigint[]    NOT NULL DEFAULT '{}',
+    passed        integer     NOT NULL DEFAULT 0,
+
+    failures      double precision, -- this share of failures, from 0 to 1,
+    at_least      integer, -- of at least so many attempts
+    within        double precision, -- in so many seconds opens it,
+    pause         double precision, -- for so many seconds,
+    probes        integer, -- and so many probes close it
+    declared      jsonb, -- what the code says
+    until         timestamptz, -- open: when it probes; null: an operator opened it, and closes it
+    probed_at     timestamptz, -- when probes were chosen last
+    seen_attempts bigint, -- what it opened for
+    seen_failures bigint,
+
+    CONSTRAINT breakers_pkey PRIMARY KEY (name),
+    CONSTRAINT breakers_state_known CHECK (state IN ('closed', 'open', 'probing')),
+    CONSTRAINT breakers_source_known CHECK (source IN ('code', 'api')),
+    CONSTRAINT breakers_whole CHECK (num_nonnulls(failures, at_least, within, pause, probes) IN (0, 5)),
+    CONSTRAINT breakers_in_range
+        CHECK (failures > 0 AND failures <= 1 AND at_least > 0 AND within > 0 AND within <= 86400
+               AND pause > 0 AND pause <= 31536000 AND probes BETWEEN 1 AND 1000)
+) WITH (fillfactor = 50);
+
+-- What the leader has folded of the stats of names with breakers: of this one, the exact time is kept.
+CREATE TABLE {schema.}breaker_counts (
+    id       bigint      NOT NULL GENERATED ALWAYS AS IDENTITY,
+    name     text        COLLATE "C" NOT NULL,
+    at       timestamptz NOT NULL,
+    attempts bigint      NOT NULL,
+    failed   bigint      NOT NULL,
+    CONSTRAINT breaker_counts_pkey PRIMARY KEY (id)
+);
+CREATE INDEX breaker_counts_name ON {schema.}breaker_counts (name, at);
+
+-- Claims read of open breakers in `pauses`. What the leader does is recorded in the audit here, because a worker may not
+-- write that. It runs as its owner for both.
+CREATE FUNCTION {schema.}tasklib_mark_breaker() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    changed text := CASE WHEN TG_OP = 'DELETE' THEN OLD.name ELSE NEW.name END;
+    was text := CASE WHEN TG_OP = 'INSERT' THEN 'closed' ELSE OLD.state END;
+    becomes text := CASE WHEN TG_OP = 'DELETE' THEN 'closed' ELSE NEW.state END;
+BEGIN
+    IF was = becomes THEN
+        RETURN NULL;
+    END IF;
+    EXECUTE format('DELETE FROM %I.pauses WHERE kind = $1 AND value = $2', TG_TABLE_SCHEMA)
+    USING was || '_breaker', changed;
+    IF becomes <> 'closed' THEN
+        EXECUTE format('INSERT INTO %I.pauses (kind, value) VALUES ($1, $2) ON CONFLICT DO NOTHING', TG_TABLE_SCHEMA)
+        USING becomes || '_breaker', changed;
+    END IF;
+    IF TG_OP = 'UPDATE' AND NEW.changed_by = 'leader' AND becomes <> 'probing' THEN
+        EXECUTE format('INSERT INTO %I.audit (actor, action, target, details) VALUES ($1, $2, $3, $4)', TG_TABLE_SCHEMA)
+        USING 'leader', 'breaker.' || CASE becomes WHEN 'closed' THEN 'close' ELSE 'open' END, 'breaker:' || changed,
+              jsonb_strip_nulls(jsonb_build_object(
+                  'until', NEW.until, 'attempts', CASE WHEN was = 'closed' THEN NEW.seen_attempts END,
+                  'failures', CASE WHEN was = 'closed' THEN NEW.seen_failures END));
+    END IF;
+    EXECUTE format('SELECT pg_notify(%L, '''')', 'tasklib_' || TG_TABLE_SCHEMA);
+    RETURN NULL;
+END
+$$;
+
+CREATE TRIGGER breakers_marked AFTER INSERT OR UPDATE OF state OR DELETE ON {schema.}breakers
+    FOR EACH ROW EXECUTE FUNCTION {schema.}tasklib_mark_breaker();
 
 -- ---- stats ----
 

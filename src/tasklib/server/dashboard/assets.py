@@ -19,6 +19,7 @@ _SERVED = (
     "dashboard.js",
     "failures.css",
     "flows.css",
+    "limits.css",
     "schedules.css",
     "suggest.js",
     "task.js",

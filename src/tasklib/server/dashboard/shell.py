@@ -64,6 +64,7 @@ SCREENS = (
     Screen("Overview", "/", "overview", "o"),
     Screen("Tasks", "/tasks", "tasks", "t", _READERS),
     Screen("Queues", "/queues", "queues", "q"),
+    Screen("Limits", "/limits", "limits", "l"),
     Screen("Workers", "/workers", "workers", "w"),
     Screen("Failures", "/failures", "alert", "e", _READERS),
     Screen("Dead letters", "/dead-letters", "dead_letters", "d", _READERS),

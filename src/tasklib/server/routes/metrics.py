@@ -12,7 +12,7 @@ from tasklib.metrics.families import Reading
 from tasklib.server.access import Principal, Role, allow, services
 from tasklib.server.problems import Problem
 from tasklib.server.services import Services
-from tasklib.store import levels, stats
+from tasklib.store import breakers, levels, limits, stats
 
 _RECENT_MINUTES = 60
 
@@ -39,4 +39,6 @@ async def read(services: Services) -> Reading:
         await services.run(levels.state_counts()),
         await services.run(levels.fleet_figures()),
         await services.run(stats.by_queue(_RECENT_MINUTES)),
+        await services.run(limits.limits()),
+        await services.run(breakers.breakers()),
     )

@@ -4,7 +4,8 @@
 WITH RECURSIVE {include from_the_beginning},
 really_paused AS MATERIALIZED (
     SELECT COALESCE(array_agg(value) FILTER (WHERE kind = 'queue'), '{}')::text[] AS queues,
-           COALESCE(array_agg(value) FILTER (WHERE kind = 'name'), '{}')::text[] AS names,
+           COALESCE(array_agg(value) FILTER (
+               WHERE kind IN ('name', 'open_breaker', 'probing_breaker')), '{}')::text[] AS names,
            COALESCE(array_agg(value) FILTER (WHERE kind = 'limited_queue'), '{}')::text[] AS limited_queues,
            COALESCE(array_agg(value) FILTER (WHERE kind = 'limited_name'), '{}')::text[] AS limited_names
     FROM {schema.}pauses

@@ -12,7 +12,10 @@ SELECT id, name, queue, state, required_capabilities, priority,
                                   'policy', gate.policy, 'expected', gate.expected, 'sealed', gate.sealed,
                                   'completed', gate.completed, 'failed', gate.failed)
         FROM {schema.}gates AS gate LEFT JOIN {schema.}flows AS flow ON flow.id = gate.flow
-        WHERE gate.id = tasks.waits_for)
+        WHERE gate.id = tasks.waits_for),
+       (SELECT jsonb_build_object('state', breaker.state, 'since', since, 'until', until, 'attempts', seen_attempts,
+                                  'failures', seen_failures, 'is_probe', tasks.id = ANY (probe_ids))
+        FROM {schema.}breakers AS breaker WHERE breaker.name = tasks.name AND breaker.state <> 'closed')
 FROM {schema.}tasks
 CROSS JOIN {include thresholds}
 WHERE id = %(id)s::text::uuid AND {include owned}

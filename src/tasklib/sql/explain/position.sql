@@ -8,7 +8,8 @@ WITH RECURSIVE asked AS (
     CROSS JOIN {include thresholds}
     WHERE id = %(id)s::text::uuid AND state IN ('pending', 'failed') AND waits_for IS NULL AND {due} <= now() AND {include owned}
       AND NOT EXISTS (
-          SELECT FROM {schema.}pauses WHERE (kind, value) IN (('queue', tasks.queue), ('name', tasks.name)))
+          SELECT FROM {schema.}pauses
+          WHERE (kind, value) IN (('queue', tasks.queue), ('name', tasks.name), ('open_breaker', tasks.name)))
 ),
 -- The workers that could take it. Tasks that none of them could take are not ahead of it.
 fitting AS (
@@ -94,7 +95,7 @@ ahead AS (
         LIMIT (SELECT 2 * most FROM asked)
     ) AS counted
     WHERE ((SELECT counts FROM any_name) OR counted.name IN (SELECT name FROM serving))
-      AND counted.name <> ALL (ARRAY(SELECT value FROM {schema.}pauses WHERE kind = 'name'))
+      AND counted.name <> ALL (ARRAY(SELECT value FROM {schema.}pauses WHERE kind IN ('name', 'open_breaker')))
     LIMIT (SELECT most FROM asked)
 ),
 -- Ids are in the order of creation. What ended lately is among the newest (it didn't have to wait), or right before

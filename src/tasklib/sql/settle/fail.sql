@@ -1,18 +1,20 @@
 -- Record failed attempts. The row decides whether a retry is left, and whether anybody still wants one; the worker
 -- says how long to wait for it, and whether the attempt may be repeated at all. What runs at most once has no retries.
+-- An attempt that was throttled uses none, and holds its limits for that time.
 WITH attempt AS (
     -- Guarded and locked before it is judged, in the order of ids: a cancel that comes at the same moment is seen or
     -- waits, and what is written below is still ours. What another transaction has locked is left for later, so that
     -- the others don't wait for it.
-    SELECT reported.id, reported.error, outcome, delay, crashed, grows,
+    SELECT reported.id, reported.error, outcome, delay, crashed, grows, holds,
            task.cancel_requested_at IS NOT NULL AS cancelled,
            task.cancel_requested_at IS NOT NULL OR NOT retriable OR ({include begun} AND task.at_most_once IS TRUE)
                OR CASE WHEN crashed THEN task.crash_count + 1 >= %(crash_limit)s
+                       WHEN outcome = 'throttled' THEN false
                        ELSE task.retry_count >= task.max_retries END AS ends,
            task.cancel_requested_at IS NULL AND crashed AND task.crash_count + 1 >= %(crash_limit)s AS poison
     FROM unnest(%(ids)s::uuid[], %(tokens)s::bigint[], %(errors)s::text[], %(outcomes)s::text[],
-                %(delays)s::float8[], %(retriable)s::bool[], %(crashed)s::bool[], %(grows)s::bool[])
-             AS reported (id, token, error, outcome, delay, retriable, crashed, grows)
+                %(delays)s::float8[], %(retriable)s::bool[], %(crashed)s::bool[], %(grows)s::bool[], %(limits)s::text[])
+             AS reported (id, token, error, outcome, delay, retriable, crashed, grows, holds)
     JOIN {schema.}tasks AS task ON task.id = ANY (ARRAY[reported.id])
     WHERE {still_running} AND task.lease_token = reported.token AND task.worker_id = %(worker)s
     ORDER BY reported.id
@@ -23,7 +25,8 @@ ended AS (
     SET state = CASE WHEN cancelled THEN 'cancelled' WHEN ends THEN 'dead_letter' ELSE 'failed' END,
         error = {include poison},
         -- A process that was lost is not the function's failure: it uses no retry.
-        retry_count = task.retry_count + CASE WHEN ends OR attempt.crashed THEN 0 ELSE 1 END,
+        retry_count = task.retry_count
+            + CASE WHEN ends OR attempt.crashed OR attempt.outcome = 'throttled' THEN 0 ELSE 1 END,
         crash_count = task.crash_count + attempt.crashed::int,
         next_retry_at = CASE WHEN ends THEN NULL ELSE now() + make_interval(secs => attempt.delay) END,
         completed_at = CASE WHEN ends THEN now() END,
@@ -35,8 +38,9 @@ ended AS (
         locked_until = NULL
     FROM attempt
     WHERE task.id = ANY (ARRAY[attempt.id])
-    RETURNING task.id, task.state, task.node, task.reports_to
+    RETURNING task.id, task.state, task.node, task.reports_to, task.lane, attempt.outcome, attempt.delay, attempt.holds
 ),
 {include reported},
+{include throttled},
 {include freed}
 SELECT id::text, state FROM ended

@@ -29,5 +29,14 @@ stored AS (
     FROM of_workers
     GROUP BY 1, 2, outcome, label
     {include stats_stored}
+),
+-- For breakers, which count by the second.
+for_breakers AS (
+    INSERT INTO {schema.}breaker_counts (name, at, attempts, failed)
+    SELECT name, moved.at, sum(count), sum(CASE WHEN outcome = 'completed' THEN 0 ELSE count END)
+    FROM moved
+    WHERE ({include breaker_counts})
+      AND EXISTS (SELECT FROM {schema.}breakers AS breaker WHERE breaker.name = moved.name)
+    GROUP BY name, moved.at
 )
 SELECT count(*) FROM moved

@@ -47,6 +47,7 @@ class FailureReason(StrEnum):
     RETRY = "retry"
     REJECTED = "rejected"
     CRASH = "crash"
+    THROTTLED = "throttled"
 
 
 class Reported(Protocol):
@@ -66,6 +67,8 @@ class Reported(Protocol):
     def retriable(self) -> bool: ...
     @property
     def retry_in_seconds(self) -> float | None: ...
+    @property
+    def limit(self) -> str | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +161,7 @@ class RemoteResults:
             retriable=result.retriable and reason is not FailureReason.REJECTED,
             crashed=reason is FailureReason.CRASH,
             more_time=reason in (FailureReason.TIMEOUT, FailureReason.CRASH),
+            limit=result.limit,
         )
 
     def _error(self, result: Reported) -> str | None:
@@ -170,6 +174,8 @@ def _counted(result: Reported, verdict: Verdict) -> tuple[str, str]:
         return ("stale" if verdict.code == STALE else "", "")
     if result.status is ResultStatus.RELEASED and verdict.state != "cancelled":
         return "released", ""
+    if verdict.state == "failed" and result.reason is FailureReason.THROTTLED:
+        return "released", result.reason.value
     failed = verdict.state in ("failed", "dead_letter")
     return verdict.state or "", result.reason.value if failed else ""
 

@@ -1,0 +1,143 @@
+"""`tasklib breaker`: stop tasks of a name after too many failures, for a while."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tasklib.cli.moments import span
+from tasklib.cli.options import DatabaseUrl, Debug, JsonLines, Modules, Schema, connected
+from tasklib.cli.tables import print_found
+
+if TYPE_CHECKING:
+    from tasklib.store.breakers import BreakerInfo
+
+app = typer.Typer(no_args_is_help=True)
+Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False, help="The name of the task function.")]
+
+
+@app.callback()
+def breaker() -> None:
+    """Let tasks of a name wait after too many failures, without using retries, and probe before they go on."""
+
+
+@app.command("list")
+def list_(
+    json_: JsonLines = False,
+    database_url: DatabaseUrl = None,
+    schema: Schema = None,
+    debug: Debug = False,
+) -> None:
+    """List the circuit breakers, and how it is with each."""
+    with connected(database_url, schema) as client:
+        found = client.breakers()
+    columns = ("breaker", "state", "opens after", "opened", "set by")
+    print_found(found, columns, _row, as_json=json_, none="no breakers")
+
+
+@app.command("set")
+def set_(
+    name: Name,
+    failures: Annotated[float, typer.Option(metavar="SHARE", help="Of failures, from 0 to 1.")] = 0.5,
+    at_least: Annotated[int, typer.Option(metavar="N", help="Of at least so many attempts.")] = 20,
+    within: Annotated[str, typer.Option(metavar="TIME", help="In this time.")] = "1m",
+    pause: Annotated[str, typer.Option(metavar="TIME", help="For so long nothing begins.")] = "1m",
+    probes: Annotated[int, typer.Option(metavar="N", help="Then so many tasks run before the others.")] = 3,
+    database_url: DatabaseUrl = None,
+    schema: Schema = None,
+    debug: Debug = False,
+) -> None:
+    """Set the circuit breaker of a task name, in place of what it was.
+
+    Example: tasklib breaker set charge --failures 0.5 --at-least 20 --within 1m --pause 2m
+    """
+    from tasklib.cli.report import note
+    from tasklib.errors import InvalidOption
+
+    counted, waits = span("--within", within), span("--pause", pause)
+    assert counted is not None
+    assert waits is not None
+    with connected(database_url, schema) as client:
+        try:
+            changed = client.set_breaker(
+                name,
+                failures=failures,
+                at_least=at_least,
+                within=counted.total_seconds(),
+                pause=waits.total_seconds(),
+                probes=probes,
+            )
+        except InvalidOption as e:
+            raise typer.BadParameter(str(e)) from e
+    note(f"breaker {name} is set" if changed else f"breaker {name} was so already")
+
+
+@app.command()
+def remove(name: Name, database_url: DatabaseUrl = None, schema: Schema = None, debug: Debug = False) -> None:
+    """Remove a circuit breaker. One that the code declares stays off until `tasklib breaker reset`."""
+    from tasklib.cli.report import note
+
+    with connected(database_url, schema) as client:
+        changed = client.remove_breaker(name)
+    note(f"breaker {name} is removed" if changed else f"there is no breaker {name}")
+
+
+@app.command()
+def reset(name: Name, database_url: DatabaseUrl = None, schema: Schema = None, debug: Debug = False) -> None:
+    """Let a circuit breaker be as the code declares it."""
+    from tasklib.cli.report import note
+
+    with connected(database_url, schema) as client:
+        changed = client.reset_breaker(name)
+    note(f"breaker {name} is as the code declares it" if changed else f"breaker {name} has nothing to reset")
+
+
+@app.command("open")
+def open_(
+    name: Name,
+    for_: Annotated[
+        str | None, typer.Option("--for", metavar="TIME", help="Then it probes; else it stays open until it is closed.")
+    ] = None,
+    database_url: DatabaseUrl = None,
+    schema: Schema = None,
+    debug: Debug = False,
+) -> None:
+    """Open a circuit breaker by hand: tasks of the name wait."""
+    from tasklib.cli.report import note
+
+    length = span("--for", for_)
+    with connected(database_url, schema) as client:
+        changed = client.open_breaker(name, None if length is None else length.total_seconds())
+    note(f"breaker {name} is open" if changed else f"breaker {name} was open already, or there is none")
+
+
+@app.command()
+def close(name: Name, database_url: DatabaseUrl = None, schema: Schema = None, debug: Debug = False) -> None:
+    """Close a circuit breaker by hand: tasks of the name run, and earlier failures don't count."""
+    from tasklib.cli.report import note
+
+    with connected(database_url, schema) as client:
+        changed = client.close_breaker(name)
+    note(f"breaker {name} is closed" if changed else f"breaker {name} was closed already, or there is none")
+
+
+@app.command()
+def sync(modules: Modules, database_url: DatabaseUrl = None, schema: Schema = None, debug: Debug = False) -> None:
+    """Store the circuit breakers that task functions declare: a step of a deploy. Workers do it when they start.
+
+    Example: tasklib breaker sync app.tasks
+    """
+    from tasklib.cli.loading import load
+    from tasklib.cli.report import note
+    from tasklib.formatting import count
+
+    load(modules)
+    with connected(database_url, schema) as client:
+        note(f"{count(client.sync_breakers(), 'breaker')} stored or changed")
+
+
+def _row(info: BreakerInfo) -> tuple[str, ...]:
+    from tasklib.client.breakers import state_text, terms_text
+
+    return info.name, state_text(info), terms_text(info), f"{info.opened:,}", info.source
