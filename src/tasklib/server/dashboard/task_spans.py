@@ -153,8 +153,8 @@ def _steps(steps: Iterable[RecordedStep], attempts: Sequence[LifeLine]) -> list[
     found: list[LifeLine] = []
     before: datetime | None = None
     for step in sorted(steps, key=lambda s: s.recorded_at):
-        starts = [b for b in begins if b <= step.recorded_at]
-        begin = max([*starts[-1:], *([before] if before else [])], default=step.recorded_at)
+        starts = [b for b in begins if b <= step.recorded_at][-1:] + ([before] if before else [])
+        begin = max(starts) if starts else step.recorded_at
         title = f"{step.id.kind.value} {step.id.name}".strip()
         found.append(LifeLine(title, [Span("step", begin, step.recorded_at)], is_inner=True))
         before = step.recorded_at
