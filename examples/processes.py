@@ -18,7 +18,7 @@ from tasklib.errors import TaskFailed
 
 @task(executor="process", timeout_seconds=2, max_retries=0)
 def match(pattern: str, text: str) -> bool:
-    """Some patterns take years, in C code that listens to nobody."""
+    """Some patterns take years, in C code that can't be interrupted."""
     return re.fullmatch(pattern, text) is not None
 
 

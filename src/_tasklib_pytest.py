@@ -4,7 +4,7 @@
         sign_up("a@example.com")
         assert_submitted(send_email, kwargs={"to": "a@example.com"})
 
-pytest imports this file in every run of everybody who has TaskLib installed. So it lies outside the package, whose
+pytest imports this file in every run where TaskLib is installed. So it lies outside the package, whose
 import takes most of a second, and imports TaskLib only where a test asks for it.
 """
 

@@ -1,4 +1,4 @@
-"""Decides I14 and I15: gates open once and leave nobody waiting; steps are recorded once, signals consumed once.
+"""Decides I14 and I15: gates open once and leave no task waiting; steps are recorded once, signals consumed once.
 
 Both are read at the end of a run, when all is quiet: the rows as they are, and what triggers recorded on the way
 (recording.sql).

@@ -28,7 +28,7 @@ ALLOW_HTTP = "TASKLIB_ALLOW_HTTP"
 
 
 def require_https(url: str, token: str | None, environ: Mapping[str, str] | None = None) -> None:
-    """ConfigError if a token would go over the network for everybody to read."""
+    """ConfigError if a token would cross the network unencrypted."""
     parts = urlsplit(url)
     if token is None or parts.scheme != "http" or is_loopback(parts.hostname or ""):
         return

@@ -33,7 +33,7 @@ __all__ = ["DashboardUser", "TaskClient", "TaskLib", "committed"]
 
 @dataclass(frozen=True, slots=True)
 class DashboardUser:
-    """Somebody who is logged in to your application, and what they may do: viewer, operator or admin."""
+    """A user of your application, and the user's role: viewer, operator or admin."""
 
     name: str
     """For the audit."""

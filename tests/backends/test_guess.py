@@ -1,4 +1,4 @@
-"""An idle worker that is told of news asks for the next task of the lane it served last, then looks at all."""
+"""An idle worker that is notified asks for the next task of the lane it served last, then looks at all."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ async def _plain_sql(url: str) -> None:
         await connection.execute("INSERT INTO tasks (name, kwargs) VALUES ('ping', '{\"n\": 1}')")
 
 
-DOORS = [
+BACKENDS = [
     _async_client,
     _sync_client,
     _module,
@@ -96,7 +96,7 @@ DOORS = [
 ]
 
 
-@pytest.mark.parametrize("backend", DOORS, ids=lambda backend: backend.__name__.strip("_"))
+@pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.__name__.strip("_"))
 async def test_idle_worker_is_woken_by_the_door(
     config: Config, database_url: str, backend: Callable[[str], Awaitable[None]]
 ) -> None:

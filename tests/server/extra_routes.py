@@ -1,4 +1,4 @@
-"""Routes that only tests have: a door for each kind of lock."""
+"""Routes that only tests have: one for each kind of access."""
 
 from __future__ import annotations
 

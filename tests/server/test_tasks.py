@@ -1,4 +1,4 @@
-"""Tasks over HTTP: submitted, listed, looked at, cancelled and replayed as through any other door."""
+"""Tasks over HTTP: submitted, listed, looked at, cancelled and replayed as through the Python API."""
 
 from __future__ import annotations
 

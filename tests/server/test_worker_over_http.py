@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import httpx
 import psycopg
 import pytest
 
@@ -63,6 +65,26 @@ async def test_async_sync_and_process_tasks_run(
     assert await client.wait_for(one, timeout=30) == 2**70 + 1
     assert await client.wait_for(two, timeout=30) == {"back": '\n\\"öä'}
     assert (await client.wait_for(three, timeout=30))["sum"] == 42
+
+
+async def test_requests_of_a_worker_are_not_logged_and_those_of_its_tasks_are(
+    config: Config, server: Callable[..., Running], caplog: pytest.LogCaptureFixture
+) -> None:
+    address = str(server(config))
+
+    @task
+    async def over_calling() -> int:
+        async with httpx.AsyncClient() as web:
+            return (await web.get(f"{address}/health/live")).status_code
+
+    client = AsyncClient(config)
+    one = await client.submit_task(over_calling)
+    with caplog.at_level(logging.INFO):
+        await burst(config, server=address)
+    assert await client.wait_for(one, timeout=30) == 200
+    requests = [record.getMessage() for record in caplog.records if record.name == "httpx"]
+    assert len(requests) == 1
+    assert "/health/live" in requests[0]
 
 
 async def test_thousands_of_tasks_each_run_once(

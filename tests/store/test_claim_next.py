@@ -1,4 +1,4 @@
-"""The claim of one lane's next task, which an idle worker makes when it is told of news."""
+"""The claim of one lane's next task, which an idle worker makes when it is notified."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every task has a trace id, whoever submitted it and through whichever door."""
+"""Every task has a trace id, by every way to submit it."""
 
 from __future__ import annotations
 

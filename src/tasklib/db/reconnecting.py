@@ -241,7 +241,7 @@ class ReconnectingPool:
         if not self._outage:
             self._outage = True
             for connection in self._idle:
-                connection.drop()  # it would find out later, when that is old news
+                connection.drop()  # else it would report the same outage later
             self._report_lost(purpose, reason)
 
     def _on_back(self, purpose: str) -> None:

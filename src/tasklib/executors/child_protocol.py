@@ -38,7 +38,7 @@ EXIT_CODE = struct.Struct("!qi")
 """From a template: the process id and the exit code, a negative one for a signal."""
 
 MAIN_ALIAS = "__mp_main__"
-"""What the worker's `__main__` is called in a child; the name that multiprocessing has taught everybody."""
+"""What the worker's `__main__` is called in a child; the name that multiprocessing uses, too."""
 MAIN_MARK = "__tasklib_import__"
 """Set on that module: the alias alone proves nothing, since importing multiprocessing makes one too."""
 

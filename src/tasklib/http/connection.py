@@ -6,6 +6,7 @@ or `DatabaseUnavailable` (`WorkerConnection`).
 
 from __future__ import annotations
 
+import logging
 import os
 import ssl
 from collections.abc import Callable
@@ -169,6 +170,16 @@ def server_address(url: str, token: str | None, config: Config) -> Address:
     )
 
 
+class _NoWorkerRequests(logging.Filter):
+    """httpx logs every request at INFO: the polls and heartbeats of a worker would fill the program's log."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return "/internal/workers/" not in record.getMessage()
+
+
+_no_worker_requests = _NoWorkerRequests()
+
+
 class WorkerConnection:
     """What the worker's loop asks a server, for one purpose."""
 
@@ -180,6 +191,7 @@ class WorkerConnection:
         on_lost: Callable[[str, str], None] = lambda purpose, reason: None,
         on_back: Callable[[str], None] = lambda purpose: None,
     ) -> None:
+        logging.getLogger("httpx").addFilter(_no_worker_requests)  # once, however often it is added
         self._connection = AsyncHttpConnection(address)
         self._purpose = purpose
         self._lost = False

@@ -100,7 +100,7 @@ def checked(call: Call[Any]) -> None:
 
 
 def pauses(retries: int) -> Iterator[float | None]:
-    """The pauses between tries; None after the last. Not the same for everybody, lest all come back at once."""
+    """The pauses between tries; None after the last. With jitter, so that clients don't return in step."""
     pause = _FIRST_PAUSE
     for _ in range(retries):
         yield pause * random.uniform(0.5, 1.0)

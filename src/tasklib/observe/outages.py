@@ -9,7 +9,7 @@ class Outages:
     """Turns the loss and return of single connections into outages.
 
     A connection that lay idle through an outage notices only when it is used next, perhaps long after the database is
-    back. That is old news.
+    back. Such a loss is not reported again.
     """
 
     def __init__(self) -> None:
@@ -17,7 +17,7 @@ class Outages:
         self._unaware: set[str] = set()
 
     def begins_with(self, purpose: str) -> bool:
-        """True if this loss is news."""
+        """True if this loss is the first of an outage, which is reported."""
         if self._down:
             self._unaware.discard(purpose)
             return False
@@ -29,6 +29,6 @@ class Outages:
         return True
 
     def ends_with(self, purpose: str) -> bool:
-        """True if this return is news: the first one tells that the database is back."""
+        """True if this return ends an outage: the first connection that is back."""
         was_down, self._down = self._down, False
         return was_down

@@ -69,7 +69,7 @@ def slots_between(
 ) -> Iterator[datetime]:
     """The slots later than one instant and not later than the other.
 
-    `is_brief` ends them after MOST_EXCLUDED exclusions in all: for a look that anybody may ask for.
+    `is_brief` ends them after MOST_EXCLUDED exclusions in all: for previews, which any caller may request.
     """
     start, end = _bounds(schedule, after, until)
     excluded, most = 0, MOST_EXCLUDED

@@ -71,7 +71,7 @@ class Principal:
 
 
 HostLogin: TypeAlias = Callable[[HTTPConnection], Awaitable[Principal | None]]
-"""Who is logged in to the program that the server is mounted in; None: nobody."""
+"""The user of the program that the server is mounted in; None if not logged in."""
 
 NOBODY = Principal("nobody", frozenset())
 ANONYMOUS = Principal("anonymous", frozenset(Role), is_anonymous=True)

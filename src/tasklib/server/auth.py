@@ -1,4 +1,4 @@
-"""The door: who is asking is found out, and whether they may, before a byte of the body is read."""
+"""Authentication and authorization of a request, before a byte of its body is read."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Tokens: which ones open, looked up in the database and remembered for half a second, and which are in use.
 
 with services.token_watch.waiting(principal) as waiting:    # a request that waits ends soon after its token has ended
-    news = await waiting.unless_over(wait_for_news())       # a Problem, 401, if the token has ended
+    changed = await waiting.unless_over(wait_for_change())  # a Problem, 401, if the token has ended
 """
 
 from __future__ import annotations

@@ -157,8 +157,8 @@ class HeartbeatBody(Body):
     status: WorkerStatus = WorkerStatus.ACTIVE
     task_types: Annotated[Names, Field(min_length=1)] | None = Field(None, description="If they are others by now.")
     running: list[LeaseBody] = Field(default_factory=list, description="The leases to extend.")
-    cancelling: list[UUID] = Field(default_factory=list, description="Tasks it knows to be cancelled: no news.")
-    wait_seconds: Seconds = Field(0.0, description="How long to wait for news if there is none.")
+    cancelling: list[UUID] = Field(default_factory=list, description="Tasks that it already knows to be cancelled.")
+    wait_seconds: Seconds = Field(0.0, description="How long to wait for a change if there is none.")
 
     def beat(self, wait_seconds: float) -> Beat:
         """The same, with no longer a wait than this."""

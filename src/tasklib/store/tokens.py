@@ -79,7 +79,7 @@ class StoredToken:
 
 @dataclass(frozen=True, slots=True)
 class TokenInfo:
-    """A row of `api_tokens` as people may see it: nothing here opens a door."""
+    """A row of `api_tokens` as people may see it: without the secret."""
 
     id: UUID
     name: str

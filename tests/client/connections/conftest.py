@@ -1,4 +1,4 @@
-"""What the tests of the doors share: a door of each kind, who calls through it, and what a worker hears."""
+"""Shared by the tests of callers' connections: one of each kind, its caller, and the notifications of a worker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every door into the queue gives the same row, wakes a worker once, and belongs to the caller's transaction."""
+"""Every kind of connection to submit by gives the same row, wakes a worker once, and keeps to its transaction."""
 
 from __future__ import annotations
 

@@ -135,8 +135,8 @@ class Notifier:
         if not self.is_listening:
             seconds = min(seconds, self._config.poll_interval_seconds)
         waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        everybody = self._waiting_for_orders if orders else self._waiting
-        everybody.add(waiting)
+        waiters = self._waiting_for_orders if orders else self._waiting
+        waiters.add(waiting)
         try:
             async with asyncio.timeout(max(0.0, seconds)):
                 await waiting
@@ -144,7 +144,7 @@ class Notifier:
         except TimeoutError:
             return False
         finally:
-            everybody.discard(waiting)
+            waiters.discard(waiting)
 
     async def listen(self, schema: str) -> None:
         """LISTEN for ever: reconnect after any loss, listen again, and let everything that waits look at once."""
@@ -209,7 +209,7 @@ class Notifier:
             await connection.execute("SELECT 1")
 
 
-def _wake(everybody: set[asyncio.Future[None]]) -> None:
-    for waiting in everybody:
+def _wake(waiters: set[asyncio.Future[None]]) -> None:
+    for waiting in waiters:
         if not waiting.done():
             waiting.set_result(None)

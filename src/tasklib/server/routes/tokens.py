@@ -29,7 +29,7 @@ async def create_token(body: TokenBody, principal: Admin, given: Given) -> NewTo
     new: NewToken = await client_of(principal, given).create_token(
         body.name, roles=body.roles, queues=body.queues, expires_in=body.expires_in_seconds
     )
-    given.tokens.forget()  # the first one locks the door
+    given.tokens.forget()  # with the first one, open mode ends
     info = TokenAnswer.model_validate(new.info)
     return NewTokenAnswer(token=new.text, **info.model_dump())
 

@@ -1,4 +1,4 @@
--- Record failed attempts. The row decides whether a retry is left, and whether anybody still wants one; the worker
+-- Record failed attempts. The row decides whether a retry is left, and whether the task was cancelled; the worker
 -- says how long to wait for it, and whether the attempt may be repeated at all. What runs at most once has no retries.
 -- An attempt that was throttled uses none, and holds its limits for that time.
 WITH attempt AS (

@@ -82,11 +82,11 @@ class RemoteWorkers:
             mark = self._notifier.mark(orders=True)
             asked = await self.db.run(control.cancel_requests_of(member.id))
             cancel = [lease for lease in asked if lease.id not in beat.cancelling]
-            news = frozenset({*lost, *cancel, *(("drain",) if drain and not beat.drains else ())})
-            wait = min(beat.wait_seconds, _SAME_AGAIN_SECONDS) if news else beat.wait_seconds
+            changes = frozenset({*lost, *cancel, *(("drain",) if drain and not beat.drains else ())})
+            wait = min(beat.wait_seconds, _SAME_AGAIN_SECONDS) if changes else beat.wait_seconds
             left = began + wait - time.monotonic()
-            if left <= 0 or news - member.told or self._notifier.is_stopped or await gone():
-                member.told = news
+            if left <= 0 or changes - member.told or self._notifier.is_stopped or await gone():
+                member.told = changes
                 return Heard(drain, cancel, lost, locked)
             # Also by polling: a notification may get lost.
             await self._notifier.wait(min(left, _LOOK_EVERY_SECONDS), since=mark, orders=True)
