@@ -15,6 +15,7 @@ import pytest
 from tests.django.manage import database
 
 SOURCE = os.environ.get("TASKLIB_DJANGO_SOURCE", "")
+TASKS_DB_SOURCE = os.environ.get("TASKLIB_DJANGO_TASKS_DB_SOURCE", "")
 SUITES = Path(__file__).parent / "suites"
 IN_PLACE_OF = {
     "from django.tasks.backends.dummy import DummyBackend": "from suite_backends import Recording as DummyBackend",
@@ -38,19 +39,83 @@ DIFFERENT = {
 }
 
 
+# The scenarios of django-tasks-db: what becomes of enqueued tasks, and what a worker does with them. Its other classes
+# test how it locks rows, deletes old ones, orders its model, and how its command parses and stops.
+SCENARIOS = ("DatabaseBackendTestCase", "DatabaseBackendWorkerTestCase")
+IN_PLACE_OF_TASKS_DB = {
+    "self.assertNumQueries(": "contextlib.nullcontext(",  # a worker has connections of its own
+    "result.id).version, 4)": "result.id).version, 7)",
+    'assertLogs("django_tasks"': 'assertLogs("django.tasks"',
+}
+_ROW = "it writes a row of their table by hand"
+_COMMAND = "an option or message of their command `db_worker`"
+_ID = "their option `id_function`: ids are UUIDs of version 7"
+DIFFERENT_FROM_TASKS_DB = {
+    "test_custom_id_function": _ID,
+    "test_unknown_id_function": _ID,
+    "test_postgres_db_id_function": _ID,
+    "test_database_backend_app_missing": "the check for their app",
+    "test_index_scan_for_ready": "the index of their table",
+    "test_priority_range_check": _ROW,
+    "test_run_after_null_0016_migration": _ROW,
+    "test_task_name": _ROW,
+    "test_invalid_task_path": _ROW,
+    "test_missing_task_path": _ROW,
+    "test_task_import_string": _ROW,
+    "test_run_after_priority": "the order of their model's rows",
+    "test_complex_return_value": "the text of an error, which is Django's own here",
+    "test_doesnt_process_different_backend": _COMMAND,
+    "test_exclude_queues_requires_processing_all_queues": _COMMAND,
+    "test_excluding_unknown_queue_processes_selected_queues": _COMMAND,
+    "test_process_all_queues_excluding_one_queue": _COMMAND,
+    "test_max_tasks": _COMMAND,
+    "test_fractional_interval": _COMMAND,
+    "test_negative_interval": _COMMAND,
+    "test_infinite_interval": _COMMAND,
+    "test_negative_max_tasks": _COMMAND,
+    "test_empty_worker_id": _COMMAND,
+    "test_too_long_worker_id": _COMMAND,
+    "test_unknown_backend": _COMMAND,
+    "test_incorrect_backend": _COMMAND,
+    "test_verbose_logging": _COMMAND,
+}
+
+
+def changed(directory: Path, in_place_of: dict[str, str]) -> None:
+    """Put ours in the place of theirs in the tests of a directory."""
+    for path in directory.glob("test*.py"):
+        text = path.read_text()
+        for theirs, ours in in_place_of.items():
+            text = text.replace(theirs, ours)
+        path.write_text(text)
+
+
+def outcome_of(url: str, settings: str, directory: Path, *names: str) -> str:
+    """What Django's test runner says of these tests."""
+    environment = {**os.environ, "SHOP_DATABASE": json.dumps(database(url))}
+    environment["PYTHONPATH"] = os.pathsep.join(map(str, (directory, SUITES, SUITES / "stand_ins")))
+    command = [sys.executable, "-m", "django", "test", f"--settings={settings}", "--noinput", *names]
+    return subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, check=False).stderr
+
+
 @pytest.mark.long
 @pytest.mark.skipif(not SOURCE, reason="needs TASKLIB_DJANGO_SOURCE, a source distribution of Django 6")
 def test_djangos_own_tests_of_task_backends_pass(empty_database_url: str, tmp_path: Path) -> None:
     shutil.copytree(Path(SOURCE) / "tests/tasks", tmp_path / "tasks")
-    for path in (tmp_path / "tasks").glob("test_*.py"):
-        text = path.read_text()
-        for theirs, ours in IN_PLACE_OF.items():
-            text = text.replace(theirs, ours)
-        path.write_text(text)
-    environment = {**os.environ, "SHOP_DATABASE": json.dumps(database(empty_database_url))}
-    environment["PYTHONPATH"] = f"{tmp_path}:{SUITES}"
-    command = [sys.executable, "-m", "django", "test", "--settings=suite_settings", "--noinput", "tasks"]
-    ran = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    failed = set(re.findall(r"^(?:FAIL|ERROR): \w+ \([\w.]+\.(\w+\.\w+)\)", ran.stderr, re.MULTILINE))
-    assert failed == set(DIFFERENT), ran.stderr
-    assert "Ran 85 tests" in ran.stderr, ran.stderr  # of Django 6.1.3
+    changed(tmp_path / "tasks", IN_PLACE_OF)
+    said = outcome_of(empty_database_url, "suite_settings", tmp_path, "tasks")
+    failed = set(re.findall(r"^(?:FAIL|ERROR): \w+ \([\w.]+\.(\w+\.\w+)\)", said, re.MULTILINE))
+    assert failed == set(DIFFERENT), said
+    assert "Ran 85 tests" in said, said  # of Django 6.1.3
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not TASKS_DB_SOURCE, reason="needs TASKLIB_DJANGO_TASKS_DB_SOURCE, a checkout of django-tasks-db")
+def test_the_scenarios_of_django_tasks_db_pass(empty_database_url: str, tmp_path: Path) -> None:
+    shutil.copytree(Path(TASKS_DB_SOURCE) / "tests", tmp_path / "tests")
+    changed(tmp_path / "tests", IN_PLACE_OF_TASKS_DB)
+    scenarios = [f"tests.tests.{name}" for name in SCENARIOS]
+    said = outcome_of(empty_database_url, "suite_tasks_db_settings", tmp_path, *scenarios)
+    failed = set(re.findall(r"^(?:FAIL|ERROR): (\w+) ", said, re.MULTILINE))
+    assert failed == set(DIFFERENT_FROM_TASKS_DB), said
+    assert "Ran 58 tests" in said, said  # of its commit c7230a3

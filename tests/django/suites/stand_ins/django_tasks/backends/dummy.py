@@ -1,0 +1,1 @@
+from django.tasks.backends.dummy import DummyBackend as DummyBackend

@@ -1,0 +1,1 @@
+from django.tasks.base import Task as Task

@@ -1,0 +1,1 @@
+from django.tasks.signals import task_enqueued as task_enqueued
