@@ -306,6 +306,21 @@ async def breakers(s: Scene) -> Any:
 
 
 @row
+async def saved_searches(s: Scene) -> Any:
+    s.api.db.execute("DELETE FROM saved_searches")
+    return [
+        [await s.client.save_search("late é&=", "queue:mail due:<1h") for _ in range(2)],
+        await s.client.save_search("late é&=", "queue:mail"),
+        await s.client.save_search("dead", "state:dead_letter"),
+        [(saved.name, saved.search, type(saved.saved_at)) for saved in await s.client.saved_searches()],
+        [await s.client.delete_search("late é&=") for _ in range(2)],
+        await failure(s.client.save_search("", "state:failed")),
+        await failure(s.client.save_search("x", "state:fialed")),
+        await failure(s.client.delete_search("n" * 101)),
+    ]
+
+
+@row
 async def settings(s: Scene) -> Any:
     return [
         await s.client.settings(),

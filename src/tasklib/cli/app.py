@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from tasklib.cli import backpressure, breaker, dlq, flow, limit, schedule, settings, token, workers
+from tasklib.cli import backpressure, breaker, dlq, flow, limit, schedule, search, settings, token, workers
 from tasklib.cli.alerts import alerts, grafana
 from tasklib.cli.approval import approvals, approve, reject
 from tasklib.cli.audit import audit
@@ -81,6 +81,7 @@ app.command()(server)
 app.command()(migrate)
 app.command()(submit)
 app.command("list")(list_tasks)
+app.add_typer(search.app, name="search")
 app.command()(show)
 app.command()(explain)
 app.command()(wait)

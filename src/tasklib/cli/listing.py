@@ -87,6 +87,9 @@ def list_tasks(
         ),
     ] = None,
     chosen: TaskFilter = EVERY_TASK,
+    saved: Annotated[
+        str | None, typer.Option("--saved", metavar="NAME", help="The search that is saved under this name.")
+    ] = None,
     limit: Annotated[int, typer.Option(metavar="N", min=1, max=10_000)] = 20,
     after: Annotated[str | None, typer.Option(metavar="ID", help="The next page: tasks older than this one.")] = None,
     json_: JsonLines = False,
@@ -98,12 +101,15 @@ def list_tasks(
     from tasklib.cli.lookup import full_id
     from tasklib.cli.report import note
 
-    if search is not None and chosen != EVERY_TASK:
+    if search is not None and saved is not None:
+        raise typer.BadParameter("give a search or --saved, not both.", param_hint="SEARCH")
+    if (search is not None or saved is not None) and chosen != EVERY_TASK:
         raise typer.BadParameter(
             "give a search or options, not both: in a search, --state failed is state:failed.", param_hint="SEARCH"
         )
     with connected(database_url, schema) as client:
         place = full_id(client, after) if after else None
+        search = saved_search(client, saved) if saved is not None else search
         if search is None:
             page = ListedPage(client.list_tasks(chosen, after=place, limit=limit))
         else:
@@ -131,6 +137,16 @@ class ListedPage(NamedTuple):
     tasks: list[Task]
     older: UUID | None = None
     looked_at: int | None = None
+
+
+def saved_search(client: Client, name: str) -> str:
+    """The search that is saved under a name."""
+    from tasklib.cli.report import CommandError
+
+    for saved in client.saved_searches():
+        if saved.name == name:
+            return saved.search
+    raise CommandError(f"there is no saved search {name!r}; tasklib search list shows them.")
 
 
 def found(client: Client, search: str, older_than: UUID | None, limit: int) -> ListedPage:

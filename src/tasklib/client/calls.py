@@ -22,6 +22,7 @@ from tasklib.client.flows import FlowCalls
 from tasklib.client.identity import Identity
 from tasklib.client.limits import LimitCalls
 from tasklib.client.operations import OperatorCalls
+from tasklib.client.saved_searches import SavedSearchCalls
 from tasklib.client.schedules import ScheduleCalls
 from tasklib.client.searching import SearchingCalls
 from tasklib.client.submissions import Defaults, SubmitCalls
@@ -50,6 +51,7 @@ class Calls(
     SearchingCalls,
     FailureCalls,
     SuggestingCalls,
+    SavedSearchCalls,
     ScheduleCalls,
     FlowCalls,
     TokenCalls,

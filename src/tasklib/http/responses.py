@@ -22,6 +22,7 @@ from tasklib.store.fleet import WorkerInfo
 from tasklib.store.flows import FlowInfo, GateInfo, NodeInfo
 from tasklib.store.limits import LimitInfo
 from tasklib.store.pauses import Paused
+from tasklib.store.saved_searches import SavedSearch
 from tasklib.store.schedules import ScheduleInfo
 from tasklib.store.tokens import TokenInfo
 
@@ -127,6 +128,10 @@ def limit_of(found: Json) -> LimitInfo:
 
 def breaker_of(found: Json) -> BreakerInfo:
     return _made(BreakerInfo, found, **dict.fromkeys(("since", "until", "changed_at"), moment_of))
+
+
+def saved_search_of(found: Json) -> SavedSearch:
+    return _made(SavedSearch, found, saved_at=moment_of)
 
 
 def paused_of(found: Json) -> Paused:

@@ -22,7 +22,7 @@ BEGIN
         FROM pg_class JOIN pg_namespace AS n ON n.oid = relnamespace
         WHERE nspname = {schema_name} AND relkind IN ('r', 'v')
           AND relname IN ('tasks', 'steps', 'signals', 'workers', 'worker_registrations', 'leadership',
-                          'flows', 'gates', 'arrivals', 'schedules', 'schedule_skips', 'pauses', 'backpressure', 'settings',
+                          'flows', 'gates', 'arrivals', 'schedules', 'schedule_skips', 'pauses', 'backpressure', 'settings', 'saved_searches',
                           'limits', 'limit_states', 'limited_names', 'places', 'breakers', 'breaker_counts',
                           'snapshots', 'depths', 'deploys', 'stats', 'stats_deltas', 'api_tokens', 'audit', 'tasklib_version')
         UNION ALL
@@ -42,7 +42,7 @@ GRANT CREATE ON SCHEMA {schema} TO {owner};
 GRANT SELECT ON {schema}.tasks, {schema}.workers, {schema}.worker_registrations, {schema}.leadership,
     {schema}.steps, {schema}.signals, {schema}.flows, {schema}.gates, {schema}.arrivals, {schema}.schedules,
     {schema}.schedule_skips, {schema}.pauses, {schema}.backpressure, {schema}.settings, {schema}.limits, {schema}.limit_states,
-    {schema}.limited_names, {schema}.places, {schema}.breakers, {schema}.breaker_counts, {schema}.snapshots, {schema}.depths,
+    {schema}.limited_names, {schema}.places, {schema}.saved_searches, {schema}.breakers, {schema}.breaker_counts, {schema}.snapshots, {schema}.depths,
     {schema}.deploys, {schema}.stats, {schema}.stats_deltas, {schema}.tasklib_version TO {reader};
 
 -- The producer. It can insert a task that waits, and free or find an idempotency key; what a worker writes it can't.
@@ -75,7 +75,7 @@ GRANT UPDATE ON {schema}.schedules TO {worker};
 
 -- The server. Tokens are never deleted, and records of the audit never changed.
 GRANT {worker} TO {server};
-GRANT INSERT, UPDATE, DELETE ON {schema}.pauses, {schema}.backpressure, {schema}.schedules TO {server};
+GRANT INSERT, UPDATE, DELETE ON {schema}.pauses, {schema}.backpressure, {schema}.saved_searches, {schema}.schedules TO {server};
 GRANT INSERT, UPDATE ON {schema}.settings TO {server};
 GRANT SELECT, INSERT ON {schema}.audit TO {server};
 GRANT SELECT, INSERT, UPDATE (last_used_at, revoked_at) ON {schema}.api_tokens TO {server};

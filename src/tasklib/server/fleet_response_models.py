@@ -135,6 +135,43 @@ class DrainAnswer(BaseModel):
     status: str
 
 
+class SavedSearchAnswer(_Read):
+    """A search that is kept under a name."""
+
+    name: str
+    search: str
+    saved_by: str
+    saved_at: datetime
+
+
+class SavedSearchesAnswer(BaseModel):
+    """All saved searches, by name."""
+
+    model_config = _example(
+        {
+            "searches": [
+                {
+                    "name": "late mail",
+                    "search": "queue:mail due:<1h",
+                    "saved_by": "ada",
+                    "saved_at": "2026-03-01T09:00:00Z",
+                }
+            ]
+        }
+    )
+
+    searches: list[SavedSearchAnswer]
+
+
+class SavedSearchChangeAnswer(BaseModel):
+    """What became of a saved search."""
+
+    model_config = _example({"name": "late mail", "changed": True})
+
+    name: str
+    changed: bool
+
+
 class LimitAnswer(_Read):
     """A limit; null: no bound of that kind."""
 

@@ -28,6 +28,7 @@ _TAGS = {
     "schedules": "Tasks that run by themselves.",
     "flows": "Tasks that wait for each other.",
     "pauses": "Paused queues and task names.",
+    "searches": "Searches of tasks that are kept under a name.",
     "limits": "How many tasks run at a time, or begin within a time.",
     "breakers": "Task names that wait after too many failures.",
     "settings": "Settings that can be changed at run time.",

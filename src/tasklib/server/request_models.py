@@ -258,6 +258,17 @@ class PauseBody(Body):
         return self
 
 
+class SavedSearchBody(Body):
+    """A search, and the name to keep it under."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"name": "late mail", "search": "queue:mail due:<1h"}]}
+    )
+
+    name: Annotated[Text, Field(max_length=100)]
+    search: Annotated[str, Field(max_length=2000), AfterValidator(_text)]
+
+
 class LimitBody(Body):
     """All bounds of a limit; null: no bound of that kind."""
 

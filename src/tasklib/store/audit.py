@@ -39,6 +39,8 @@ class Action(StrEnum):
     OPEN_BREAKER = "breaker.open"
     CLOSE_BREAKER = "breaker.close"
     CHANGE_SETTINGS = "settings.change"
+    SAVE_SEARCH = "search.save"
+    DELETE_SEARCH = "search.delete"
     CREATE_SCHEDULE = "schedule.create"
     CHANGE_SCHEDULE = "schedule.change"
     PAUSE_SCHEDULE = "schedule.pause"

@@ -651,6 +651,16 @@ CREATE TABLE {schema.}backpressure (
     CONSTRAINT backpressure_in_range CHECK (max_wait > 0 AND max_wait <= 2147483647 AND max_pending > 0)
 );
 
+-- Searches that people keep, for all who use this database.
+CREATE TABLE {schema.}saved_searches (
+    name       text        COLLATE "C" NOT NULL,
+    search     text        NOT NULL,
+    saved_by   text        NOT NULL,
+    saved_at   timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT saved_searches_pkey PRIMARY KEY (name),
+    CONSTRAINT saved_searches_short CHECK (length(name) BETWEEN 1 AND 100 AND length(search) <= 2000)
+);
+
 -- Settings of the whole fleet that change at run time; null leaves a setting to each program's configuration.
 CREATE TABLE {schema.}settings (
     one                             boolean NOT NULL DEFAULT true,

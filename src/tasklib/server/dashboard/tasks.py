@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Annotated, Any
-from urllib.parse import urlencode
 from uuid import UUID
 
 from fastapi import Form, Query, Request
@@ -16,8 +15,10 @@ from tasklib.client.searching import LOOK, MOST_LOOK, Changed, SearchPage
 from tasklib.client.suggesting import Suggestion
 from tasklib.errors import InvalidOption
 from tasklib.formatting import count
-from tasklib.server.access import Principal, client_of
+from tasklib.server.access import Principal, Role, client_of
 from tasklib.server.dashboard.screens import Operator, Reader, Serving, screen_router
+from tasklib.server.dashboard.searches import MOST_EXPORTED
+from tasklib.server.dashboard.searches import tasks_address as _link
 from tasklib.server.dashboard.shell import done, page
 from tasklib.server.services import Services
 from tasklib.server.task_response import refuse_hidden
@@ -63,7 +64,10 @@ async def tasks(
         error = e
     found = replace(found, tasks=services.redaction.errors(found.tasks))
     # Others' tasks are not counted either.
-    counts = {} if principal.only_own else await client.count_states()
+    # The counts are of all tasks: beside other terms they would mislead.
+    is_by_state = with_term(q, "state", None) == ""
+    counts = {} if principal.only_own or not is_by_state else await client.count_states()
+    saved = await client.saved_searches() if principal.may(Role.VIEWER) else []
     return page(
         request,
         "tasks.html",
@@ -78,6 +82,9 @@ async def tasks(
         seconds_of=seconds_of,
         waits=lambda task: task.state in CLAIMABLE,
         is_first=older is None and newer is None,
+        saved=saved,
+        most_exported=MOST_EXPORTED,
+        saved_here=next((s.name for s in saved if s.search == q), None),
     )
 
 
@@ -172,10 +179,6 @@ def _tabs(q: str, counts: dict[str, CappedCount]) -> list[StateTab]:
             StateTab(state.value, state.value.replace("_", " ").capitalize(), _link(link), link == q, counts.get(state))
         )
     return tabs
-
-
-def _link(q: str) -> str:
-    return f"/tasks?{urlencode({'q': q})}" if q else "/tasks"
 
 
 def _said(verb: str, changed: Changed) -> str:
