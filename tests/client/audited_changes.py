@@ -45,6 +45,7 @@ class Scene:
     def picture(self) -> list[Any]:
         """Everything an operator could have changed."""
         tables = ("tasks", "workers", "pauses", "limits", "breakers", "settings", "api_tokens", "schedules")
+        tables += ("saved_searches",)
         return [self.db.execute(f"SELECT t::text FROM {t} AS t ORDER BY 1".encode()).fetchall() for t in tables]
 
 
@@ -119,6 +120,15 @@ def replay_dead_letters(scene: Scene) -> Change:
 def purge_dead_letters(scene: Scene) -> Change:
     scene.dead_letter()
     return Change("purge_dead_letters", options={"error": "valueerror"}, details={"error": "valueerror", "count": 1})
+
+
+def save_search(_: Scene) -> Change:
+    return Change("save_search", ("late", "queue:mail"), target="late", details={"search": "queue:mail"})
+
+
+def delete_search(scene: Scene) -> Change:
+    scene.client.save_search("late", "queue:mail")
+    return Change("delete_search", ("late",), target="late")
 
 
 def pause(_: Scene) -> Change:
@@ -266,6 +276,8 @@ CHANGES: dict[Action, Callable[[Scene], Change]] = {
     Action.REPLAY_TASKS: replay_chosen,
     Action.REPLAY_DEAD_LETTERS: replay_dead_letters,
     Action.PURGE_DEAD_LETTERS: purge_dead_letters,
+    Action.SAVE_SEARCH: save_search,
+    Action.DELETE_SEARCH: delete_search,
     Action.PAUSE: pause,
     Action.RESUME: resume,
     Action.DRAIN_WORKER: drain_worker,

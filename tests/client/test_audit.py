@@ -18,7 +18,15 @@ from tests.client.conftest import Either
 READING = {
     *("get_task", "list_tasks", "wait_for", "explain_task", "queue_position"),
     *("workers", "pauses", "settings", "dead_letters", "dead_letter_groups", "tokens", "audit"),
-    *("search_tasks", "count_states", "latest_dead_letter_groups", "dead_letters_alike"),
+    *(
+        "search_tasks",
+        "suggest",
+        "saved_searches",
+        "failures",
+        "count_states",
+        "latest_dead_letter_groups",
+        "dead_letters_alike",
+    ),
     *("schedules", "get_schedule", "preview_schedule", "explain_schedule"),
     *("flows", "get_flow", "steps_of", "queue_bounds", "approvals", "approval", "limits", "breakers"),
 }
@@ -38,6 +46,7 @@ def scene(client: Client, db: psycopg.Connection) -> Scene:
     db.execute("DELETE FROM limits")
     db.execute("DELETE FROM pauses")
     db.execute("DELETE FROM schedules")
+    db.execute("DELETE FROM saved_searches")
     db.execute("UPDATE settings SET promote_to_medium_after_seconds = NULL, promote_to_high_after_seconds = NULL")
     return Scene(client, db)
 

@@ -30,6 +30,7 @@ WITHOUT_A_ROUTE: dict[str, Any] = {
     "bound_queue": ["default"],
     "queue_bounds": [],
     "sync_limits": [],
+    "sync_breakers": [],
     "approval": [UNKNOWN],
 }
 

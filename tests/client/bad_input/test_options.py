@@ -108,9 +108,9 @@ async def test_an_option_that_makes_no_sense_is_named(
 def test_an_unknown_option_is_named_with_those_there_are(greet: Any) -> None:
     expected = (
         "there is no option 'dealy_seconds'. Did you mean 'delay_seconds'? The options are debounce, "
-        "delay_seconds, idempotency_key, max_retries, max_wait, merge_key, on_duplicate, priority, queue, "
-        "required_capabilities, scheduled_at, serial_key, share, tags, throttle, timeout_seconds, trace_context, "
-        "unique."
+        "delay_seconds, idempotency_key, max_retries, max_wait, merge_key, on_duplicate, payload_version, "
+        "priority, queue, required_capabilities, scheduled_at, serial_key, share, tags, throttle, timeout_seconds, "
+        "trace_context, unique."
     )
     with pytest.raises(InvalidOption, match=saying(expected)):
         greet.options(dealy_seconds=5)
