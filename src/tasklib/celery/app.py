@@ -325,6 +325,10 @@ class Celery:
             from tasklib.celery.flows import submit_with_callbacks
 
             return submit_with_callbacks(self, CelerySignature(name, args, kwargs, options, app=self))
+        return self.submit_asked(name, args, kwargs, wish)
+
+    def submit_asked(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], wish: Asked) -> Any:
+        """Submit one task with options that are read already."""
         function, binding = self.function_of(name)
         payload = payload_of_unknown(args, kwargs) if binding is None else binding.payload(args, kwargs)
         if wish.header:
