@@ -363,3 +363,40 @@ def test_what_cannot_be_changed_is_said(client: Client) -> None:
         client.replay_found("state:failed")
     with pytest.raises(InvalidOption, match="limit"):
         client.replay_chosen([])
+
+
+@pytest.mark.parametrize(
+    ("field", "text"), [("args", "args.order.id:9001"), ("args", 'args.note:"a b"'), ("tags", "tag.customer:42")]
+)
+def test_an_optional_index_finds_a_value_among_all_tasks(
+    client: Client, db: psycopg.Connection, field: str, text: str
+) -> None:
+    insert(db, 1, kwargs='\'{"order": {"id": 9001}, "note": "a b"}\'', tags="'{\"customer\": 42}'")
+    insert(db, 30, name="'newer'")
+    before = client.search_tasks(text, look=5)
+    assert (before.tasks, before.looked_at) == ([], 5)
+    assert before.index is not None
+    try:
+        db.execute(before.index.encode())
+        found = client.search_tasks(text, look=5)
+        assert ([task.name for task in found.tasks], found.looked_at, found.index) == (["work"], None, None)
+        assert client.search_tasks(f"{text} state:failed", look=5).tasks == []
+        assert client.search_tasks(f"{text} -name:work", look=5).tasks == []
+    finally:
+        db.execute(f"DROP INDEX IF EXISTS tasks_search_{field}".encode())
+
+
+def test_a_value_that_many_tasks_have_is_searched_among_the_newest(
+    client: Client, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    insert(db, 8, tags="'{\"customer\": 42}'")
+    db.execute("CREATE INDEX tasks_search_tags ON tasks USING gin (tags jsonb_path_ops)")
+    try:
+        monkeypatch.setattr("tasklib.client.searching.LOOK", 5)
+        pages = client.search_tasks("tag:customer=42", limit=3, look=100)
+        assert len(pages.tasks) == 3
+        older = client.search_tasks("tag:customer=42", limit=5, look=100, older_than=pages.older)
+        assert len(older.tasks) == 5
+        assert {t.id for t in pages.tasks}.isdisjoint({t.id for t in older.tasks})
+    finally:
+        db.execute("DROP INDEX tasks_search_tags")

@@ -19,6 +19,7 @@ from tests.dashboard.conftest import Site
 from tests.dashboard.filling import shop
 from tests.dashboard.scenes import busy
 from tests.dashboard.test_approvals_http import asking
+from tests.server.conftest import running
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
@@ -27,7 +28,19 @@ if TYPE_CHECKING:
 
 Tab = Callable[..., "Page"]
 WIDTHS = (390, 768, 1440)
-NO_PAGES = ("/api/", "/docs", "/openapi", "/metrics", "/health", "/assets", "/live", "/internal", "/redoc")
+NO_PAGES = (
+    "/tasks/export",
+    "/tasks/suggest",
+    "/api/",
+    "/docs",
+    "/openapi",
+    "/metrics",
+    "/health",
+    "/assets",
+    "/live",
+    "/internal",
+    "/redoc",
+)
 SEARCHES = ("/", "/tasks", "/tasks?q=state:dead_letter", "/tasks?q=state:fialed", "/tasks?q=nothing-like-this")
 NOT_LINKED = {
     "/login": "no link leads there without tokens: opened by itself",
@@ -44,6 +57,9 @@ def seeds(site: Site) -> list[str]:
         flow_scenes.advance(db, flow_scenes.catalogue(site.client))
         flow_scenes.failed(site.client, db)
     site.client.pause(queue="media")
+    site.client.set_limit("queue:mail", max_running=5)
+    site.client.set_breaker("stripe")
+    site.client.save_search("dead mail", "queue:mail state:dead_letter")
     return [*SEARCHES, *(f"/tasks/{id_}" for id_ in tasks)]
 
 
@@ -83,7 +99,8 @@ def found_screens(site: Site, page: Page, seeds: list[str]) -> dict[str, str]:
 
 def violations(page: Page) -> list[str]:
     axe: Any = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-core is not installed").Axe()
-    found = axe.run(page, options={"resultTypes": ["violations"]}).response["violations"]
+    options = {"resultTypes": ["violations"], "rules": {"target-size": {"enabled": True}}}  # off by default
+    found = axe.run(page, options=options).response["violations"]
     return [f"{v['id']}: {node['target']} {node['failureSummary'][:300]}" for v in found for node in v["nodes"][:3]]
 
 
@@ -117,3 +134,23 @@ def test_axe_finds_no_violation_in_open_dialogs(tab: Tab, seeds: list[str], them
     page.keyboard.press("?")
     page.get_by_role("heading", name="Keyboard shortcuts").wait_for()
     assert violations(page) == []
+
+
+def test_axe_finds_no_violation_in_the_palette_the_suggestions_and_the_login(
+    site: Site, tab: Tab, seeds: list[str]
+) -> None:
+    page = tab("/tasks")
+    page.keyboard.press("Control+k")
+    page.locator("#palette [role=option]").first.wait_for()
+    assert violations(page) == []
+    page.keyboard.press("Escape")
+    page.keyboard.press("/")
+    page.keyboard.type("state:")
+    page.locator("#suggestions [role=option]").first.wait_for()
+    assert violations(page) == []
+    token = site.client.create_token("reader", roles=["viewer"]).text
+    try:
+        with running(site.config) as url:
+            assert violations(tab("/login", at=url)) == []
+    finally:
+        site.client.revoke_token(token)

@@ -129,6 +129,8 @@ def list_tasks(
         note("no such tasks", "dim")
     if page.looked_at is not None:
         note(f"Only the newest {page.looked_at:,} tasks were searched. Older ones: --after {page.older}", "dim")
+        if page.index_hint is not None:
+            note(f"With this index, all are found: {page.index_hint}", "dim")
 
 
 class ListedPage(NamedTuple):
@@ -137,6 +139,7 @@ class ListedPage(NamedTuple):
     tasks: list[Task]
     older: UUID | None = None
     looked_at: int | None = None
+    index_hint: str | None = None
 
 
 def saved_search(client: Client, name: str) -> str:
@@ -159,7 +162,7 @@ def found(client: Client, search: str, older_than: UUID | None, limit: int) -> L
         raise typer.BadParameter(f"{e}\n  {printable(search)}\n  {' ' * e.at}^", param_hint="SEARCH") from None
     ids = [task.id for task in page.tasks]
     tasks = client.list_tasks(ids=ids, limit=len(ids)) if ids else []
-    return ListedPage(tasks, page.older, page.looked_at)
+    return ListedPage(tasks, page.older, page.looked_at, page.index)
 
 
 def plain_row(task: Task, fleet: FleetState) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from tasklib.states import CLAIMABLE, TaskState
 from tasklib.store import control, dead_letters, search
 from tasklib.store.control import CancelCounts
 from tasklib.store.filters import TaskFilter
-from tasklib.store.search import CappedCount, FoundTask, Matches, Part, Search
+from tasklib.store.search import CappedCount, FoundTask, HeldValues, Matches, Part, Search
 
 LOOK = 10_000
 """How many tasks a search reads before it stops; the page then says so."""
@@ -46,6 +46,8 @@ class SearchPage:
     """Pass it as `newer_than` for the page before."""
     looked_at: int | None = None
     """None: every task that fits was found. Else the search ended after looking at so many, perhaps before others."""
+    index: str | None = None
+    """The statement that creates an index with which this search would find all tasks; None if it needs none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,13 @@ class SearchingCalls(OnBehalf):
         below = None if older_than is None else validation.as_id(older_than)
         above = None if newer_than is None else validation.as_id(newer_than)
         sought = yield from self._sought(text)
-        return (yield from _page(sought, limit, _affordable(sought, look), below, above))
+        held = None if sought.exact or sought.is_in_flows else search.held_values(sought)
+        if held is not None and above is None:
+            page = yield from _indexed_page(sought, held, limit, below, self.config.schema)
+            if page is not None:
+                return page
+        page = yield from _page(sought, limit, _affordable(sought, look), below, above)
+        return replace(page, index=held.statement) if held is not None and page.looked_at is not None else page
 
     def count_states(self) -> Call[dict[str, CappedCount]]:
         """How many tasks are in each state but completed, counted up to 500."""
@@ -147,6 +155,19 @@ class SearchingCalls(OnBehalf):
             cancelled += state == TaskState.CANCELLED
             asked += state == TaskState.RUNNING
         return Changed(cancelled + asked, asked)
+
+
+def _indexed_page(
+    sought: Search, held: HeldValues, limit: int, below: UUID | None, schema: str | None
+) -> Call[SearchPage | None]:
+    """By an optional index; None if there is none, or so many tasks have the value that the newest are found faster."""
+    if not (yield search.has_index(held, schema)):
+        return None
+    tasks, more = yield search.indexed(sought, Part(limit + 1, LOOK, older_than=below), held)
+    if more:
+        return None
+    newer = None if below is None else tasks[0].id if tasks else below
+    return SearchPage(tasks[:limit], tasks[limit - 1].id if len(tasks) > limit else None, newer)
 
 
 def _page(sought: Search, limit: int, look: int, below: UUID | None, above: UUID | None) -> Call[SearchPage]:

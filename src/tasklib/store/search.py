@@ -16,7 +16,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 from uuid import UUID
 
 from tasklib.db.query import Query, Rows
@@ -226,6 +226,63 @@ def waiting(search: Search, part: Part) -> Query[tuple[list[FoundTask], bool]]:
     """Among pending tasks of any age; True: there are more than `look`, and not all were read."""
     parameters = _parameters(search, part)
     return Query("search_waiting", parameters, lambda rows: (_tasks(rows), rows[0][0]), prepare=False, repeatable=True)
+
+
+class HeldValues(NamedTuple):
+    """Arguments or tags that an optional index finds: JSON that `kwargs` or `tags` has to contain, any of these."""
+
+    field: Literal["args", "tags"]
+    documents: tuple[str, ...]
+
+    @property
+    def index_name(self) -> str:
+        return f"tasks_search_{self.field}"
+
+    @property
+    def statement(self) -> str:
+        """What an operator may run, so that such searches find all tasks."""
+        column = "kwargs" if self.field == "args" else "tags"
+        return f"CREATE INDEX CONCURRENTLY {self.index_name} ON tasks USING gin ({column} jsonb_path_ops);"
+
+
+def held_values(search: Search) -> HeldValues | None:
+    """What an index could find of a search: one key with its values; None if it names none."""
+    wanted: list[tuple[Literal["args", "tags"], Sequence[Tag]]] = [("args", search.arguments), ("tags", search.tags)]
+    for field, tags in wanted:
+        for tag in tags:
+            path = tag.key.split(".") if field == "args" else [tag.key]
+            # `lines.0.sku` may lead through a list or an object.
+            if tag.values and all(path) and not any(part.isdigit() for part in path):
+                return HeldValues(field, tuple(_document(path, v) for text in tag.values for v in _readings(text)))
+    return None
+
+
+def _readings(text: str) -> list[Any]:
+    """A value as text, and as the number or the word of JSON that it may be."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return [text]
+    return [text, value] if isinstance(value, int | float | bool) else [text]
+
+
+def _document(path: Sequence[str], value: Any) -> str:
+    for key in reversed(path):
+        value = {key: value}
+    return json.dumps(value)
+
+
+def has_index(held: HeldValues, schema: str | None) -> Query[bool]:
+    """Whether there is an index for these values."""
+    quoted = f'"{schema.replace(chr(34), chr(34) * 2)}".' if schema else ""
+    return Query("has_search_index", {"index": quoted + held.index_name}, lambda rows: bool(rows[0][0]), repeatable=True)
+
+
+def indexed(search: Search, part: Part, held: HeldValues) -> Query[tuple[list[FoundTask], bool]]:
+    """Among the tasks with these values; True: there are `look` of them or more, and not all were read."""
+    parameters = {**_parameters(search, part), "holding": list(held.documents)}
+    name = "search_indexed_args" if held.field == "args" else "search_indexed_tags"
+    return Query(name, parameters, lambda rows: (_tasks(rows), rows[0][0]), prepare=False, repeatable=True)
 
 
 def count_states(most: int) -> Query[dict[str, CappedCount]]:
