@@ -144,6 +144,7 @@ def test_axe_finds_no_violation_in_the_palette_the_suggestions_and_the_login(
     page.locator("#palette [role=option]").first.wait_for()
     assert violations(page) == []
     page.keyboard.press("Escape")
+    page.locator("#palette").wait_for(state="hidden")
     page.keyboard.press("/")
     page.keyboard.type("state:")
     page.locator("#suggestions [role=option]").first.wait_for()

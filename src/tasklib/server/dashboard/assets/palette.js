@@ -77,6 +77,9 @@
     } else if (event.key === "Enter") {
       event.preventDefault();
       go();
+    } else if (event.key === "Escape") {
+      event.preventDefault();
+      dialog.close();
     }
   });
   document.addEventListener("keydown", function (event) {
