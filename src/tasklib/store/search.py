@@ -275,7 +275,9 @@ def _document(path: Sequence[str], value: Any) -> str:
 def has_index(held: HeldValues, schema: str | None) -> Query[bool]:
     """Whether there is an index for these values."""
     quoted = f'"{schema.replace(chr(34), chr(34) * 2)}".' if schema else ""
-    return Query("has_search_index", {"index": quoted + held.index_name}, lambda rows: bool(rows[0][0]), repeatable=True)
+    return Query(
+        "has_search_index", {"index": quoted + held.index_name}, lambda rows: bool(rows[0][0]), repeatable=True
+    )
 
 
 def indexed(search: Search, part: Part, held: HeldValues) -> Query[tuple[list[FoundTask], bool]]:
