@@ -26,7 +26,9 @@ from tasklib.errors import (
     IdempotencyKeyTaken,
     InvalidOption,
     InvalidTaskFunction,
+    KeyMissing,
     NotInitialized,
+    PayloadDamaged,
     QueueFull,
     ResultNotReadable,
     ResultNotStorable,
@@ -114,6 +116,7 @@ if typing.TYPE_CHECKING:
     from tasklib.tasks.flows import Flow
     from tasklib.tasks.hooks import around_attempts, around_submissions, on_event, on_shutdown, on_startup
     from tasklib.tasks.limits import Limit, queue
+    from tasklib.tasks.sealing import Sealed
     from tasklib.worker.worker import Worker
 
 __version__ = "0.1.0"
@@ -144,8 +147,10 @@ __all__ = [
     "IdempotencyKeyTaken",
     "InvalidOption",
     "InvalidTaskFunction",
+    "KeyMissing",
     "Limit",
     "NotInitialized",
+    "PayloadDamaged",
     "QueueFull",
     "Reject",
     "ResultNotReadable",
@@ -156,6 +161,7 @@ __all__ = [
     "Schedule",
     "ScheduleNotFound",
     "SchemaError",
+    "Sealed",
     "ServerUnavailable",
     "SettledTask",
     "SubmitOptions",
@@ -246,6 +252,7 @@ _LATER = {
     "Limit": "tasklib.tasks.limits",
     "Results": "tasklib.tasks.flow_results",
     "Schedule": "tasklib.schedules",
+    "Sealed": "tasklib.tasks.sealing",
     "SettledTask": "tasklib.tasks.flow_results",
     "Task": "tasklib.models",
     "TaskFilter": "tasklib.store.filters",

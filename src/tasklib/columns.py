@@ -50,6 +50,7 @@ TASK_COLUMNS: tuple[str, ...] = (
     "merge_key",
     "merge_while",
     "payload_version",
+    "key_id",
 )
 
 

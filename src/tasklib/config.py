@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 import re
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from tasklib import environment
 from tasklib.errors import ConfigError
@@ -57,6 +57,10 @@ class Retention:
     @property
     def seconds(self) -> float:
         return self.days * 86400.0
+
+
+Keys: TypeAlias = str | Sequence[tuple[str, bytes]] | Callable[[], "str | Sequence[tuple[str, bytes]]"]
+"""`id:base64,...`, pairs of an id and 32 bytes, or a function that returns either."""
 
 
 def _default_levels() -> Mapping[str, Level]:
@@ -194,6 +198,16 @@ class Config:
     """When this program was deployed, such as 2026-11-16T12:00:00Z: an older deploy never changes the schedules of a
     newer one, and failures first seen after a deploy are new. None means the time at which the files of its task
     functions were last changed."""
+
+    keys: Keys | None = field(default=None, repr=False)
+    """The keys of sealed tasks, as id:base64 separated by commas, as pairs, or a function that returns them. The first
+    one seals, all of them open. Read once."""
+
+    keys_file: str | None = None
+    """A file with the keys, in place of `keys`: id:base64, one in a line."""
+
+    key_for: Callable[[str, Mapping[str, Any]], str] | None = field(default=None, repr=False)
+    """Which key seals a task, by its name and arguments; None: the first one. It returns an id of the keyring."""
 
     levels: Mapping[str, Level] = field(default_factory=_default_levels)
     """The named priority levels."""

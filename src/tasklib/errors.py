@@ -17,6 +17,8 @@ TaskLibError
 ├── TaskExecutionError                   the arguments don't fit the task function or can't be stored
 ├── ResultNotStorable                    a return value can't be stored; the attempt fails with it
 ├── ResultNotReadable (ValueError)       a stored result doesn't fit the type that the function declares here
+├── KeyMissing (LookupError)             the key of a sealed payload is not in this program's keyring
+├── PayloadDamaged (ValueError)          a sealed payload was changed, cut, or moved from another task or column
 ├── TaskTimeout                          an attempt ran past its timeout
 ├── WorkerLost                           a child process died, or the lease was lost, in mid-attempt
 ├── TaskFailed                           wait_for(): the task ended in the dead letter queue
@@ -45,7 +47,9 @@ __all__ = [
     "IdempotencyKeyTaken",
     "InvalidOption",
     "InvalidTaskFunction",
+    "KeyMissing",
     "NotInitialized",
+    "PayloadDamaged",
     "QueueFull",
     "ResultNotReadable",
     "ResultNotStorable",
@@ -232,6 +236,48 @@ class ResultNotReadable(TaskLibError, ValueError):
             f"the result of task {name} ({task_id}) doesn't fit the type that {name} declares here: {reason}. "
             "Perhaps its worker has another version of the function. `(await task_id.get()).result` is the JSON value."
         )
+
+
+class KeyMissing(TaskLibError, LookupError):
+    """The key that a payload is sealed with, or that it should be sealed with, is not here. `key_id` names it."""
+
+    def __init__(self, key_id: str | None, message: str | None = None) -> None:
+        self.key_id = key_id
+        super().__init__(
+            message
+            or f"the key {key_id!r} is not in this program's keyring. Add it to TASKLIB_KEYS, TASKLIB_KEYS_FILE or "
+            "Config(keys=...); without it the payload can't be read."
+        )
+
+    @classmethod
+    def no_keyring(cls, name: str) -> KeyMissing:
+        return cls(
+            None,
+            f"{name} is sealed, and this program has no keys. Set TASKLIB_KEYS, TASKLIB_KEYS_FILE or Config(keys=...); "
+            "`tasklib keys new` makes one.",
+        )
+
+    @classmethod
+    def no_library(cls) -> KeyMissing:
+        return cls(None, 'sealed payloads need the package cryptography: pip install "tasklib-pg[sealed]"')
+
+
+class PayloadDamaged(TaskLibError, ValueError):
+    """A sealed payload doesn't open: it was changed or cut, or belongs to another task or column."""
+
+    def __init__(self, name: str, task_id: str, column: str, reason: str = "") -> None:
+        self.name = name
+        self.task_id = task_id
+        self.column = column
+        super().__init__(
+            reason
+            or f"the sealed {column} of task {name} ({task_id}) can't be opened: it was changed or cut, or was sealed "
+            "for another task or column."
+        )
+
+    @classmethod
+    def unreadable(cls) -> PayloadDamaged:
+        return cls("", "", "", "a sealed payload has no readable form: it was changed or cut.")
 
 
 class TaskTimeout(TaskLibError):

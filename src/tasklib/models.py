@@ -113,6 +113,7 @@ class Task(_Base, table=True):  # type: ignore[no-redef]  # the plugin takes the
     merge_key: str | None = Field(default=None, sa_column=Column(Text(collation="C")))
     merge_while: str | None = Field(default=None, sa_column=Column(Text))
     payload_version: int | None = Field(default=None, sa_column=Column(SmallInteger))
+    key_id: str | None = Field(default=None, sa_column=Column(Text(collation="C")))
 
     @property
     def attempts(self) -> int:

@@ -85,10 +85,10 @@ def test_no_mark_is_left_in_a_statement() -> None:
 
 
 INSERTED = re.compile(r"(?:INSERT INTO|COPY) tasks \(([^)]*)\)")
-PLAIN_ONLY = {"scheduled_at", "payload_version"}
-"""COPY takes only tasks that are due at once, and have no version."""
-OF_RUNS = {"scheduled_at", "trace_context", "submitted_by", "lane"}
-"""A run of a schedule is not submitted by a caller, may begin at once, and has no share or serial key of its own."""
+PLAIN_ONLY = {"scheduled_at", "payload_version", "key_id"}
+"""COPY takes only tasks that are due at once, have no version and are not sealed."""
+OF_RUNS = {"scheduled_at", "trace_context", "submitted_by", "lane", "key_id"}
+"""A run of a schedule is not submitted by a caller, may begin at once, has no share or serial key, is not sealed."""
 TEXTS = {name: statement(name, None) for name in statements()}
 
 

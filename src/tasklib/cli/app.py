@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from tasklib.cli import backpressure, breaker, dlq, flow, limit, schedule, search, settings, token, workers
+from tasklib.cli import backpressure, breaker, dlq, flow, keys, limit, schedule, search, settings, token, workers
 from tasklib.cli.alerts import alerts, grafana
 from tasklib.cli.approval import approvals, approve, reject
 from tasklib.cli.audit import audit
@@ -103,6 +103,7 @@ app.add_typer(limit.app, name="limit")
 app.add_typer(breaker.app, name="breaker")
 app.add_typer(settings.app, name="settings")
 app.add_typer(token.app, name="token")
+app.add_typer(keys.app, name="keys")
 app.command()(audit)
 app.command()(check)
 app.command()(doctor)

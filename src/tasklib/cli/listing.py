@@ -66,10 +66,12 @@ class FleetState:
 
     def json(self, task: Task, indent: int | None = None) -> str:
         """The row and what follows from it."""
+        from tasklib.tasks.sealing import shown_error
         from tasklib.tasks.secrets import hidden
 
         row = {
             **hidden(task.model_dump(mode="json")),
+            "error": shown_error(task.error),
             "effective_priority": self.effective_priority(task),
             "paused": self.is_paused(task),
         }

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
+    from tasklib.client.clients import Client
     from tasklib.models import Task
     from tasklib.store.durable import RecordedStep
 
@@ -35,6 +36,10 @@ def show(
         str, typer.Argument(metavar="ID", help="The id of the task, or the end of it.", show_default=False)
     ],
     json_: Annotated[bool, typer.Option("--json", help="The row as JSON.")] = False,
+    reveal: Annotated[
+        bool,
+        typer.Option("--reveal", help="Open what is sealed, with the keys of this program. It goes into the audit."),
+    ] = False,
     database_url: DatabaseUrl = None,
     schema: Schema = None,
     debug: Debug = False,
@@ -46,6 +51,8 @@ def show(
     with connected(database_url, schema) as client:
         found = full_id(client, task_id)
         task = client.get_task(found)
+        if reveal and task is not None:
+            task = _revealed(client, task)
         fleet = FleetState.of(client)
         steps = client.steps_of(found) if task is not None and not json_ else []
     if task is None:
@@ -60,19 +67,36 @@ def show(
     print_task(Console(highlight=False, soft_wrap=width is not None, width=width), task, fleet, steps)
 
 
+def _revealed(client: Client, task: Task) -> Task:
+    """The task with all that was sealed in it, which is on record before it is shown."""
+    from tasklib.client.effects import once
+    from tasklib.client.sealing import opened_task
+    from tasklib.store import audit
+
+    opened = opened_task(client.config, task)
+    by = client.calls.identity.actor
+    client.perform(once(audit.record(by=by, action=audit.Action.REVEAL_TASK, target=str(task.id))))
+    return opened
+
+
 def print_task(console: Console, task: Task, fleet: FleetState, steps: Sequence[RecordedStep] = ()) -> None:
     """The task for a person."""
     from rich.text import Text
 
+    from tasklib.tasks.sealing import shown_error
     from tasklib.tasks.secrets import hidden
 
     print_title(console, task.name, str(task.id), styled_state(task, fleet))
     console.print(_facts(task, fleet))
-    for heading, value in (("arguments", hidden(task.kwargs)), ("tags", task.tags), ("progress", task.progress)):
+    for heading, value in (
+        ("arguments", hidden(task.kwargs)),
+        ("tags", task.tags),
+        ("progress", hidden(task.progress)),
+    ):
         if value or heading == "arguments":
             _print_json(console, heading, value)
     if task.state == TaskState.COMPLETED:
-        _print_json(console, "result", task.result)
+        _print_json(console, "result", hidden(task.result))
     if steps:
         console.print(Text("\nsteps on record", "bold"))
         console.print(_steps(steps, console.width))
@@ -81,7 +105,7 @@ def print_task(console: Console, task: Task, fleet: FleetState, steps: Sequence[
         console.print(_attempts(task.history, console.width))
     if task.error:
         console.print(Text("\nerror", "bold"))
-        console.print(Text(printable(task.error, lines=True), "red"))
+        console.print(Text(printable(shown_error(task.error) or "", lines=True), "red"))
 
 
 def _awaited(task: Task) -> str:

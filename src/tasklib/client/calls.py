@@ -24,6 +24,7 @@ from tasklib.client.limits import LimitCalls
 from tasklib.client.operations import OperatorCalls
 from tasklib.client.saved_searches import SavedSearchCalls
 from tasklib.client.schedules import ScheduleCalls
+from tasklib.client.sealing import opened_outcome
 from tasklib.client.searching import SearchingCalls
 from tasklib.client.submissions import Defaults, SubmitCalls
 from tasklib.client.suggesting import SuggestingCalls
@@ -62,7 +63,7 @@ class Calls(
         """The same calls for another identity."""
         calls = copy(self)
         calls.identity = identity
-        calls.defaults = Defaults(self.config, identity)
+        calls.defaults = Defaults(self.config, identity, seals=self.defaults.seals)
         return calls
 
     def submit_task(
@@ -185,12 +186,14 @@ class Calls(
         that it couldn't be reached in the end.
         """
         task_id = validation.as_id(task_id)
-        return validation.typed_result(task_id, (yield from self._ended(task_id, timeout)))
+        ended = yield from self._ended(task_id, timeout)
+        return validation.typed_result(task_id, opened_outcome(self.config, task_id, ended))
 
     def wait_for_json(self, task_id: UUID | str, timeout: float | None = None) -> Call[Any]:
         """The same, but the result as it is stored: what JSON has for it."""
         task_id = validation.as_id(task_id)
-        return validation.result_of(task_id, (yield from self._ended(task_id, timeout)))
+        ended = yield from self._ended(task_id, timeout)
+        return validation.result_of(task_id, opened_outcome(self.config, task_id, ended))
 
     def wait_until_done(self, task_id: UUID | str, timeout: float | None = None) -> Call[TaskState]:
         """Wait until the task is completed, cancelled or a dead letter, and return which. Raises WaitTimeout."""

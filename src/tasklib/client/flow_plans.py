@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+from tasklib.client.call_arguments import Target
 from tasklib.client.flow_graphs import FlowGraph, GraphNode, GraphTask, Reference, check_unmerged
+from tasklib.client.sealing import Sealer, refuse_results, seals
 from tasklib.client.submissions import Defaults, NewTasks
 from tasklib.store.flows import NewFlow, NewGate
 from tasklib.store.submit import SubmitTerms
@@ -73,6 +75,8 @@ def planned(
         by_node[n.name] = ids[taken : taken + len(n.tasks)]
         taken += len(n.tasks)
     texts: list[str] = []
+    targets: list[Target] = []
+    sealed = {n.name for n in nodes for t in n.tasks if not isinstance(t.target, str) and t.target.sealing}
     terms: list[SubmitTerms] = []
     places: list[str] = []
     for n in nodes:
@@ -86,7 +90,9 @@ def planned(
         shared = json.dumps(place)[1:-1]
         for task in n.tasks:
             limited(task.kwargs, defaults.config.max_payload_bytes, "the arguments")
+            refuse_results(n.name, [each for r in task.results.values() for each in r.nodes if each in sealed])
             texts.append(task.kwargs)
+            targets.append(task.target)
             terms.append(defaults.terms(task.target, task.options))
             places.append(f'{shared},"args":{_references(task.results, n, by_node)}')
     new = NewFlow(
@@ -96,6 +102,8 @@ def planned(
         submitted_by,
     )
     tasks = NewTasks(texts, terms, id_type=id_type, made=made_ids)
+    if any(seals(target, defaults) for target in targets):
+        tasks.seal(targets, defaults)
     last = None if graph.last is None else by_node[graph.last][0]
     return FlowPlan(new, tasks, places, by_node, last, graph.ends)
 
@@ -121,8 +129,10 @@ def spawned_rows(children: Sequence[tuple[UUID, Signature[Any]]], defaults: Defa
         task = GraphTask(signature.task, signature.task.arguments.to_json(signature.arguments()), signature.options)
         check_unmerged(task)
         limited(task.kwargs, defaults.config.max_payload_bytes, "the arguments")
-        terms = defaults.terms(task.target, task.options)
-        texts.append(f'{{"id":"{id_.hex}","kwargs":{task.kwargs},{terms.as_json}}}')
+        text, terms = task.kwargs, defaults.terms(task.target, task.options)
+        if seals(task.target, defaults):
+            text, terms = Sealer(defaults).sealed(task.target, id_, text, terms)
+        texts.append(f'{{"id":"{id_.hex}","kwargs":{text},{terms.as_json}}}')
     return f"[{','.join(texts)}]"
 
 

@@ -154,6 +154,11 @@ def declare(
     target: Target = target_of(task, registered_elsewhere)
     wanted = Schedule.of(schedule)
     of_task = target.name if isinstance(target, TaskFunction) else target
+    if isinstance(target, TaskFunction) and target.sealing is not None:
+        raise InvalidOption(
+            f"{of_task} is sealed and can't have a schedule: arguments are sealed for one task. Let a scheduled "
+            "function submit it."
+        )
     # A function that is here says itself which version it writes, and its arguments are checked by that.
     said = {k: v for k, v in wanted.options.items() if k != "payload_version" or isinstance(target, str)}
     terms = defaults.terms(target, options_of(said))

@@ -15,7 +15,7 @@ from uuid import UUID
 import psycopg
 
 from tasklib import tracing
-from tasklib.client import merging, validation
+from tasklib.client import merging, sealing, validation
 from tasklib.client.backpressure import Unbounded, refuse_full
 from tasklib.client.call_arguments import Alike, Target
 from tasklib.client.effects import Call, Effect, InTransaction, OnConnection
@@ -172,9 +172,11 @@ class Defaults:
     Remembers what came out, as most calls of a program say the same.
     """
 
-    def __init__(self, config: Config, identity: Identity | None = None) -> None:
+    def __init__(self, config: Config, identity: Identity | None = None, *, seals: bool = True) -> None:
         self.config = config
         self.identity = identity
+        self.seals = seals
+        """False where nothing is stored: in inline mode."""
         self._known: dict[tuple[Target, Options], SubmitTerms] = {}
 
     def terms(self, target: Target, options: Options) -> SubmitTerms:
@@ -206,6 +208,7 @@ class Defaults:
                     f"this program has {name} in version {target.version or 'none'}, and checks by that: omit "
                     f"payload_version={options.payload_version}."
                 )
+        sealing.refuse_replacing(target, options)
         priority, level = priority_of(options.priority, config)
         return SubmitTerms(
             name=name,
@@ -221,7 +224,7 @@ class Defaults:
             else None,
             delay_seconds=options.delay_seconds or None,
             scheduled_at=options.scheduled_at,
-            idempotency_key=self._key(options.idempotency_key),
+            idempotency_key=self._key(target, options.idempotency_key),
             idempotency_window=config.idempotency_window_seconds if options.idempotency_key else options.throttle,
             submitted_by=self.identity.submitted_by if self.identity else None,
             lane=lane_of(options),
@@ -232,10 +235,14 @@ class Defaults:
     def keyed(self, terms: SubmitTerms, target: Target, kwargs: str) -> SubmitTerms:
         """The terms of one task that is unique, debounced or throttled: with the key that its arguments give it."""
         known = () if isinstance(target, str) else target.arguments.parameters
-        return merging.with_key(terms, merging.key_of(terms, kwargs, known), self.identity)
+        key = merging.key_of(terms, kwargs, known)
+        return merging.with_key(terms, sealing.stored_key(self, target, key), self.identity)
 
-    def _key(self, said: str | None) -> str | None:
-        return said if said is None or self.identity is None else self.identity.key(said)
+    def _key(self, target: Target, said: str | None) -> str | None:
+        if said is None:
+            return None
+        stored = sealing.stored_key(self, target, said)
+        return stored if self.identity is None else self.identity.key(stored)
 
 
 class NewTasks(Sequence[NewTask]):
@@ -276,6 +283,13 @@ class NewTasks(Sequence[NewTask]):
         self._terms = [carrying[t] for t in self._terms]
         self.kinds = frozenset(carrying.values())
 
+    def seal(self, targets: Sequence[Target], defaults: Defaults) -> None:
+        """Seal the arguments of those whose functions say so."""
+        sealer = sealing.Sealer(defaults, have_given_ids=self.have_given_ids)
+        each = [sealer.sealed(target, *task) for target, task in zip(targets, self, strict=True)]
+        self._kwargs, self._terms = [text for text, _ in each], [terms for _, terms in each]
+        self.kinds = frozenset(self._terms)
+
     def __len__(self) -> int:
         return len(self._kwargs)
 
@@ -305,11 +319,13 @@ def new_tasks(
     texts: list[str] = []
     all_terms: list[SubmitTerms] = []
     before: tuple[object, object] = (None, None)
+    any_sealed = False
     try:
         for target, arguments, options in parts_of(items):
             # Neighbours are often of one kind.
             if target is not before[0] or options is not before[1]:
                 terms, write = defaults.terms(target, options), writer_of(target)
+                any_sealed = any_sealed or sealing.seals(target, defaults)
                 before = target, options
             text = write(arguments)
             if 4 * len(text) > limit:  # a character takes four bytes at most
@@ -320,7 +336,10 @@ def new_tasks(
         if len(items) > 1:
             e.add_note(f"This was item {len(texts)} of {len(items)}; none of them was submitted.")
         raise
-    return NewTasks(texts, all_terms, ids, id_type)
+    tasks = NewTasks(texts, all_terms, ids, id_type)
+    if any_sealed:
+        tasks.seal([target for target, _, _ in parts_of(items)], defaults)
+    return tasks
 
 
 @contextmanager

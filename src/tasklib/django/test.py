@@ -24,6 +24,7 @@ from tasklib.client.clients import Client
 from tasklib.client.default import default_client
 from tasklib.client.effects import once
 from tasklib.django.settings import alias, require_postgresql
+from tasklib.errors import PayloadDamaged
 from tasklib.events import Event, TaskSubmitted, client_events
 from tasklib.executors.functions import failed, result_text, typed_arguments
 from tasklib.store import claim, settle
@@ -36,6 +37,7 @@ from tasklib.tasks.signature import CONNECTION
 from tasklib.testing.draining import wanted_capabilities
 from tasklib.testing.inline_mode import Inline
 from tasklib.worker.attempt import Attempt
+from tasklib.worker.sealing import open_arguments
 
 if TYPE_CHECKING:
     from tasklib.models import Task
@@ -134,7 +136,11 @@ def _run_one(client: Client, claimed: Claimed) -> None:
     now = time.monotonic()
     attempt = Attempt(claimed, function, _WORKER, now + client.config.lock_timeout_seconds, now)
     attempt.called(now)
+    if function.sealing is not None:
+        open_arguments(attempt, client.config)
     try:
+        if attempt.refusal is not None:
+            raise PayloadDamaged(claimed.name, claimed.id, "kwargs", attempt.refusal.error)
         if function.is_async:
             returned = _until_done(lambda: _call_async(attempt))
         else:
@@ -142,11 +148,13 @@ def _run_one(client: Client, claimed: Claimed) -> None:
         result = result_text(returned, client.config, function.results.to_json)
     except (Exception, SystemExit) as e:
         outcome = failed(e, function, client.config)
-        failure = Failure(claimed, outcome.error, outcome.kind.value, 0.0, retriable=outcome.retriable)
+        error = outcome.error if attempt.seal is None else attempt.seal.error(outcome.error, outcome.raised)
+        failure = Failure(claimed, error, outcome.kind.value, 0.0, retriable=outcome.retriable)
         with suppress(DatabaseError):  # the task has broken the transaction, and its own error says more
             client.perform(once(settle.fail([failure], _WORKER, client.config.crash_limit)))
         raise
-    client.perform(once(settle.complete([Completion(claimed, result)], _WORKER)))
+    stored = result if attempt.seal is None else attempt.seal.result(result)
+    client.perform(once(settle.complete([Completion(claimed, stored)], _WORKER)))
 
 
 def _call(attempt: Attempt) -> Any:

@@ -21,6 +21,7 @@ from tasklib.executors.outcomes import Committed, Done, Failed, FailureKind, Los
 from tasklib.store.settle import CompletedWithin, Completion, Leased, complete_within, progress
 from tasklib.tasks.context import TaskContext
 from tasklib.tasks.function import TaskFunction
+from tasklib.tasks.sealing import TaskSeal
 from tasklib.tasks.signature import CONNECTION
 
 
@@ -35,6 +36,7 @@ async def call_in_transaction_async(
     lease: Leased,
     database: AsyncDatabase,
     newest_progress: Callable[[], str | None],
+    seal: TaskSeal | None = None,
 ) -> Committed | Failed | Lost | Released:
     """Call an async function with a connection inside a transaction that ends with the task's completion."""
     config = database.config
@@ -55,7 +57,7 @@ async def call_in_transaction_async(
                         await _store_progress_async(
                             connection, progress([(lease, report)], context().worker_id), config
                         )
-                    completion = complete_within(Completion(lease, outcome.result), context().worker_id)
+                    completion = complete_within(Completion(lease, _stored(outcome.result, seal)), context().worker_id)
                     outcome = _completed(await execute_async(connection, completion, config.schema))
                 except psycopg.errors.SerializationFailure:
                     outcome = _too_strict()
@@ -76,6 +78,7 @@ def call_in_transaction(
     lease: Leased,
     database: Database,
     newest_progress: Callable[[], str | None],
+    seal: TaskSeal | None = None,
 ) -> Committed | Failed | Lost | Released:
     """The same for a sync function, in its thread."""
     config = database.config
@@ -91,7 +94,7 @@ def call_in_transaction(
                 try:
                     if (report := newest_progress()) is not None:
                         _store_progress(connection, progress([(lease, report)], context().worker_id), config)
-                    completion = complete_within(Completion(lease, outcome.result), context().worker_id)
+                    completion = complete_within(Completion(lease, _stored(outcome.result, seal)), context().worker_id)
                     outcome = _completed(execute(connection, completion, config.schema))
                 except psycopg.errors.SerializationFailure:
                     outcome = _too_strict()
@@ -165,3 +168,7 @@ def _without_done(outcome: Committed | Done | Failed | Lost) -> Committed | Fail
 def transaction_config(config: Config, connections: int) -> Config:
     """The pool for transactional tasks is as large as the worker may need."""
     return config.with_changes(max_connections=max(1, connections))
+
+
+def _stored(result: str, seal: TaskSeal | None) -> str:
+    return result if seal is None else seal.result(result)

@@ -41,7 +41,7 @@ class HttpCalls(HttpApprovalCalls):
     def submit_each(self, items: Sequence[Submission], *, ids: Sequence[UUID] | None = None) -> Call[list[Submitted]]:
         if ids is not None:
             checks.check_ids(ids, len(items))
-        return (yield from self._send(new_tasks(items, ids))) if items else []
+        return (yield from self._send(new_tasks(items, ids, self.defaults))) if items else []
 
     def get_task(self, task_id: UUID | str) -> Call[Task | None]:
         task_id = checks.as_id(task_id)
@@ -109,7 +109,9 @@ class HttpCalls(HttpApprovalCalls):
     def _insert(self, items: Alike | Sequence[Submission], connection: Any) -> Call[list[UUID]]:
         if connection is not None:
             raise InvalidOption("connection= needs a database: over HTTP there is no transaction to join.")
-        return [self.id_type(submitted.id) for submitted in (yield from self._send(new_tasks(items, None)))]
+        return [
+            self.id_type(submitted.id) for submitted in (yield from self._send(new_tasks(items, None, self.defaults)))
+        ]
 
     def _send(self, tasks: Sequence[TaskToSend]) -> Call[list[Submitted]]:
         with around(tasks) as trace:

@@ -76,6 +76,8 @@ def _tasks(node: GraphNode) -> list[TaskToSend]:
     tasks = []
     for task in node.tasks:
         options = task.options if isinstance(task.target, str) else task.options.over(task.target.defaults)
+        if not isinstance(task.target, str) and task.target.sealing is not None:
+            raise InvalidOption(f"{task.name} is sealed, and can't be part of a flow over HTTP. Submit it by itself.")
         tasks.append(TaskToSend(None, task.name, task.kwargs, options))
     return tasks
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
 from tasklib import tracing
 from tasklib.client.call_arguments import Alike
-from tasklib.client.submissions import Submitted, parts_of, writer_of
+from tasklib.client.sealing import sealed_text, stored_key
+from tasklib.client.submissions import Defaults, Submitted, parts_of, writer_of
 from tasklib.errors import InvalidOption, TaskLibError
 from tasklib.events import TaskSubmitted, client_events
 from tasklib.http.requests import text_of
@@ -50,20 +51,35 @@ class TaskToSend:
         return f'{values[:-1]},"parameters":{self.kwargs}{more}}}'
 
 
-def new_tasks(items: Alike | Sequence[Submission], ids: Sequence[UUID] | None) -> list[TaskToSend]:
+def new_tasks(items: Alike | Sequence[Submission], ids: Sequence[UUID] | None, defaults: Defaults) -> list[TaskToSend]:
     """Check submissions as far as their functions are known here, and give them ids."""
     made: list[TaskToSend] = []
     all_ids = new_ids(len(items)) if ids is None else ids
     try:
         for id_, (target, arguments, options) in zip(all_ids, parts_of(items), strict=True):
-            name, defaults = (target, None) if isinstance(target, str) else (target.name, target.defaults)
-            text = writer_of(target)(arguments)
-            made.append(TaskToSend(id_, name, text, options if defaults is None else options.over(defaults)))
+            name, own = (target, None) if isinstance(target, str) else (target.name, target.defaults)
+            text, said = writer_of(target)(arguments), options if own is None else options.over(own)
+            if not isinstance(target, str) and target.sealing is not None:
+                said = _with_hashed_key(defaults, target, said)
+                _, text = sealed_text(defaults.config, target, id_, text)
+            made.append(TaskToSend(id_, name, text, said))
     except TaskLibError as e:
         if len(items) > 1:
             e.add_note(f"This was item {len(made)} of {len(items)}; none of them was submitted.")
         raise
     return made
+
+
+def _with_hashed_key(defaults: Defaults, target: Any, options: Options) -> Options:
+    """The options of a sealed task: the server must not see its key, and can't make one of its arguments."""
+    if options.unique or options.debounce or options.throttle:
+        raise InvalidOption(
+            f"{target.name} is sealed, so a server can't merge its submissions: omit unique, debounce and throttle, or "
+            "submit it with an idempotency_key."
+        )
+    if options.idempotency_key is None:
+        return options
+    return replace(options, idempotency_key=stored_key(defaults, target, options.idempotency_key))
 
 
 @contextmanager

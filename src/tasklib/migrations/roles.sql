@@ -48,7 +48,7 @@ GRANT SELECT ON {schema}.tasks, {schema}.workers, {schema}.worker_registrations,
 -- The producer. It can insert a task that waits, and free or find an idempotency key; what a worker writes it can't.
 GRANT INSERT (id, name, queue, lane, args, kwargs, scheduled_at, max_retries, timeout_seconds, priority, tags,
               required_capabilities, trace_context, submitted_by, idempotency_key, idempotency_expires_at,
-              flow, node, waits_for, reports_to, merge_key, merge_while, payload_version),
+              flow, node, waits_for, reports_to, merge_key, merge_while, payload_version, key_id),
       SELECT (id, name, state, lease_token, submitted_by, idempotency_key, idempotency_expires_at, merge_key, merge_while),
       UPDATE (idempotency_key, idempotency_expires_at)
     ON {schema}.tasks TO {producer};

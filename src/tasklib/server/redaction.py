@@ -10,6 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tasklib.tasks.sealing import is_sealed, shown_error
+from tasklib.tasks.secrets import SEALED_MARK
+
 if TYPE_CHECKING:
     from tasklib.models import Task
     from tasklib.store.approvals import OpenApproval
@@ -56,6 +59,7 @@ class Redaction:
 
     def task(self, task: Task) -> Task:
         """This task as it may be shown. It is changed in place: never store it."""
+        _hide_sealed(task)
         if self._in_text is None:
             return task
         texts = self.texts_of(task)
@@ -109,7 +113,10 @@ class Redaction:
 
     def result(self, result: Any, error: str | None) -> tuple[Any, str | None]:
         """A result and an error as they may be shown."""
+        if self._in_text is not None and is_sealed(result):
+            result = MASK
         texts = self.texts_in(result)
+        error = shown_error(error, MASK) if self._in_text is not None else error
         return self.masked(result, texts), self.text(error, texts)
 
     def masked(self, value: Any, texts: Callable[[str], str] | None = None) -> Any:
@@ -188,6 +195,16 @@ class Redaction:
         if any(start in folded for start in self._starts):
             text = self._in_text.sub(rf"\g<1>{MASK}", text)
         return _PASSWORD_IN_URL.sub(rf"\g<1>{MASK}", text) if "://" in text else text
+
+
+def _hide_sealed(task: Task) -> None:
+    """Ciphertext says nothing, whoever may see it."""
+    if task.key_id is None:
+        return
+    task.kwargs = {k: MASK if k == SEALED_MARK else v for k, v in task.kwargs.items()}
+    task.result = MASK if is_sealed(task.result) else task.result
+    task.progress = MASK if is_sealed(task.progress) else task.progress
+    task.error = shown_error(task.error, MASK)
 
 
 def _plain(key: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from uuid import UUID
@@ -13,8 +14,10 @@ from starlette.responses import Response
 
 from tasklib.client.effects import Call
 from tasklib.client.explaining import Explanation, Reason
+from tasklib.client.sealing import opened_task
 from tasklib.client.search_terms import SearchError, terms
 from tasklib.db.query import Query
+from tasklib.errors import KeyMissing, PayloadDamaged
 from tasklib.models import Task
 from tasklib.priorities import effective_priority
 from tasklib.server.access import Principal, Role, checked, client_of
@@ -132,6 +135,13 @@ def shown_explanation(explanation: Explanation, task: Task, redaction: Redaction
         for r in explanation.reasons
     )
     return replace(explanation, reasons=tuple(reasons))
+
+
+def revealed(task: Task, services: Services) -> Task:
+    """This task with all that was sealed in it, if this server has the key; else as it is."""
+    with suppress(KeyMissing, PayloadDamaged):
+        return opened_task(services.config, task)
+    return task
 
 
 def may_reveal(principal: Principal) -> bool:

@@ -53,6 +53,7 @@ class Action(StrEnum):
     REPLAY_FLOW = "flow.replay"
     CREATE_TOKEN = "token.create"
     REVOKE_TOKEN = "token.revoke"
+    ROTATE_KEY = "key.rotate"
     REVEAL_TASK = "task.reveal"
     LOG_IN = "login"
     REFUSE_LOGIN = "login.refused"

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import datetime
 from typing import NamedTuple
 
 from tasklib.db.query import Query
+from tasklib.store.audit import Action, audited
 
 FIRST = "00000000-0000-0000-0000-000000000000"
 """Before every id."""
@@ -27,3 +30,61 @@ def unfinished(after: str = FIRST, limit: int = 1000) -> Query[list[StoredArgume
     return Query(
         "unfinished_payloads", parameters, lambda rows: [StoredArguments(*row) for row in rows], repeatable=True
     )
+
+
+class SealedRow(NamedTuple):
+    """What a sealed task holds, as it is stored."""
+
+    id: str
+    name: str
+    state: str
+    token: int
+    kwargs: str
+    result: str | None
+    error: str | None
+    progress: str | None
+
+
+def sealed_with(key_id: str, after: str = FIRST, limit: int = 500) -> Query[list[SealedRow]]:
+    """Tasks sealed with this key, behind this id."""
+    parameters = {"key_id": key_id, "after": after, "limit": limit}
+    return Query("sealed_page", parameters, lambda rows: [SealedRow(*row) for row in rows], repeatable=True)
+
+
+def reseal(rows: Sequence[SealedRow], old_key: str, new_key: str, *, by: str) -> Query[set[str]]:
+    """Store these tasks as they were sealed anew; reads which of them were still as they had been read."""
+    columns = list(zip(*rows, strict=True))
+    parameters = {
+        "ids": columns[0],
+        "states": columns[2],
+        "tokens": columns[3],
+        "kwargs": columns[4],
+        "results": columns[5],
+        "errors": columns[6],
+        "progress": columns[7],
+        "old_key": old_key,
+        "new_key": new_key,
+    }
+    return audited(
+        "reseal",
+        {name: list(v) if isinstance(v, tuple) else v for name, v in parameters.items()},
+        lambda answer: {row[0] for row in answer},
+        by=by,
+        action=Action.ROTATE_KEY,
+        target=f"key:{old_key}",
+        details={"to": new_key},
+    )
+
+
+class KeyCount(NamedTuple):
+    """How much one key seals."""
+
+    key_id: str
+    tasks: int
+    unfinished: int
+    newest: datetime | None
+
+
+def key_counts() -> Query[list[KeyCount]]:
+    """Every key that some task is sealed with."""
+    return Query("key_counts", {}, lambda rows: [KeyCount(*row) for row in rows], repeatable=True)

@@ -43,6 +43,7 @@ class SubmitTerms:
     submitted_by: str | None = None
     lane: str = ""
     payload_version: int | None = None
+    key_id: str | None = None
     merge_key: str | None = None
     merge_while: str | None = None
     on_duplicate: str | None = None
@@ -55,12 +56,13 @@ class SubmitTerms:
 
     @cached_property
     def is_plain(self) -> bool:
-        """True if COPY can insert it: it starts at once, and carries neither a key nor a version."""
+        """True if COPY can insert it: it starts at once, and carries no key, no version and nothing sealed."""
         return (
             self.delay_seconds is None
             and self.scheduled_at is None
             and self.shared_key is None
             and self.payload_version is None
+            and self.key_id is None
         )
 
     @cached_property
@@ -110,6 +112,7 @@ class SubmitTerms:
             "submitted_by": self.submitted_by,
             "lane": self.lane or None,
             "payload_version": self.payload_version,
+            "key_id": self.key_id,
             "idempotency_key": self.idempotency_key,
             "idempotency_window": self.idempotency_window,
             "merge_key": self.merge_key,
@@ -165,7 +168,7 @@ def submit_one(task: NewTask, owner: str | None = None) -> Query[Any]:
     """Insert one task; if it carries a key, read which id has it now."""
     if task.terms.merge_key is not None:
         return submit_merging([task], owner)
-    if task.terms.payload_version is not None:  # the statements for one task don't know of versions
+    if task.terms.payload_version is not None or task.terms.key_id is not None:  # which submit_row.sql doesn't know
         return submit([task]) if task.terms.idempotency_key is None else submit_once([task], owner)
     parameters = {"id": task.id.hex, "kwargs": task.kwargs, **task.terms.as_parameters}
     if task.terms.idempotency_key is None:

@@ -27,6 +27,7 @@ from tasklib.tasks.options import (
 from tasklib.tasks.origins import written
 from tasklib.tasks.payload import Arguments, ResultCodec
 from tasklib.tasks.retry import RetryPolicy
+from tasklib.tasks.sealing import Sealing, refuse_with_sealing
 from tasklib.tasks.signature import asks_for_connection
 from tasklib.tasks.submitter import Submitter, WithOptions
 from tasklib.tasks.versions import Upcast, Versions
@@ -91,6 +92,7 @@ class TaskFunction(Submitter[P, R], Generic[P, R, C, Q]):
         batch: Batch | None = None,
         version: int | None = None,
         aliases: Iterable[str] = (),
+        sealed: bool | Literal["new"] | None = None,
     ) -> None:
         if isinstance(function, staticmethod):
             function = function.__func__
@@ -161,6 +163,15 @@ class TaskFunction(Submitter[P, R], Generic[P, R, C, Q]):
             from tasklib.tasks.breakers import checked_breaker
 
             checked_breaker(breaker, self)
+        self.sealing = Sealing.of(sealed, self.arguments.hints, self.name)
+        """What of its tasks is stored sealed."""
+        if self.sealing is not None:
+            keys = [
+                ("serial_key", serial_key),
+                ("share", share),
+                *(("Limit(key=...)", each.key) for each in self.limits),
+            ]
+            refuse_with_sealing(self, keys)
         functools.update_wrapper(self, function)
 
     @property
@@ -224,6 +235,7 @@ class TaskSettings(TypedDict, total=False):
     breaker: Breaker | None
     version: int | None
     aliases: Iterable[str]
+    sealed: bool | Literal["new"] | None
 
 
 class Decorator(Protocol):
@@ -330,6 +342,7 @@ def task(
             batch=batch,
             version=settings.get("version"),
             aliases=settings.get("aliases", ()),
+            sealed=settings.get("sealed"),
         )
         registry.register(made)
         return made

@@ -17,6 +17,8 @@ from pydantic_core import to_jsonable_python
 SECRET_MARK = "$secret"
 """The only key of a stored secret."""
 
+SEALED_MARK = "$sealed"
+"""The key under which ciphertext is stored: see sealing.py."""
 _MASKED = "**********"
 """What Pydantic writes for a secret."""
 _KINDS = (SecretStr, SecretBytes, Secret)
@@ -52,9 +54,11 @@ def holds_one(text: str, values: Callable[[], Any]) -> bool:
 
 
 def hidden(value: Any) -> Any:
-    """A stored value for display: with stars instead of values marked as secret."""
+    """A stored value for display: with stars instead of values marked as secret, or sealed."""
     if isinstance(value, dict):
-        return _MASKED if value.keys() == {SECRET_MARK} else {k: hidden(v) for k, v in value.items()}
+        if value.keys() in ({SECRET_MARK}, {SEALED_MARK}):
+            return _MASKED
+        return {k: _MASKED if k == SEALED_MARK else hidden(v) for k, v in value.items()}
     return [hidden(item) for item in value] if isinstance(value, list) else value
 
 

@@ -14,7 +14,7 @@ from tasklib.client.clients import Client
 from tasklib.client.effects import Call, Effect
 from tasklib.client.flow_graphs import FlowGraph
 from tasklib.client.flow_plans import FlowPlan, planned
-from tasklib.client.submissions import new_tasks
+from tasklib.client.submissions import Defaults, new_tasks
 from tasklib.config import Config
 from tasklib.db.query import Query
 from tasklib.errors import TaskLibError, TaskNotFound
@@ -37,6 +37,7 @@ class InlineCalls(Calls):
 
     def __init__(self, config: Config, inline: Inline, *, id_type: type[KnownId[Any]] = TaskId) -> None:
         super().__init__(config, id_type=id_type)
+        self.defaults = Defaults(config, self.identity, seals=False)  # nothing is stored
         self._inline = inline
         self._to_run: list[InlineTask] = []
 

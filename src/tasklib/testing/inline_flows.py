@@ -102,7 +102,7 @@ class InlineCallsOfTask:
         return page[int(after) + 1 if after else 0 :][:limit]
 
     async def spawn(self, children: Sequence[tuple[UUID, Signature[Any]]]) -> None:
-        defaults, parent = Defaults(self._config), self._task
+        defaults, parent = Defaults(self._config, seals=False), self._task
         for id_, signature in children:
             if self._inline.find(id_) is not None:
                 continue
@@ -126,7 +126,7 @@ class InlineChildren:
 
     def submit(self, children: ChildFlow) -> InlineFlow:
         graph = graph_of(children.flow)
-        return InlineFlow(graph, planned(graph, Defaults(self._config), UUID, None), self._inline)
+        return InlineFlow(graph, planned(graph, Defaults(self._config, seals=False), UUID, None), self._inline)
 
     async def run_async(self, children: ChildFlow) -> list[list[Any]]:
         flow = self.submit(children)

@@ -17,7 +17,9 @@ from tasklib.tasks.context import TaskContext, WorkerCalls
 from tasklib.tasks.function import Executor, TaskFunction
 
 if TYPE_CHECKING:
+    from tasklib.executors.outcomes import Failed
     from tasklib.executors.processes import Ahead
+    from tasklib.tasks.sealing import TaskSeal
     from tasklib.tracing.spans import Consumer
 
 
@@ -54,8 +56,10 @@ class Attempt:
         "overtaken",
         "place",
         "recorded",
+        "refusal",
         "report",
         "runner",
+        "seal",
         "settled",
         "span",
         "started_at",
@@ -101,6 +105,10 @@ class Attempt:
         """In a child: True once its beginning may be on record, and the function be called."""
         self.entered = False
         """True once its asyncio task has made its first step."""
+        self.seal: TaskSeal | None = None
+        """Seals what it stores, if its arguments are sealed."""
+        self.refusal: Failed | None = None
+        """Why the function is not called: its arguments can't be opened."""
         self.settled = False
         """True once an outcome was handed over for storing; whatever the function still does comes too late."""
         self.span: Consumer | None = None
@@ -175,6 +183,11 @@ class Attempt:
             self._context.cancel()
         return self._context
 
+    def _reporting(self) -> Callable[[str], None]:
+        report, seal = self.report, self.seal
+        assert report is not None
+        return partial(report, self) if seal is None else lambda text: report(self, seal.json("progress", text))
+
     def _new_context(self) -> TaskContext:
         claimed = self.claimed
         return TaskContext(
@@ -191,6 +204,6 @@ class Attempt:
             schedule=self.schedule,
             slot=self.slot,
             payload_version=self.payload_version,
-            _report=partial(self.report, self) if self.report else None,
+            _report=self._reporting() if self.report else None,
             _calls=self.calls(self) if self.calls else None,
         )

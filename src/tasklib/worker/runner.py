@@ -38,6 +38,7 @@ from tasklib.worker.begin_limit import BeginLimit
 from tasklib.worker.begins import Begins
 from tasklib.worker.calls import AttemptCalls
 from tasklib.worker.journal import AttemptJournal, Journals
+from tasklib.worker.sealing import SEALED, open_arguments
 from tasklib.worker.settler import Settler
 from tasklib.worker.slots import PATIENCE_SECONDS, Slots
 from tasklib.worker.spans import begin_span
@@ -109,6 +110,8 @@ class Runner:
             assert function is not None, "a claim only brings names this worker asked for"
             self._claimed += 1
             attempt = Attempt(row, function, found.worker_id, found.lease_deadline, now, self._claimed)
+            if function.sealing is not None or row.kwargs.startswith(SEALED):
+                open_arguments(attempt, self._config)
             self.running[attempt] = None
             self._waiting.append(attempt)
         if self._stop_asked.is_set():  # what a last claim has brought is given back
@@ -258,6 +261,7 @@ class Runner:
     def _hand_ahead(self, attempt: Attempt) -> bool:
         """Hand the task to a child that runs a short one, to begin next there without waiting for this worker."""
         is_plain = not (attempt.claimed.crash_count or attempt.function.at_most_once or self._records_all)
+        is_plain = is_plain and attempt.refusal is None
         if attempt.executor is not Executor.PROCESS or not is_plain or attempt.interruption or self._traces:
             return False
         if self._slots.running < self._slots.size or not self._processes.can_hand_ahead:
@@ -379,6 +383,8 @@ class Runner:
             if attempt.interruption and (task := asyncio.current_task()) is not None:
                 task.cancel()  # it could not be before its first step, and a child may have its order
             return await self._processes.run_ahead(attempt.ahead)
+        if attempt.refusal is not None:
+            return attempt.refusal
         function, kwargs = attempt.function, attempt.claimed.kwargs
         if attempt.executor is Executor.PROCESS:
             trace = attempt.span.carried if attempt.span is not None else None
@@ -394,7 +400,13 @@ class Runner:
             )
         if function.takes_connection:
             return await call_in_transaction_async(
-                function, kwargs, attempt.context, attempt.claimed, self._async_database, self._progress_of(attempt)
+                function,
+                kwargs,
+                attempt.context,
+                attempt.claimed,
+                self._async_database,
+                self._progress_of(attempt),
+                attempt.seal,
             )
         if function.durable:
             return await call_durable_async(function, kwargs, attempt.context, self._journal_of(attempt), self._config)
@@ -418,12 +430,20 @@ class Runner:
         function, kwargs = attempt.function, attempt.claimed.kwargs
         if attempt.interruption:
             return self._interrupted(attempt)
+        if attempt.refusal is not None:
+            return attempt.refusal
         if attempt.span is not None:
             attempt.span.enter()
         try:
             if function.takes_connection:
                 return call_in_transaction(
-                    function, kwargs, attempt.context, attempt.claimed, self._database, self._progress_of(attempt)
+                    function,
+                    kwargs,
+                    attempt.context,
+                    attempt.claimed,
+                    self._database,
+                    self._progress_of(attempt),
+                    attempt.seal,
                 )
             if function.durable:
                 return call_durable(function, kwargs, attempt.context, self._journal_of(attempt), self._config)

@@ -34,6 +34,7 @@ from tasklib.store.durable import Suspension
 from tasklib.store.settle import Completion, Failure, Settled
 from tasklib.tasks.options import MAX_DELAY_SECONDS
 from tasklib.tasks.retry import RetryPolicy
+from tasklib.tasks.sealing import shown_error
 from tasklib.tasks.unstorable import storable_text
 from tasklib.worker.attempt import Attempt
 from tasklib.worker.progress import ProgressReports
@@ -163,13 +164,14 @@ class Settler:
         for attempt, outcome in batch:
             match outcome:
                 case Done(result):
-                    completions.append((attempt, Completion(attempt.claimed, result)))
+                    stored = result if attempt.seal is None else attempt.seal.result(result)
+                    completions.append((attempt, Completion(attempt.claimed, stored)))
                 case Failed():
                     failures.append((attempt, self._failure(attempt, outcome)))
                 case Released():
                     releases.append(attempt)
                 case Cancelled(error):
-                    stopped.append((attempt, error))
+                    stopped.append((attempt, self._sealed(attempt, error)))
                 case Suspended(until, signals, seen, kwargs, version):
                     suspended = Suspension(attempt.claimed, until, signals, seen, kwargs, version)
                     suspensions.append((attempt, suspended))
@@ -305,7 +307,7 @@ class Settler:
         before = attempt.claimed.crash_count if crashed else attempt.claimed.retry_count
         return Failure(
             attempt.claimed,
-            storable_text(outcome.error, self._config.max_error_bytes),
+            self._sealed(attempt, storable_text(outcome.error, self._config.max_error_bytes), outcome.raised),
             outcome.kind.value,
             self._delay(attempt, before) if asked is None else min(asked, 10 * 365 * 86400.0),
             retriable=outcome.retriable,
@@ -313,6 +315,10 @@ class Settler:
             more_time=outcome.kind in (FailureKind.TIMEOUT, FailureKind.CRASH),
             limit=outcome.limit,
         )
+
+    @staticmethod
+    def _sealed(attempt: Attempt, error: str, raised: str | None = None) -> str:
+        return error if attempt.seal is None else attempt.seal.error(error, raised)
 
     def _delay(self, attempt: Attempt, before: int) -> float:
         """Until the next attempt, after so many. A policy may be a subclass, whose code is the program's own."""
@@ -341,6 +347,7 @@ class Settler:
     def _event(attempt: Attempt, state: str, error: str | None = None, retry_in: float | None = None) -> TaskEnded:
         seconds = time.monotonic() - attempt.started_at
         c = attempt.claimed
+        error = error if attempt.seal is None else shown_error(error)
         return TaskEnded(c.id, c.name, c.attempt, state, seconds, error, retry_in, c.max_retries, attempt.trace_id)
 
     def _count(self, attempt: Attempt, outcome: str, reason: str = "") -> None:

@@ -26,7 +26,9 @@ from tasklib.executors.exits import exits_kept_in_attempts
 from tasklib.stats import StatsCollector
 from tasklib.tasks import registry
 from tasklib.tasks.hooks import Lifespan, subscribers
+from tasklib.tasks.keyring import keyring_of
 from tasklib.tasks.limits import any_declared
+from tasklib.tasks.sealing import key_capability
 from tasklib.worker.attempt import Interruption
 from tasklib.worker.begin_limit import BeginLimit
 from tasklib.worker.begins import Begins
@@ -84,7 +86,8 @@ class Worker:
         self.config = given
         self.concurrency = concurrency
         self.queues = _names("queues", queues)
-        self.capabilities = tuple(sorted(_names("capabilities", capabilities) or ()))
+        keys = [key_capability(key_id) for key_id in keyring_of(given) or ()]
+        self.capabilities = tuple(sorted({*(_names("capabilities", capabilities) or ()), *keys}))
         self.names = _with_aliases(_names("names", names))
         for name in self.names or ():
             if registry.find(name).takes_connection and server:

@@ -75,6 +75,8 @@ CREATE TABLE {schema.}tasks (
     merge_while            text,
     -- The version of its arguments, of a function that has versions: see tasks/versions.py.
     payload_version        smallint,
+    -- The key that seals what the task holds; null for tasks that are not sealed.
+    key_id                 text        COLLATE "C",
 
     CONSTRAINT tasks_pkey PRIMARY KEY (id),
     CONSTRAINT tasks_name_not_empty CHECK (name <> ''),
@@ -157,6 +159,9 @@ CREATE UNIQUE INDEX tasks_merging ON {schema.}tasks (name, merge_key, merge_whil
     WHERE merge_key IS NOT NULL
       AND state IN ('pending', 'running', 'failed')
       AND (merge_while = 'unfinished' OR lease_token = 0);
+
+-- The sealed tasks of one key, for rotation.
+CREATE INDEX tasks_sealed ON {schema.}tasks (key_id, id) WHERE key_id IS NOT NULL;
 
 -- A key is free again once its window has passed, for rows inserted by hand too.
 CREATE FUNCTION {schema.}tasklib_free_expired_key() RETURNS trigger LANGUAGE plpgsql AS $$

@@ -27,7 +27,7 @@ from tasklib.server.dashboard.task_spans import life
 from tasklib.server.dashboard.timeline import progress_of, seconds_taken, steps
 from tasklib.server.redaction import Redaction
 from tasklib.server.services import Services
-from tasklib.server.task_response import may_reveal, redaction_for, shown_explanation
+from tasklib.server.task_response import may_reveal, redaction_for, revealed, shown_explanation
 from tasklib.states import TaskState, is_terminal
 from tasklib.store import dead_letters, flows
 from tasklib.tasks import registry
@@ -65,6 +65,7 @@ async def task(
     key = said_key(found.idempotency_key, found.submitted_by)
     reveal = reveal and may_reveal(principal)
     redaction = await redaction_for(principal, services, task_id, reveal)
+    found = revealed(found, services) if reveal else found
     if explanation is not None:
         explanation = shown_explanation(explanation, found, redaction)
     stored = _values(found)

@@ -41,11 +41,20 @@ from tasklib.server.routing import (
     page_size,
 )
 from tasklib.server.services import Services
-from tasklib.server.task_response import listed, redaction_for, refuse_hidden, shown, shown_explanation, shown_page
+from tasklib.server.task_response import (
+    listed,
+    redaction_for,
+    refuse_hidden,
+    revealed,
+    shown,
+    shown_explanation,
+    shown_page,
+)
 from tasklib.states import TaskState
 from tasklib.store.filters import EVERY_TASK, TaskFilter
 from tasklib.tasks.ids import new_id
 from tasklib.tasks.options import options_of
+from tasklib.tasks.secrets import SEALED_MARK
 from tasklib.tasks.submitter import Submission
 
 router = APIRouter(prefix="/api/v1/tasks", tags=["tasks"])
@@ -172,6 +181,7 @@ async def get_task(task_id: UUID, principal: Reader, given: Given, reveal: Revea
     if task is None:
         raise TaskNotFound.with_id(task_id)
     redaction = await redaction_for(principal, given, task_id, reveal)
+    task = revealed(task, given) if reveal else task
     return (await shown([task], principal, given, redaction))[0]
 
 
@@ -257,6 +267,8 @@ async def _searched(
 def _submission(body: SubmitBody, trace: Mapping[str, str] | None, index: int | None = None) -> Submission:
     try:
         options = options_of(body.options(trace))
+        if SEALED_MARK in body.parameters:  # only a worker with the key can check them
+            return Submission(body.task_type, body.parameters, options)
         if (other := of_another_version(body.task_type, body.parameters, options)) is not None:
             return other
         arguments = typed(body.task_type, body.parameters)

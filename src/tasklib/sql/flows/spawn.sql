@@ -34,7 +34,7 @@ added AS (
            GREATEST(now(), task.scheduled_at, now() + make_interval(secs => task.delay_seconds)),
            task.max_retries, task.timeout_seconds, task.priority, task.tags, task.required_capabilities,
            COALESCE(task.trace_context, adding.trace_context), COALESCE(task.submitted_by, adding.submitted_by),
-           COALESCE(task.lane, ''), task.payload_version, COALESCE(task.args, '{}'),
+           COALESCE(task.lane, ''), task.payload_version, task.key_id, COALESCE(task.args, '{}'),
            adding.flow, adding.node, adding.gates
     FROM adding
     CROSS JOIN jsonb_to_recordset(%(tasks)s::text::jsonb) AS task (

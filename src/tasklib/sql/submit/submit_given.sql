@@ -13,7 +13,10 @@ WITH given AS (
 SELECT known.id::text,
        known.submitted_by IS NOT DISTINCT FROM given.submitted_by
        AND known.payload_version IS NOT DISTINCT FROM given.payload_version
-       AND (known.name, known.queue, known.kwargs, known.priority, known.tags, known.required_capabilities)
-           = (given.name, given.queue, given.kwargs, given.priority, given.tags, given.required_capabilities)
+       AND known.key_id IS NOT DISTINCT FROM given.key_id
+       -- What is sealed anew differs each time.
+       AND (given.key_id IS NOT NULL OR known.kwargs = given.kwargs)
+       AND (known.name, known.queue, known.priority, known.tags, known.required_capabilities)
+           = (given.name, given.queue, given.priority, given.tags, given.required_capabilities)
 FROM given
 JOIN {schema.}tasks AS known USING (id)

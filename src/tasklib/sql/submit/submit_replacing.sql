@@ -18,6 +18,7 @@ changed AS (
     UPDATE {schema.}tasks AS task
     SET kwargs = CASE WHEN replaces THEN fresh.kwargs ELSE task.kwargs END,
         payload_version = CASE WHEN replaces THEN fresh.payload_version ELSE task.payload_version END,
+        key_id = CASE WHEN replaces THEN fresh.key_id ELSE task.key_id END,
         queue = CASE WHEN replaces THEN fresh.queue ELSE task.queue END,
         lane = CASE WHEN replaces THEN COALESCE(fresh.lane, '') ELSE task.lane END,
         priority = CASE WHEN replaces THEN fresh.priority ELSE task.priority END,

@@ -4,8 +4,8 @@ inserted AS (
     INSERT INTO {schema.}tasks (
         {include submitted_columns}, merge_key, merge_while)
     SELECT id, name, queue, kwargs, GREATEST(now(), due), max_retries, timeout_seconds, priority, tags,
-           required_capabilities, trace_context, submitted_by, COALESCE(lane, ''), payload_version, merge_key,
-           merge_while
+           required_capabilities, trace_context, submitted_by, COALESCE(lane, ''), payload_version, key_id,
+           merge_key, merge_while
     FROM fresh
     WHERE NOT EXISTS (SELECT FROM met WHERE met.given_id = fresh.id)
     ORDER BY name, merge_key, merge_while

@@ -11,6 +11,6 @@ VALUES (
     CAST(CAST(%(priority)s AS text) AS int), CAST(CAST(%(tags)s AS text) AS jsonb),
     CAST(CAST(%(required_capabilities)s AS text) AS text[]), CAST(CAST(%(trace_context)s AS text) AS jsonb),
     CAST(%(submitted_by)s AS text), CAST(%(lane)s AS text),
-    NULL, -- tasks with a version take another statement
+    NULL, NULL, -- tasks with a version, and sealed ones, take another statement
     CAST(%(idempotency_key)s AS text),
     now() + make_interval(secs => CAST(CAST(%(idempotency_window)s AS text) AS float8)))

@@ -1,0 +1,80 @@
+"""Rotating keys: sealed tasks are opened with the old key and sealed with the new one, page by page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tasklib.client.effects import Call
+from tasklib.errors import KeyMissing, PayloadDamaged
+from tasklib.store import stored_payloads
+from tasklib.store.stored_payloads import SealedRow
+from tasklib.tasks.keyring import Keyring
+from tasklib.tasks.sealing import TaskSeal, is_sealed
+from tasklib.tasks.secrets import SEALED_MARK
+
+PAGE = 500
+
+
+@dataclass(slots=True)
+class Rotation:
+    """What became of the tasks of one key."""
+
+    old_key: str
+    new_key: str
+    resealed: int = 0
+    skipped: int = 0
+    """Tasks that ran, or were changed, while they were to be sealed anew: rotate again for them."""
+    unreadable: list[str] = field(default_factory=list)
+    """The ids of tasks that can't be opened, which stay as they are."""
+
+
+def rotate(
+    ring: Keyring, old_key: str, new_key: str, *, by: str, told: Callable[[Rotation], None] = lambda _: None
+) -> Call[Rotation]:
+    """Seal anew everything that this key seals. Interrupted at any point, it goes on from there when it is repeated."""
+    for key_id in (old_key, new_key):
+        if key_id not in ring:
+            raise KeyMissing(key_id)
+    done, after = Rotation(old_key, new_key), stored_payloads.FIRST
+    while page := (yield stored_payloads.sealed_with(old_key, after, PAGE)):
+        made = []
+        for row in page:
+            if row.state == "running":
+                done.skipped += 1
+                continue
+            try:
+                made.append(_resealed(row, ring, old_key, new_key))
+            except (PayloadDamaged, ValueError, TypeError, KeyError):
+                done.unreadable.append(row.id)
+        if made:
+            stored: set[str] = yield stored_payloads.reseal(made, old_key, new_key, by=by)
+            done.resealed += len(stored)
+            done.skipped += len(made) - len(stored)
+        told(done)
+        after = page[-1].id
+    return done
+
+
+def _resealed(row: SealedRow, ring: Keyring, old_key: str, new_key: str) -> SealedRow:
+    old, new = TaskSeal(ring, old_key, row.id, row.name), TaskSeal(ring, new_key, row.id, row.name)
+
+    def moved(column: str, value: object) -> object:
+        """A JSON value with the ciphertext in it sealed anew."""
+        if not isinstance(value, dict) or SEALED_MARK not in value:
+            return value
+        return {**value, SEALED_MARK: new.seal(column, old.open(column, value[SEALED_MARK]))}
+
+    result = None if row.result is None else json.loads(row.result)
+    if result is not None and is_sealed(result.get("value")):
+        result = {"value": moved("result", result["value"])}
+    error = row.error
+    if (opened := old.opened_error(error)) is not None and error is not None and opened != error:
+        error = new.error(opened, error.rpartition("\n")[2])
+    return row._replace(
+        kwargs=json.dumps(moved("kwargs", json.loads(row.kwargs))),
+        result=None if result is None else json.dumps(result),
+        error=error,
+        progress=None if row.progress is None else json.dumps(moved("progress", json.loads(row.progress))),
+    )

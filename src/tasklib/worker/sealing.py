@@ -1,0 +1,38 @@
+"""Opening the arguments of sealed tasks, before anything of them is called."""
+
+from __future__ import annotations
+
+from tasklib.config import Config
+from tasklib.errors import KeyMissing, PayloadDamaged
+from tasklib.executors.outcomes import Failed, FailureKind
+from tasklib.tasks.keyring import keyring_of
+from tasklib.tasks.sealing import seal_of, sealed_arguments
+from tasklib.tasks.secrets import SEALED_MARK
+from tasklib.worker.attempt import Attempt
+
+SEALED = f'{{"{SEALED_MARK}"'
+"""What arguments begin with that are sealed as a whole. Those with Sealed[...] fields are known by the function."""
+
+
+def open_arguments(attempt: Attempt, config: Config) -> None:
+    """Give the attempt clear arguments, or the reason why it can't have them: it becomes a dead letter at once."""
+    claimed, sealing = attempt.claimed, attempt.function.sealing
+    sealed = sealed_arguments(claimed.kwargs)
+    try:
+        if sealed is not None:
+            attempt.seal = seal_of(keyring_of(config), claimed.id, claimed.name, sealed)
+            attempt.claimed = claimed._replace(kwargs=attempt.seal.opened_arguments(claimed.kwargs))
+        elif sealing is not None and not sealing.accepts_clear:
+            attempt.refusal = _refused(
+                f"PayloadDamaged: {claimed.name} takes sealed arguments, and those of this task are clear: it was "
+                "inserted by SQL, or submitted before the function was sealed. @task(sealed='new') takes both."
+            )
+    except (KeyMissing, PayloadDamaged) as e:
+        attempt.seal = None
+        # A key may come; what was damaged stays so.
+        attempt.refusal = _refused(f"{type(e).__name__}: {e}", retriable=isinstance(e, KeyMissing))
+
+
+def _refused(error: str, *, retriable: bool = False) -> Failed:
+    kind = FailureKind.ERROR if retriable else FailureKind.REJECTED
+    return Failed(error, kind, retriable=retriable, raised=error.partition(":")[0])
