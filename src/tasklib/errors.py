@@ -33,7 +33,6 @@ TaskLibError
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from uuid import UUID
 
@@ -106,7 +105,7 @@ class TaskNotFound(TaskLibError, LookupError):
 
     @classmethod
     def named(cls, name: str, known: Iterable[str]) -> TaskNotFound:
-        near = difflib.get_close_matches(name, list(known), n=3, cutoff=0.6)
+        near = _near(name, list(known), 3)
         hint = f" Did you mean {' or '.join(repr(n) for n in near)}?" if near else ""
         return cls(
             f"no task named {name!r} is registered in this program.{hint} "
@@ -132,7 +131,7 @@ class WorkerNotFound(TaskLibError, LookupError):
             return cls(
                 f"worker {worker_id} is {status}; other workers run its tasks, or soon will.", worker_id=worker_id
             )
-        near = difflib.get_close_matches(worker_id, list(live), n=1, cutoff=0.6)
+        near = _near(worker_id, list(live), 1)
         hint = f" Did you mean {near[0]}?" if near else ""
         message = f"no live worker has the id {worker_id}; a worker has a new id at every start.{hint}"
         return cls(message, worker_id=worker_id)
@@ -347,3 +346,9 @@ class UnexpectedAnswer(TaskLibError):
         super().__init__(message)
         self.status = status
         self.request_id = request_id
+
+
+def _near(word: str, known: list[str], most: int) -> list[str]:
+    from difflib import get_close_matches  # only mistakes need it
+
+    return get_close_matches(word, known, n=most, cutoff=0.6)

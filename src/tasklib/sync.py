@@ -19,7 +19,9 @@ from tasklib.client.signatures import SyncRunSchedule, SyncSubmitMany, SyncSubmi
 from tasklib.tasks import durable
 from tasklib.tasks.approvals import Approval, ApproverRole, Question
 from tasklib.tasks.durable import Part
-from tasklib.tasks.durable_run import CallFunction
+from tasklib.tasks.durable_effects import (
+    CallFunction,
+)
 from tasklib.tasks.flow_results import SettledTask
 from tasklib.tasks.flows import When
 from tasklib.tasks.gathering import IfCancelled

@@ -11,7 +11,15 @@ import pytest
 
 from tasklib import sleep, task, wait_for_signal
 from tasklib.tasks.context import LeaveRun
-from tasklib.tasks.durable_run import Consume, DurableRun, Effect, FoundSignal, Load, Loading, Record, current_run
+from tasklib.tasks.durable_effects import (
+    Consume,
+    Effect,
+    FoundSignal,
+    Load,
+    Loading,
+    Record,
+)
+from tasklib.tasks.durable_run import DurableRun, current_run
 from tasklib.tasks.retry import RetryPolicy
 
 NOW = datetime.now(UTC)

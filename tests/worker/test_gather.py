@@ -33,7 +33,9 @@ from tasklib.maintenance.gates import sweep_gates
 from tasklib.maintenance.retention import delete_expired
 from tasklib.store import fleet, settle
 from tasklib.store.settle import Completion, Lease
-from tasklib.tasks.durable_run import FoundChildren
+from tasklib.tasks.durable_effects import (
+    FoundChildren,
+)
 from tasklib.testing import drain, drain_sync
 from tasklib.worker.journal import AttemptJournal
 from tests.client.proxy import proxy

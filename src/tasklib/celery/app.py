@@ -16,7 +16,8 @@ from tasklib.celery.binding import HEADER, Binding, payload_of_unknown
 from tasklib.celery.canvas import CelerySignature, maybe_signature
 from tasklib.celery.exceptions import NotOnTaskLib, NotRegistered
 from tasklib.celery.request import running_celery_task
-from tasklib.celery.result import CeleryGroupResult, CeleryResult, CeleryResultSet
+from tasklib.celery.result import CeleryResult
+from tasklib.celery.result_sets import CeleryGroupResult, CeleryResultSet
 from tasklib.celery.settings import CelerySettings
 from tasklib.celery.submitting import Asked, asked
 from tasklib.celery.task import CeleryTask, check_options, made_task, registered

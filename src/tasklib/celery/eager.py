@@ -9,7 +9,7 @@ from tasklib.celery import states
 from tasklib.celery.attempt import ExceptionInfo, attempt_of
 from tasklib.celery.canvas import CelerySignature, chain, chord, chunks, group, maybe_signature
 from tasklib.celery.request import CeleryRequest
-from tasklib.celery.result import CeleryGroupResult, EagerResult
+from tasklib.celery.result_sets import CeleryGroupResult, EagerResult
 from tasklib.celery.utils import uuid
 from tasklib.tasks.retry import Retry
 

@@ -14,7 +14,8 @@ from tasklib.celery.binding import HEADER, LATER, payload_of_unknown
 from tasklib.celery.builtin_tasks import ERRBACK
 from tasklib.celery.canvas import CelerySignature, chain, chord, chunks, group, maybe_signature
 from tasklib.celery.exceptions import NotOnTaskLib
-from tasklib.celery.result import CeleryGroupResult, CeleryResult
+from tasklib.celery.result import CeleryResult
+from tasklib.celery.result_sets import CeleryGroupResult
 from tasklib.celery.submitting import Asked, asked
 from tasklib.client.default import default_client
 from tasklib.tasks.flow_parts import Signature

@@ -11,7 +11,10 @@ from tasklib.executors.functions import call, call_async, failed
 from tasklib.executors.outcomes import Done, Failed, Lost, Suspended
 from tasklib.tasks.context import LeaveRun, TaskContext, running_task
 from tasklib.tasks.durable import drive, drive_blocking
-from tasklib.tasks.durable_run import ContinueAsNew, DurableRun, Journal, LoseTask, current_run
+from tasklib.tasks.durable_effects import (
+    Journal,
+)
+from tasklib.tasks.durable_run import ContinueAsNew, DurableRun, LoseTask, current_run
 from tasklib.tasks.function import TaskFunction
 from tasklib.tasks.retry import Reject, RetryPolicy
 

@@ -20,15 +20,14 @@ from typing import Any, Literal, NoReturn, ParamSpec, TypeAlias, TypeVar, overlo
 from tasklib.errors import InvalidOption
 from tasklib.tasks.approvals import Approval, ApproverRole, Question
 from tasklib.tasks.context import running_task
-from tasklib.tasks.durable_run import (
+from tasklib.tasks.durable_effects import (
     CallFunction,
-    DurableRun,
     Effect,
     OthersIdle,
     PauseBeforeRetry,
     Steps,
-    current_run,
 )
+from tasklib.tasks.durable_run import DurableRun, current_run
 from tasklib.tasks.flow_parts import Signature
 from tasklib.tasks.flow_results import SettledTask
 from tasklib.tasks.flow_runs import Submittable

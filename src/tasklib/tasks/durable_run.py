@@ -2,7 +2,7 @@
 
 A run begins at the first line each time. Steps that are on record return at once what they returned before. One
 implementation for sync and async functions: each operation is a generator that yields effects (`Record`,
-`CallFunction`, ...), and `durable.py` has the two drivers that carry them out.
+`CallFunction`, ... in `durable_effects.py`), and `durable.py` has the two drivers that carry them out.
 """
 
 from __future__ import annotations
@@ -11,16 +11,31 @@ import functools
 import itertools
 import json
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
 from tasklib.errors import InvalidOption, ResultNotStorable, TaskLibError
 from tasklib.steps import APPROVAL, CHILDREN, StepId, StepKind
 from tasklib.tasks.approvals import Approval, Question
 from tasklib.tasks.context import LeaveRun
+from tasklib.tasks.durable_effects import (
+    CallFunction,
+    CallInTransaction,
+    Consume,
+    FoundChildren,
+    FoundSignal,
+    Journal,
+    Load,
+    Loading,
+    LookAtChildren,
+    OthersIdle,
+    PauseBeforeRetry,
+    Record,
+    Steps,
+    SubmitChildren,
+)
 from tasklib.tasks.function import TaskFunction
 from tasklib.tasks.options import MAX_DELAY_SECONDS, MAX_NAME_BYTES, is_name, require_aware
 from tasklib.tasks.payload import ResultCodec
@@ -40,115 +55,6 @@ MAX_REFUSAL = 500
 
 T = TypeVar("T")
 F = TypeVar("F")
-
-
-# ---- effects ----
-
-
-@dataclass(frozen=True, slots=True)
-class Load:
-    """Read all that is on record; answered with `Loading`."""
-
-
-class Loading(NamedTuple):
-    records: Mapping[StepId, str]
-    now: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """Put on record a result (JSON text), or the moment so many seconds from now; answered with what is on record."""
-
-    id: StepId
-    result: str | None
-    seconds: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Consume:
-    """Consume the next signal of this name and record it; answered with `FoundSignal`."""
-
-    signal: str
-    step: str
-    expired: bool
-    approval: str | None = None
-    """The approval that is over with this."""
-
-
-class FoundSignal(NamedTuple):
-    result: str | None
-    seen: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class CallFunction:
-    """Call a step's function; answered with its return value."""
-
-    function: Callable[..., Any]
-    args: tuple[Any, ...]
-    kwargs: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class CallInTransaction:
-    """Call a step's function with a connection, and record its result in the same transaction; answered like Record."""
-
-    id: StepId
-    call: CallFunction
-    written: Callable[[Any], str]
-
-
-@dataclass(frozen=True, slots=True)
-class SubmitChildren:
-    """Submit a flow and record where its results will be, in one transaction; answered like Record."""
-
-    id: StepId
-    children: ChildFlow
-
-
-@dataclass(frozen=True, slots=True)
-class LookAtChildren:
-    """See whether a flow that was recorded (JSON text) has ended; answered with `FoundChildren`."""
-
-    record: str
-
-
-class FoundChildren(NamedTuple):
-    ends: Sequence[Sequence[Mapping[str, Any]]] | None  # for each part of the flow; None: not all have ended
-    seen: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class PauseBeforeRetry:
-    """Wait before the next try."""
-
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class OthersIdle:
-    """Wait until no other branch of the run is in the midst of a step."""
-
-
-Effect: TypeAlias = (
-    Load
-    | Record
-    | Consume
-    | CallFunction
-    | CallInTransaction
-    | SubmitChildren
-    | LookAtChildren
-    | PauseBeforeRetry
-    | OthersIdle
-)
-Steps: TypeAlias = Generator[Effect, Any, T]
-
-
-class Journal(Protocol):
-    """Where records are kept. Carries out all effects but calls and pauses."""
-
-    async def perform(self, effect: Effect) -> Any: ...
-    def perform_blocking(self, effect: Effect) -> Any: ...
 
 
 # ---- why a run is left ----

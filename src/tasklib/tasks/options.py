@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
-from difflib import get_close_matches
 from operator import attrgetter
 from typing import Any, Literal, TypeAlias, TypedDict
 from uuid import UUID
@@ -136,6 +135,8 @@ def options_of(given: Mapping[str, Any]) -> Options:
 
 def did_you_mean(name: str, known: Iterable[str] = OPTION_NAMES) -> str:
     """A question such as "Did you mean 'priority'?" about a misspelt name; nothing if no name is near."""
+    from difflib import get_close_matches  # only mistakes need it
+
     near = get_close_matches(name, sorted(known), n=1, cutoff=0.7)
     return f" Did you mean {near[0]!r}?" if near else ""
 

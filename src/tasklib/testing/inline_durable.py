@@ -10,11 +10,10 @@ from typing import Any, Protocol
 from tasklib.errors import TaskLibError
 from tasklib.steps import APPROVAL, StepId
 from tasklib.tasks.durable import called
-from tasklib.tasks.durable_run import (
+from tasklib.tasks.durable_effects import (
     CallFunction,
     CallInTransaction,
     Consume,
-    DurableRun,
     Effect,
     FoundChildren,
     FoundSignal,
@@ -23,9 +22,8 @@ from tasklib.tasks.durable_run import (
     LookAtChildren,
     Record,
     SubmitChildren,
-    Wait,
-    current_run,
 )
+from tasklib.tasks.durable_run import DurableRun, Wait, current_run
 from tasklib.tasks.function import TaskFunction
 from tasklib.tasks.gathering import ChildFlow
 from tasklib.tasks.payload import dump

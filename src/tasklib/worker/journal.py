@@ -21,7 +21,7 @@ from tasklib.errors import DatabaseUnavailable, TaskLibError, WorkerLost
 from tasklib.store import settle
 from tasklib.store.durable import NewStep, Written, record_steps
 from tasklib.tasks.durable import called
-from tasklib.tasks.durable_run import (
+from tasklib.tasks.durable_effects import (
     CallFunction,
     CallInTransaction,
     Consume,
@@ -31,10 +31,10 @@ from tasklib.tasks.durable_run import (
     Load,
     Loading,
     LookAtChildren,
-    LoseTask,
     Record,
     SubmitChildren,
 )
+from tasklib.tasks.durable_run import LoseTask
 from tasklib.worker.attempt import Attempt
 from tasklib.worker.child_flows import ChildSubmission
 
