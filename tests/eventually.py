@@ -1,4 +1,4 @@
-"""Waiting for what nobody announces: rows that others write, the server's view, another process."""
+"""Waiting for changes without a notification: rows that others write, the server's view, another process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nobody is notified while nobody sleeps, and whoever falls asleep misses nothing: sessions stepped by hand."""
+"""A worker is notified only while it sleeps, and misses no task on its way to sleep: sessions stepped by hand."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ async def test_worker_does_not_rely_on_notification_before_every_writer_knows(
     producer = connect()
     producer.execute("BEGIN")
     if told == "before":
-        producer.execute(INSERT)  # sees nobody asleep, and is not committed when the worker looks
+        producer.execute(INSERT)  # sees no sleeping worker, and is not committed when the worker looks
     else:
         producer.execute("INSERT INTO pauses (kind, value) VALUES ('queue', 'x')")  # begins to write
     assert not await sleeper.rest()

@@ -97,7 +97,7 @@ BACKENDS = [
 
 
 @pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.__name__.strip("_"))
-async def test_idle_worker_is_woken_by_the_door(
+async def test_idle_worker_is_woken_by_its_backend(
     config: Config, database_url: str, backend: Callable[[str], Awaitable[None]]
 ) -> None:
     tasklib.tasks.registry.register(_ping)
@@ -165,7 +165,7 @@ async def test_listener_comes_back_and_looks_at_once(config: Config, db: psycopg
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
             "WHERE application_name = 'tasklib listener' AND datname = current_database()"
         )
-        # Inserted while nobody listens: only the look after listening again can find it.
+        # Inserted while no connection listens: only the look after listening again can find it.
         db.execute("ALTER TABLE tasks DISABLE TRIGGER tasks_wake")
         task_id = await client.submit_task("ping", n=1)
         await watched.ended(task_id, "completed")

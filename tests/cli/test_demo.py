@@ -151,7 +151,7 @@ def read_all(terminal: int) -> str:
         try:
             while chunk := stream.read(65536):
                 output += chunk
-        except OSError:  # how Linux says that nobody has the other end
+        except OSError:  # how Linux reports that the other end is closed
             pass
     return output.decode()
 

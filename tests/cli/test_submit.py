@@ -242,7 +242,7 @@ def _work_until_done(url: str) -> None:
         connection.execute("LISTEN tasklib_public")
         connection.execute(
             "INSERT INTO workers (id, names, asleep, last_heartbeat) VALUES ('s', NULL, true, '2020-01-01')"
-        )  # else nobody is notified
+        )  # else there is no worker to notify
         if not client.list_tasks():
             next(connection.notifies(timeout=30))
     Worker(Config(url), burst=True).run_sync()

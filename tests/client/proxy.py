@@ -47,7 +47,7 @@ class Proxy:
     def _answers(self, server: socket.socket, client: socket.socket, cut: threading.Event) -> None:
         with suppress(OSError):
             while data := server.recv(65536):
-                if cut.is_set():  # the server has answered, so it has committed; nobody will know
+                if cut.is_set():  # the server has answered, so it has committed, and the client is not told
                     self.lost += 1
                     break
                 client.sendall(data)

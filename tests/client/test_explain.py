@@ -114,7 +114,7 @@ def test_several_blockers_are_all_named_the_most_decisive_first(client: Client, 
     assert codes(found) == ["not_due", "queue_paused", "no_worker"]
 
 
-# ---- nobody can take it ----
+# ---- no worker can take it ----
 
 
 def test_dead_silent_and_draining_workers_are_no_workers(client: Client, db: psycopg.Connection) -> None:

@@ -163,7 +163,9 @@ async def test_finished_task_keeps_its_key_for_the_window(either: Either, greet:
 
 
 @pytest.mark.parametrize("before", ["a fresh key", "an expired key"])
-def test_rivals_through_all_doors_at_once_get_one_task(before: str, by: dict[str, Way], db: psycopg.Connection) -> None:
+def test_rivals_by_all_ways_to_submit_at_once_get_one_task(
+    before: str, by: dict[str, Way], db: psycopg.Connection
+) -> None:
     by["Django"]("warm up")  # its settings are made once, and not by two threads at the same time
     old = {by["client"]("k")} if before == "an expired key" else set()
     expire(db)

@@ -1,4 +1,4 @@
-"""Tasks as a shop would have them, and tasks as nobody should."""
+"""Tasks as a shop would have them, and hostile ones."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def api(module_api: Api) -> Iterator[Api]:
 
 @pytest.fixture
 def certificate(tmp_path: Path) -> tuple[str, str]:
-    """A certificate that nobody knows, for this machine, and its key."""
+    """A certificate that no client trusts, for this machine, and its key."""
     certificate, key = str(tmp_path / "certificate.pem"), str(tmp_path / "key.pem")
     command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=tasklib"
     where = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", certificate]

@@ -184,7 +184,7 @@ def test_a_schema_may_have_any_name(schema: str, config: Config, db: Any) -> Non
     assert heard is not None
     db.execute(sql.SQL("LISTEN {}").format(sql.Identifier(heard)))
     sleeper = sql.SQL("INSERT INTO {}.workers (id, names, asleep) VALUES ('sleeper', NULL, true)")
-    db.execute(sleeper.format(sql.Identifier(schema)))  # else nobody is notified
+    db.execute(sleeper.format(sql.Identifier(schema)))  # else there is no worker to notify
     with Client(there) as client:
         first = client.submit_task("a", idempotency_key="k", registered_elsewhere=True)
         assert client.submit_task("a", idempotency_key="k", registered_elsewhere=True) == first

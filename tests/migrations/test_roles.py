@@ -1,4 +1,4 @@
-"""The roles of `tasklib migrate --roles`, on a real server: each can do its work, and nobody else's."""
+"""The roles of `tasklib migrate --roles`, on a real server: each can do its own work, and no other role's."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any
 
 _DIRECT, _POOLED = os.environ["POOLED_PORTS"].split(":")
-# A pooler keeps connections open, and nobody may be connected to a database that is copied.
+# A pooler keeps connections open, and a database that is copied must have no connections.
 _DATABASES = ("tasklib_test_", "tasklib_client_")
 
 

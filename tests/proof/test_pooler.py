@@ -48,7 +48,7 @@ def _known() -> None:
 
 @pytest.fixture(scope="module")
 def pooler(server_url: str) -> Iterator[Pooler]:
-    # Two connections to the server for all of a worker's and a client's: nobody keeps one to himself.
+    # Two connections to the server for all of a worker's and a client's: none is kept by one of them.
     with pgbouncer(server_url, default_pool_size="2") as running:
         yield running
 

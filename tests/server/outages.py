@@ -34,7 +34,7 @@ class Way:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def fall_silent(self) -> None:
-        """Nothing comes through, and nobody hangs up."""
+        """Nothing comes through, and no side closes the connection."""
         self._flows.clear()
 
     def refuse(self) -> None:

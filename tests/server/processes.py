@@ -66,7 +66,7 @@ class ServerProcess:
         raise AssertionError(f"the server never answered: {self._log.read_text()}")
 
     def kill(self) -> None:
-        """SIGKILL: nothing is finished, nobody is told."""
+        """SIGKILL: nothing is finished, and no peer is notified."""
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(signal.SIGKILL)
             self._process.wait(PATIENCE)

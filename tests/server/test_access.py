@@ -1,4 +1,4 @@
-"""Who gets in: tokens, roles, and nobody by default."""
+"""Who gets in: tokens and roles; without them every request is refused."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_a_token_revoked_here_opens_nothing_at_once(
     assert url.http.get("/api/test/viewer", headers=bearer(new.text)).status_code == 401
 
 
-def test_the_first_token_made_over_http_locks_the_door_at_once(server: Start, config: Config) -> None:
+def test_the_first_token_made_over_http_ends_open_mode_at_once(server: Start, config: Config) -> None:
     url = server(config, router)
     made = url.http.post("/api/v1/tokens", json={"name": "first", "roles": ["viewer"]}).json()
     assert url.http.get("/api/test/viewer").status_code == 401
@@ -254,7 +254,7 @@ def test_a_server_that_ever_had_a_token_is_never_open_again(
     assert db.execute("SELECT count(*) FROM api_tokens").fetchone() == (1,)
 
 
-def test_the_first_token_locks_the_door_and_its_end_does_not_unlock_it(
+def test_the_first_token_ends_open_mode_and_its_end_does_not_restore_it(
     server: Start, config: Config, new_token: Callable[..., NewToken], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(token_cache, "FRESH_SECONDS", 0.0)

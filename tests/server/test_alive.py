@@ -1,4 +1,4 @@
-"""A worker that has been silent for longer than its timeout is dead to every reader, also while nobody leads."""
+"""A worker that has been silent for longer than its timeout is dead to every reader, also while there is no leader."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def test_the_stream_beyond_a_tokens_limit_is_refused_and_an_ended_one_makes_room
 
 
 def test_an_event_leaves_out_what_is_large(api: Api) -> None:
-    """So that streams nobody reads hold nothing but their last small event."""
+    """So that unread streams hold nothing but their last small event."""
     task_id = api.submit(api.ann, parameters={"text": LARGE, "n": 1})
     api.end(task_id, value=LARGE)
     [data] = [line for line in api.ann.get(f"{TASKS}/{task_id}/events").text.splitlines() if line.startswith("data: ")]

@@ -47,7 +47,7 @@ def test_an_event_stream_ends_with_its_token(
         eventually(is_waited(url))
         end(db, token, how)
         assert not [line for line in lines if line.startswith(":")], "it went on"
-    db.execute("UPDATE tasks SET progress = '1'")  # what came later was told to nobody
+    db.execute("UPDATE tasks SET progress = '1'")  # a later change was sent to no stream
     again = http.get(f"/api/v1/tasks/{task_id}/events", headers=bearer(token.text))
     assert (again.status_code, again.json()["code"]) == (401, "token_invalid")
 

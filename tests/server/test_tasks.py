@@ -77,7 +77,7 @@ def test_a_task_is_stored_with_everything_that_was_said(api: Api) -> None:
     assert stored.submitted_by == api.token_ids["ann"]
 
 
-def test_the_least_is_a_name_and_defaults_are_those_of_any_door(api: Api) -> None:
+def test_the_least_is_a_name_and_defaults_are_those_of_the_python_api(api: Api) -> None:
     over_http = api.client.get_task(api.submit(task_type="api_least"))
     direct = api.client.get_task(api.client.submit_task("api_least", registered_elsewhere=True))
     assert over_http is not None
@@ -229,7 +229,7 @@ def test_arguments_of_a_known_function_are_read_as_json(api: Api) -> None:
 # ---- once ----
 
 
-def test_a_known_key_answers_with_the_first_task_whatever_door_it_came_through(api: Api) -> None:
+def test_a_known_key_answers_with_the_first_task_by_whichever_interface_it_came(api: Api) -> None:
     [(by_sql,)] = api.db.execute(
         "INSERT INTO tasks (name, kwargs, idempotency_key) VALUES ('api_once', '{}', 'k1') RETURNING id::text"
     )
@@ -241,7 +241,7 @@ def test_a_known_key_answers_with_the_first_task_whatever_door_it_came_through(a
     assert str(direct) == by_sql
     api.end(by_sql)
     assert api.operator.post(TASKS, json=body).json()["status"] == "completed"
-    # Whoever sees or submits only has keys of its own: nobody's is told or taken.
+    # Viewers and submitters have keys of their own: another token's key is neither shown nor taken.
     for submitter in (api.ann, api.bob, api.watcher):
         own = submitter.post(TASKS, json=body)
         assert (own.status_code, own.json()["is_new"]) == (201, True)

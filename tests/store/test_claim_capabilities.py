@@ -1,4 +1,4 @@
-"""Capabilities: who may take what, and that work nobody can do now costs the others nothing."""
+"""Capabilities: who may take what, and that tasks without a capable worker cost the others nothing."""
 
 from __future__ import annotations
 

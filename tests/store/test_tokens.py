@@ -101,7 +101,7 @@ def test_an_unknown_prefix_finds_nothing(database: Database) -> None:
     assert database.run(tokens.find("000000000000")) is None
 
 
-def test_no_repr_shows_what_opens_a_door(database: Database) -> None:
+def test_no_repr_shows_a_secret(database: Database) -> None:
     text = tokens.new_text()
     info = create(database, text)
     stored = database.run(tokens.find(info.prefix))

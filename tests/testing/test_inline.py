@@ -35,7 +35,7 @@ class Order(BaseModel):
     placed: datetime
 
 
-def test_every_blocking_door_runs_the_task(ran: Inline) -> None:
+def test_every_blocking_call_runs_the_task(ran: Inline) -> None:
     @task
     def double(n: int) -> int:
         return 2 * n
@@ -53,7 +53,7 @@ def test_every_blocking_door_runs_the_task(ran: Inline) -> None:
     assert [t.id for t in ran.tasks] == ids
 
 
-async def test_every_awaitable_door_runs_the_task() -> None:
+async def test_every_awaitable_call_runs_the_task() -> None:
     @task
     async def double(n: int) -> int:
         await asyncio.sleep(0)
@@ -70,7 +70,7 @@ async def test_every_awaitable_door_runs_the_task() -> None:
     assert [t.id for t in ran.tasks] == ids
 
 
-def test_async_function_runs_through_a_blocking_door(ran: Inline) -> None:
+def test_async_function_runs_in_a_blocking_call(ran: Inline) -> None:
     @task
     async def where() -> bool:
         await asyncio.sleep(0)
@@ -79,7 +79,7 @@ def test_async_function_runs_through_a_blocking_door(ran: Inline) -> None:
     assert tasklib.sync.wait_for(where.submit_sync()) is True
 
 
-async def test_async_function_runs_in_a_helper_thread_when_a_blocking_door_is_used_on_a_loop(ran: Inline) -> None:
+async def test_async_function_runs_in_a_helper_thread_when_a_blocking_call_is_made_on_a_loop(ran: Inline) -> None:
     loops: list[asyncio.AbstractEventLoop] = []
 
     @task
@@ -91,7 +91,7 @@ async def test_async_function_runs_in_a_helper_thread_when_a_blocking_door_is_us
     assert loops != [asyncio.get_running_loop()]
 
 
-async def test_async_function_runs_on_the_loop_of_an_awaitable_door(ran: Inline) -> None:
+async def test_async_function_runs_on_the_loop_of_an_awaitable_call(ran: Inline) -> None:
     loops: list[asyncio.AbstractEventLoop] = []
 
     @task

@@ -49,7 +49,7 @@ CREATE TRIGGER witness BEFORE UPDATE ON breakers FOR EACH ROW
 CREATE TRIGGER witness BEFORE UPDATE ON snapshots FOR EACH ROW EXECUTE FUNCTION witness();
 """.replace("{FIRST_GATE}", str(FIRST_GATE))
 
-# Like the chores, but not due yet, or of another kind: nobody may touch these.
+# Like the chores, but not due yet, or of another kind: no duty may touch these.
 _BYSTANDERS = """
 INSERT INTO workers (id, host, last_heartbeat) VALUES ('bystander', 'elsewhere', now() + interval '1 hour');
 INSERT INTO tasks (name, idempotency_key) VALUES ('bystander', 'still counts');

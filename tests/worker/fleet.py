@@ -67,7 +67,7 @@ class Fleet:
 
     @property
     def alive(self) -> list[int]:
-        """The process ids of those that nobody has killed."""
+        """The process ids of those that were not killed."""
         return [p.pid for p in self._processes if p.poll() is None]
 
     def said(self, process: subprocess.Popen[bytes]) -> str:

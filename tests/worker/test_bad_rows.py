@@ -1,4 +1,4 @@
-"""Rows and texts that the database won't take, or that nobody expected: one of them ends no worker."""
+"""Rows and texts that the database refuses, or that are out of range: one of them ends no worker."""
 
 from __future__ import annotations
 

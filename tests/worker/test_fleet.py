@@ -1,4 +1,4 @@
-"""Several workers, one leader: killed, stopped, cut off and restarted; nothing is stuck, nobody leads twice."""
+"""Several workers, one leader: killed, stopped, cut off and restarted; nothing is stuck, and two never lead at once."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_task_that_takes_its_worker_down_three_times_is_poison_and_its_neighbour
     *earlier, verdict = str(row.error).splitlines()
     assert verdict.endswith("; given up as poison after 3 crashes")
     assert [line.partition(",")[0] for line in earlier] == ["attempt 1", "attempt 2"]
-    # Two workers went down with it; the third time it was alone in a child, and nobody else was harmed.
+    # Two workers went down with it; the third time it was alone in a child, and no other task was lost.
     assert [h["outcome"] for h in row.history or []] == ["lost", "lost", "crash"]
 
 

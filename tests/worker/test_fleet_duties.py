@@ -127,7 +127,7 @@ def kill(drill: Drill, leader: Caught, chore: Chore, held: Gate) -> None:
 
 
 def freeze(drill: Drill, leader: Caught, chore: Chore, held: Gate) -> None:
-    """What the leader has sent is done, as nobody else can lead meanwhile. What it sends when it thaws is not."""
+    """What the leader has sent is done, as no other worker can lead meanwhile. What it sends when it thaws is not."""
     process = drill.fleet.named(leader.name)
     with Gate(drill.fleet.url, chore, SECOND_GATE) as next_gate:
         with stopped(process):

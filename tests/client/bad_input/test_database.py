@@ -66,7 +66,7 @@ async def refused_at(url: str, greet: Any) -> str:
 
 async def test_a_server_that_isnt_there_is_named_without_the_password(greet: Any) -> None:
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # bound and not listening: nobody answers, and nobody else can take it
+        taken.bind(("127.0.0.1", 0))  # bound and not listening: refuses connections, and stays taken
         port = taken.getsockname()[1]
         said = await refused_at(f"postgresql://app:hunter2@127.0.0.1:{port}/shop", greet)
     assert said.startswith(f"can't connect to PostgreSQL at app@127.0.0.1:{port}/shop: ")

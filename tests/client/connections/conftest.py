@@ -62,7 +62,7 @@ def caller(client: Client, async_client: AsyncClient, connection_kind: str) -> C
 def listener(database_url: str, db: psycopg.Connection) -> Iterator[psycopg.Connection]:
     db.execute(
         "INSERT INTO workers (id, names, asleep) VALUES ('s', NULL, true) ON CONFLICT DO NOTHING"
-    )  # else nobody is notified
+    )  # else there is no worker to notify
     with psycopg.connect(database_url, autocommit=True) as connection:
         connection.execute("LISTEN tasklib_public")
         yield connection

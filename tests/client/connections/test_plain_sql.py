@@ -23,7 +23,9 @@ def test_a_row_inserted_by_hand_is_the_same_task_and_wakes_a_worker(client: Clie
     assert row_without_id_and_times(db, by_hand) == expected
 
 
-def test_a_key_inserted_by_hand_is_kept_for_a_day_and_known_to_every_door(client: Client, greet: Any, db: Any) -> None:
+def test_a_key_inserted_by_hand_is_kept_for_a_day_and_known_to_every_way_to_submit(
+    client: Client, greet: Any, db: Any
+) -> None:
     db.execute("INSERT INTO tasks (name, kwargs, idempotency_key) VALUES ('greet', '{\"name\": \"a\"}', 'k')")
     (by_hand,) = ids(db)
     assert client.submit_task(greet, name="b", idempotency_key="k") == by_hand

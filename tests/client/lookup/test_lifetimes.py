@@ -82,7 +82,7 @@ def test_the_module_level_functions_work_on_one_event_loop_after_another(
     assert first is not None
     assert second is not None
     assert first.id != second.id
-    eventually(lambda: not sessions(db))  # neither loop's: nobody had to close them
+    eventually(lambda: not sessions(db))  # neither loop's: no call had to close them
 
 
 @pytest.mark.direct(reason="sessions are counted where they end, and a pooler keeps its own")

@@ -82,7 +82,7 @@ def test_newer_poll_ends_an_older_one(
 def test_poll_whose_answer_was_lost_gets_the_same_claim_again(http: httpx.Client, db: psycopg.Connection) -> None:
     worker = Remote(http)
     submit(db, 3)
-    lost = worker.poll(2)  # and suppose that nobody read it
+    lost = worker.poll(2)  # and suppose that the answer was lost
     assert worker.poll(1, holding=[lease(lost[0])]) == [lost[1]], "the same lease, not another attempt"
     assert worker.poll(2, holding=[]) == lost
     [last] = worker.poll(5, holding=[lease(task) for task in lost])
@@ -154,7 +154,7 @@ def test_a_cancelled_task_that_never_arrived_is_handed_out_by_a_poll_with_what_i
 ) -> None:
     worker = Remote(http)
     submit(db)
-    [task] = worker.poll()  # and suppose that nobody read it
+    [task] = worker.poll()  # and suppose that the answer was lost
     with Client(config) as client:
         client.cancel_task(task["task_id"])
     assert worker.say("heartbeat", {}).json()["cancel"] == [lease(task)]
