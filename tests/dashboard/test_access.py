@@ -175,7 +175,7 @@ def test_logins_and_refused_ones_are_in_the_audit_without_a_secret(web: Running,
         [good] = client.audit(action="login")
         nonsense, unknown = client.audit(action="login.refused")
     assert (good.actor, good.details) == (f"token:viewer ({prefix})", {"client": "127.0.0.1"})
-    assert (unknown.actor, unknown.details) == ("nobody", {"client": "127.0.0.1", "prefix": "0" * 12})
+    assert (unknown.actor, unknown.details) == ("unauthenticated", {"client": "127.0.0.1", "prefix": "0" * 12})
     assert nonsense.details == {"client": "127.0.0.1"}
     assert "s" * 43 not in str(unknown)
 

@@ -19,14 +19,14 @@ def look(config: Config) -> Call[list[Finding]]:
     workers = [w for w in known if w.status != "dead"]
     if not workers:
         lanes: list[WaitingLane] = yield doctor.lanes(1)
-        return [_nobody(known, any(lanes))]
+        return [_no_workers(known, any(lanes))]
     found = [*_versions(workers), *_leader(leader, config), *_silent(known, config)]
     load, slots = sum(w.current_load for w in workers), sum(w.capacity for w in workers)
     seen = f"{count(len(workers), 'live worker')}, {load} of {count(slots, 'slot')} taken, {leader} leads."
     return found or [ok("workers", seen, workers=len(workers), load=load, slots=slots)]
 
 
-def _nobody(known: list[WorkerInfo], has_backlog: bool) -> Finding:
+def _no_workers(known: list[WorkerInfo], has_backlog: bool) -> Finding:
     seen = "There is no live worker" + (", and tasks wait." if has_backlog else ".")
     if known:
         last = min(w.seconds_since_heartbeat for w in known)

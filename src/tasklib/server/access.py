@@ -18,8 +18,8 @@ from tasklib.store.tokens import Role, StoredToken
 
 __all__ = [
     "ANONYMOUS",
-    "NOBODY",
     "SCRAPER",
+    "UNAUTHENTICATED",
     "Principal",
     "Role",
     "allow",
@@ -73,7 +73,7 @@ class Principal:
 HostLogin: TypeAlias = Callable[[HTTPConnection], Awaitable[Principal | None]]
 """The user of the program that the server is mounted in; None if not logged in."""
 
-NOBODY = Principal("nobody", frozenset())
+UNAUTHENTICATED = Principal("unauthenticated", frozenset())
 ANONYMOUS = Principal("anonymous", frozenset(Role), is_anonymous=True)
 SCRAPER = Principal("scraper", frozenset({Role.VIEWER}), is_anonymous=True)
 """The reader of /metrics where that needs no token."""
@@ -116,7 +116,7 @@ class allow:
         self.roles: frozenset[Role] = frozenset(roles)
 
     def __call__(self, request: HTTPConnection) -> Principal:
-        return checked(request.scope.get(PRINCIPAL, NOBODY), self.roles)
+        return checked(request.scope.get(PRINCIPAL, UNAUTHENTICATED), self.roles)
 
 
 class _Anybody:
@@ -125,7 +125,7 @@ class _Anybody:
     roles: frozenset[Role] = frozenset()
 
     def __call__(self, request: HTTPConnection) -> Principal:
-        principal: Principal = request.scope.get(PRINCIPAL, NOBODY)
+        principal: Principal = request.scope.get(PRINCIPAL, UNAUTHENTICATED)
         return principal
 
 
@@ -137,7 +137,7 @@ def checked(principal: Principal, roles: frozenset[Role]) -> Principal:
     if principal.may(*roles):
         return principal
     names = [role.value for role in Role if role in roles]
-    if principal is NOBODY:
+    if principal is UNAUTHENTICATED:
         raise Problem(
             401,
             "token_missing",

@@ -15,9 +15,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from tasklib.environment import is_loopback
 from tasklib.server.access import (
     ANONYMOUS,
-    NOBODY,
     PRINCIPAL,
     SCRAPER,
+    UNAUTHENTICATED,
     HostLogin,
     Principal,
     checked,
@@ -59,8 +59,8 @@ class Auth:
             return
         if scope["type"] == "http":
             await self._admit(scope)
-        principal: Principal = scope.get(PRINCIPAL, NOBODY)
-        if principal is NOBODY:
+        principal: Principal = scope.get(PRINCIPAL, UNAUTHENTICATED)
+        if principal is UNAUTHENTICATED:
             await self.app(scope, receive, send)
         else:
             caps = scope["app"].state.services.caps
@@ -103,7 +103,7 @@ class Auth:
             return principal_of(token)
         if self._login is not None:
             _check_origin(scope, headers)
-            return await self._login(HTTPConnection(scope)) or NOBODY
+            return await self._login(HTTPConnection(scope)) or UNAUTHENTICATED
         # A session that has ended counts as no session, so that the login page can be opened.
         if (session := _session(scope, headers)) and (token := await services.tokens.find(session)):
             return principal_of(token)
@@ -112,7 +112,7 @@ class Auth:
             return ANONYMOUS
         if self._settings.metrics_without_token and path_in(scope) == "/metrics":
             return SCRAPER
-        return NOBODY
+        return UNAUTHENTICATED
 
     def _check_host(self, headers: Headers) -> None:
         allowed = self._settings.allowed_hosts

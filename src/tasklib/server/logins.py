@@ -44,7 +44,7 @@ class Logins:
             return
         details = {**_from(request), "prefix": prefix_of(text), "unrecorded_before": self._unrecorded or None}
         self._unrecorded = 0
-        await services.run(audit.record(by="nobody", action=Action.REFUSE_LOGIN, details=details))
+        await services.run(audit.record(by="unauthenticated", action=Action.REFUSE_LOGIN, details=details))
 
 
 def _per_minute(count: int) -> RateLimit:

@@ -13,7 +13,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tasklib.server.access import NOBODY, PRINCIPAL, Principal
+from tasklib.server.access import PRINCIPAL, UNAUTHENTICATED, Principal
 from tasklib.server.auth import path_in
 from tasklib.server.bodies import BODY_IS_READ, drain, has_body
 from tasklib.server.problems import CODE, REQUEST_ID, answer, problem_of
@@ -78,7 +78,7 @@ class RequestLog:
 
     def _write(self, scope: Scope, status: int, seconds: float) -> None:
         """One line, without the query string, the body or the token: these may hold secrets."""
-        principal: Principal = scope.get(PRINCIPAL, NOBODY)
+        principal: Principal = scope.get(PRINCIPAL, UNAUTHENTICATED)
         client = scope.get("client")
         write = self._log.warning if status >= 500 else self._log.info
         if status < 400 and path_in(scope).startswith("/health/"):

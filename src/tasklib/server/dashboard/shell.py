@@ -21,7 +21,7 @@ from fastapi import Request
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from tasklib.server.access import NOBODY, PRINCIPAL, Principal
+from tasklib.server.access import PRINCIPAL, UNAUTHENTICATED, Principal
 from tasklib.server.dashboard import assets
 from tasklib.server.dashboard.filters import FILTERS
 from tasklib.server.dashboard.troubles import known_trouble
@@ -145,8 +145,8 @@ def local_path(path: str | None, otherwise: str = "/") -> str:
 
 
 def _frame(request: Request) -> dict[str, Any]:
-    found: Principal = request.scope.get(PRINCIPAL, NOBODY)
-    principal = None if found is NOBODY else found
+    found: Principal = request.scope.get(PRINCIPAL, UNAUTHENTICATED)
+    principal = None if found is UNAUTHENTICATED else found
     root = root_of(request)
     return {
         "request": request,
@@ -171,8 +171,8 @@ def _frame(request: Request) -> dict[str, Any]:
 
 def nav(request: Request) -> list[NavItem]:
     """The screens that the one who asks may see."""
-    principal: Principal = request.scope.get(PRINCIPAL, NOBODY)
-    if principal is NOBODY:
+    principal: Principal = request.scope.get(PRINCIPAL, UNAUTHENTICATED)
+    if principal is UNAUTHENTICATED:
         return []
     served = _served(request)
     path = path_of(request)
