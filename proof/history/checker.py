@@ -183,8 +183,9 @@ class Checker:
                 figures.given_back += before is not None and _went_back(before, move)
                 figures.executed_again += (task, move.old_token) in self._started and move.new_state == "failed"
             if move.old_state in TERMINAL and move.new_state == "pending":
-                # What a gate had cancelled waits again when what failed is replayed.
-                is_restored = move.old_state == "cancelled" and bool(move.at_gate)
+                # What a gate had cancelled waits again when what failed is replayed. A task that was cancelled by
+                # request may do both in one replay of its flow: it waits at a gate that has not heard of the replay.
+                is_restored = move.old_state == "cancelled" and bool(move.at_gate) and not move.requested
                 restored += is_restored
                 replays += not is_restored
                 endings = 0

@@ -33,6 +33,8 @@ class Transition(NamedTuple):
     """It waits at a gate of its flow."""
     suspended: bool | None = None
     """A durable task has given its slot back, which forgets its crashes."""
+    requested: bool | None = None
+    """Its cancel had been requested: it was not cancelled by a gate."""
 
     @property
     def is_claim(self) -> bool:

@@ -18,6 +18,8 @@ CREATE TABLE transitions (
     at_gate     boolean,
     -- A durable task has given its slot back, which forgets its crashes.
     suspended   boolean,
+    -- Its cancel had been requested: it was not cancelled by a gate.
+    requested   boolean,
     -- For limits: when the transaction began, which ones were over by then, and when a new task is due.
     began       timestamptz NOT NULL DEFAULT now(),
     after       xid8        NOT NULL DEFAULT pg_snapshot_xmin(pg_current_snapshot()),
@@ -40,13 +42,15 @@ $$;
 CREATE FUNCTION record_update() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO transitions (task, old_state, new_state, old_token, new_token, worker,
-                             retry_count, max_retries, crash_count, wrote_token, at_gate, suspended)
+                             retry_count, max_retries, crash_count, wrote_token, at_gate, suspended,
+                             requested)
     SELECT n.id, o.state, n.state, o.lease_token, n.lease_token, COALESCE(n.worker_id, o.worker_id),
            n.retry_count, n.max_retries, n.crash_count,
            -- The attempt writes its own token into its result: it must be the one that held the lease.
            CASE WHEN n.state = 'completed' AND o.state <> 'completed' THEN (n.result ->> 'token')::bigint END,
            n.waits_for IS NOT NULL,
-           o.state = 'running' AND n.state IN ('pending', 'cancelled') AND n.awaited_signals IS NOT NULL
+           o.state = 'running' AND n.state IN ('pending', 'cancelled') AND n.awaited_signals IS NOT NULL,
+           o.cancel_requested_at IS NOT NULL
     FROM old_rows AS o JOIN new_rows AS n USING (id)
     WHERE (o.state, o.lease_token, o.worker_id) IS DISTINCT FROM (n.state, n.lease_token, n.worker_id);
     INSERT INTO releases (task, gate)

@@ -59,4 +59,7 @@ async def test_results_of_tasks_in_flows_are_counted_by_their_gates(config: Conf
     assert names[0] == "complete_reporting"
     assert "fold" in names
     assert rows.state(then) == "pending"
+    assert rows.arrivals(gate) == 0
+    names = await completed(config, Lease(str(then), rows.hold(then)))
+    assert "fold" in names
     assert rows.arrivals() == 0

@@ -76,6 +76,8 @@ class Rows:
         ((finished,),) = self.db.execute("SELECT finished_at IS NOT NULL FROM flows WHERE id = %s", [flow]).fetchall()
         return bool(finished)
 
-    def arrivals(self) -> int:
-        ((count,),) = self.db.execute("SELECT count(*) FROM arrivals").fetchall()
+    def arrivals(self, gate: UUID | None = None) -> int:
+        """Arrivals that are not counted, at a gate or at all of them."""
+        query = "SELECT count(*) FROM arrivals WHERE %s::uuid IS NULL OR gate = %s"
+        ((count,),) = self.db.execute(query, [gate, gate]).fetchall()
         return int(count)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import psycopg
 import pytest
@@ -20,6 +20,16 @@ DONE = '{"value":1}'
 @pytest.fixture
 def rows(db: psycopg.Connection) -> Rows:
     return Rows(db)
+
+
+def complete(rows: Rows, task: UUID) -> None:
+    rows.run(settle.complete([Completion(Lease(str(task), rows.hold(task)), DONE)], "w"))
+
+
+def counts(rows: Rows, gate: UUID) -> tuple[int, int]:
+    """How many have completed and failed, as far as they are counted."""
+    ((completed, failed),) = rows.db.execute("SELECT completed, failed FROM gates WHERE id = %s", [gate]).fetchall()
+    return completed, failed
 
 
 class Group:
@@ -253,6 +263,53 @@ def test_a_flow_is_finished_when_all_its_tasks_have_ended(rows: Rows) -> None:
     group.complete(1)
     rows.fold()
     assert rows.finished(group.flow)
+
+
+def test_a_flow_counts_its_tasks_together_with_the_last_one(rows: Rows) -> None:
+    flow, end = rows.flow(3)
+    tasks = [rows.task(flow, "member", reports_to=[end]) for _ in range(3)]
+    for task in tasks[:2]:
+        complete(rows, task)
+        assert rows.run(flows.fold([str(end)])) == []
+        assert rows.run(flows.with_arrivals([str(end)])) == []
+    assert counts(rows, end) == (0, 0)
+    complete(rows, tasks[2])
+    assert rows.run(flows.with_arrivals([str(end)])) == [str(end)]
+    rows.fold(end)
+    assert counts(rows, end) == (3, 0)
+    assert rows.finished(flow)
+    assert rows.arrivals() == 0
+
+
+def test_a_large_flow_counts_its_tasks_before_they_are_very_many(rows: Rows) -> None:
+    _, end = rows.flow(1000)
+    rows.db.execute("INSERT INTO arrivals (gate, completed) SELECT %s, 1 FROM generate_series(1, 99)", [end])
+    rows.fold(end)
+    assert counts(rows, end) == (0, 0)
+    rows.db.execute("INSERT INTO arrivals (gate, completed) VALUES (%s, 1)", [end])
+    rows.fold(end)
+    assert counts(rows, end) == (100, 0)
+
+
+def test_a_flow_that_grows_is_not_finished_before_what_was_spawned_has_ended(rows: Rows) -> None:
+    flow, end = rows.flow(1)
+    rows.db.execute("INSERT INTO arrivals (gate, expected) VALUES (%s, 1)", [end])
+    rows.db.execute("INSERT INTO arrivals (gate, completed) VALUES (%s, 1)", [end])
+    rows.fold(end)
+    assert not rows.finished(flow)
+    rows.db.execute("INSERT INTO arrivals (gate, completed) VALUES (%s, 1)", [end])
+    rows.fold(end)
+    assert rows.finished(flow)
+
+
+def test_a_finished_flow_hears_of_a_replay_at_once(rows: Rows) -> None:
+    flow, end = rows.flow(2)
+    rows.db.execute("INSERT INTO arrivals (gate, completed) VALUES (%s, 2)", [end])
+    rows.fold(end)
+    assert rows.finished(flow)
+    rows.db.execute("INSERT INTO arrivals (gate, completed) VALUES (%s, -1)", [end])
+    rows.fold(end)
+    assert not rows.finished(flow)
 
 
 def test_a_replayed_dead_letter_lets_its_join_wait_again_and_open(rows: Rows, config: Config) -> None:

@@ -127,6 +127,7 @@ def test_a_waiting_task_that_was_replayed_by_itself_takes_its_report_back_once(r
     pair.replay(pair.second)
     pair.replay(pair.first)
     rows.fold()
+    rows.fold()  # the sweep: the gate of a flow that goes on is not counted before that
     assert pair.states() == ["pending", "waiting", "waiting"]
     assert pair.counted(pair.end) == (0, 0)
 

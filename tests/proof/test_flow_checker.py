@@ -245,6 +245,18 @@ def test_what_a_gate_cancelled_may_wait_again_after_a_replay_in_its_flow() -> No
     assert "I6" in verdict_of(*lives, end=End(flows=in_order())).counts
 
 
+def test_a_task_that_was_cancelled_by_request_at_a_gate_may_leave_twice_by_one_replay_of_its_flow() -> None:
+    """The replay lets it wait at a gate that has not heard of it, is turned away, and waits again."""
+    life = Life("j").to("cancelled").to("pending", by=CLIENT, at_gate=True, requested=True)
+    life = life.to("cancelled").to("pending", by=CLIENT, at_gate=True)
+    once = [completed("a"), completed("b"), life.to("running").to("completed", wrote_token=1)]
+    assert verdict_of(*once, end=End(flows=in_order(replays={"f": 1}))).holds
+    more = Life("j").to("cancelled").to("pending", by=CLIENT, at_gate=True)
+    more = more.to("cancelled").to("pending", by=CLIENT, at_gate=True).to("running").to("completed", wrote_token=1)
+    twice = [completed("a"), completed("b"), more]
+    assert "I6" in verdict_of(*twice, end=End(flows=in_order(replays={"f": 1}))).counts
+
+
 def test_a_flow_s_replay_is_one_of_each_of_its_tasks_and_no_more() -> None:
     twice = completed("a").to("pending", by=CLIENT).to("running").to("completed", wrote_token=2)
     lives = [twice, completed("b"), completed("j")]

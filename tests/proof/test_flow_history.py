@@ -16,8 +16,9 @@ from proof.chaos.operator import Operator
 from proof.chaos.run import _DOUBLED_MARKS
 from proof.chaos.scene import Scene
 from proof.history import recording
+from proof.history.checker import Checker, End, lines
 from proof.history.flows import FlowFigures, FlowHistory, check, flow_history
-from tasklib import Client, Config, Schedule, current_task, gather, step, task
+from tasklib import Client, Config, Schedule, chain, current_task, gather, step, task
 from tasklib.db.database import Database
 from tasklib.maintenance.schedules import decide
 from tasklib.store import firing, fleet
@@ -121,6 +122,33 @@ async def test_a_dead_letter_that_is_replayed_keeps_its_records(client: Client, 
     await drain()
     assert client.get_task(task_id).state == "completed"
     assert (counts(db), violations(db)) == ((1, 0), [])
+
+
+async def test_a_flow_of_which_two_tasks_were_cancelled_by_request_and_one_by_its_gate_is_replayed_in_order(
+    client: Client, db: psycopg.Connection
+) -> None:
+    """Seed 51 of the chaos runs: the last one waits again before its gate hears of the replay."""
+
+    @task(name="h.link")
+    async def link(before: str = "") -> str:
+        return "done"
+
+    run = await chain(link.s("a"), link.s(), link.s()).submit()
+    first, second, third = (ids[0] for ids in run.tasks.values())
+    client.cancel_task(third)
+    client.cancel_task(first)
+    Rows(db).fold()
+    assert client.get_task(second).state == "cancelled"
+    client.replay_flow(run.id)
+    await drain()
+    assert [client.get_task(each).state for each in (first, second, third)] == ["completed"] * 3
+    left = "SELECT count(*) FROM transitions WHERE task = %s AND old_state = 'cancelled' AND new_state = 'pending'"
+    assert db.execute(left, [third]).fetchall() == [(2,)]
+    end = End(flows=history(db))
+    moves = [move._replace(wrote_token=None) for move in recording.transitions(db)]
+    log = [{"op": "run", "task": str(each), "token": 1, "at": 0.0} for each in (first, second, third)]
+    verdict = Checker(crash_limit=3).check(moves, [], log, end)
+    assert verdict.holds, list(lines(verdict))
 
 
 async def test_the_operator_of_a_chaos_run_replays_no_task_of_a_flow_that_completes_meanwhile(

@@ -569,7 +569,7 @@ CREATE TABLE {schema.}arrivals (
     autovacuum_vacuum_scale_factor = 0.02,
     autovacuum_vacuum_threshold = 1000
 );
-CREATE INDEX arrivals_gate ON {schema.}arrivals (gate);
+CREATE INDEX arrivals_gate ON {schema.}arrivals (gate, id);
 
 -- ---- schedules ----
 

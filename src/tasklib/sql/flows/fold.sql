@@ -21,17 +21,25 @@ locked AS MATERIALIZED (
            gate.excused, gate.opened_at, gate.failed_at, gate.culprit
     FROM {schema.}gates AS gate
     WHERE gate.id = ANY (ARRAY(SELECT id FROM wanted))
-      AND (EXISTS (SELECT FROM {schema.}arrivals WHERE arrivals.gate = gate.id)
-           OR (%(gates)s::text IS NULL AND NOT gate.released
-               AND (gate.opened_at IS NOT NULL OR gate.failed_at IS NOT NULL)))
+      AND CASE WHEN %(gates)s::text IS NOT NULL THEN {include worth_counting}
+               ELSE EXISTS (SELECT FROM {schema.}arrivals WHERE arrivals.gate = gate.id)
+                    OR (NOT gate.released AND (gate.opened_at IS NOT NULL OR gate.failed_at IS NOT NULL)) END
     ORDER BY gate.id
     FOR UPDATE SKIP LOCKED
 ),
 counted_here AS (
-    DELETE FROM {schema.}arrivals
-    WHERE ctid = ANY (ARRAY(
-        SELECT ctid FROM {schema.}arrivals WHERE gate = ANY (ARRAY(SELECT id FROM locked)) ORDER BY id LIMIT %(most)s::int))
-    RETURNING id, gate, node, completed, failed, culprit, expected
+    DELETE FROM {schema.}arrivals AS arrival
+    -- Gate by gate along the index: a scan in the order of ids would read the arrivals of all gates.
+    USING (SELECT mine.place, locked.policy
+           FROM locked
+           CROSS JOIN LATERAL (
+               SELECT oldest.ctid AS place FROM {schema.}arrivals AS oldest
+               WHERE oldest.gate = locked.id
+               ORDER BY oldest.gate, oldest.id
+               LIMIT %(most)s::int) AS mine) AS taken
+    WHERE arrival.ctid = taken.place
+    RETURNING arrival.id, arrival.gate, arrival.completed, arrival.failed, arrival.culprit, arrival.expected,
+              COALESCE(taken.policy -> 'optional' ? arrival.node, false) AS is_excused
 ),
 -- A flow that was deleted meanwhile.
 orphaned AS (
@@ -46,8 +54,6 @@ sums AS (
            (array_agg(arrival.culprit ORDER BY arrival.id)
                 FILTER (WHERE arrival.culprit IS NOT NULL AND NOT is_excused))[1] AS culprit
     FROM counted_here AS arrival
-    JOIN locked ON locked.id = arrival.gate
-    CROSS JOIN LATERAL (SELECT COALESCE(locked.policy -> 'optional' ? arrival.node, false) AS is_excused) AS excuse
     GROUP BY arrival.gate
 ),
 added AS (
@@ -128,18 +134,20 @@ revived AS (
 ),
 {include unreported},
 -- Whether all tasks that had to move did: others may be locked, or beyond this page.
-moved AS (
-    SELECT judged.id AS gate,
-           (SELECT count(*) FROM page WHERE page.gate = judged.id)
-           = (SELECT count(*) FROM (
-                  SELECT FROM {schema.}tasks AS task
-                  WHERE task.waits_for = judged.id
-                    AND CASE WHEN judged.verdict = 'failed' OR (judged.verdict = 'open' AND judged.failed_at IS NULL)
-                             THEN task.state IN ('pending', 'failed')
-                             WHEN judged.failed_at IS NOT NULL
-                             THEN task.state = 'cancelled' AND task.cancel_requested_at IS NULL
-                             ELSE false END
-                  LIMIT %(page)s::int + 1) AS waiting) AS is_all
+moved AS MATERIALIZED (
+    SELECT judged.*,
+           CASE
+               -- Not decided, nor was it before: none have to, and there may be very many.
+               WHEN judged.verdict IS NULL AND judged.failed_at IS NULL THEN true
+               ELSE (SELECT count(*) FROM page WHERE page.gate = judged.id)
+                    = (SELECT count(*) FROM (
+                           SELECT FROM {schema.}tasks AS task
+                           WHERE task.waits_for = judged.id
+                             AND CASE WHEN judged.verdict = 'failed' OR (judged.verdict = 'open' AND judged.failed_at IS NULL)
+                                      THEN task.state IN ('pending', 'failed')
+                                      ELSE task.state = 'cancelled' AND task.cancel_requested_at IS NULL END
+                           LIMIT %(page)s::int + 1) AS waiting)
+           END AS is_all
     FROM judged
 ),
 -- What was cancelled here names the first culprit to its own gates, not itself.
@@ -152,11 +160,10 @@ passed_on AS (
     GROUP BY next_gate, node
     UNION ALL
     -- There is more to do here. If the rest is locked by another transaction, the leader's sweep comes back to it.
-    SELECT judged.id, NULL, 0, NULL::uuid
-    FROM judged
-    JOIN moved ON moved.gate = judged.id
+    SELECT moved.id, NULL, 0, NULL::uuid
+    FROM moved
     WHERE CASE WHEN is_all THEN failed_at IS NOT NULL AND verdict = 'open'
-               ELSE EXISTS (SELECT FROM page WHERE page.gate = judged.id) END
+               ELSE EXISTS (SELECT FROM page WHERE page.gate = moved.id) END
 ),
 -- Flows that have ended, or go on again; and those that are cancelled because the task that waits for them has failed or
 -- was cancelled. Locked in one order, so that two folds can't deadlock.
@@ -210,20 +217,19 @@ woken AS (
 ),
 written AS (
     UPDATE {schema.}gates AS gate
-    SET expected = judged.expected,
-        completed = judged.completed,
-        failed = judged.failed,
-        excused = judged.excused,
-        opened_at = CASE WHEN judged.verdict = 'open' AND judged.failed_at IS NULL
-                         THEN COALESCE(judged.opened_at, now()) END,
-        failed_at = CASE WHEN judged.verdict = 'failed' THEN COALESCE(judged.failed_at, now())
-                         WHEN NOT moved.is_all THEN judged.failed_at END,
-        culprit = CASE WHEN judged.verdict = 'failed' OR NOT moved.is_all THEN judged.culprit END,
-        released = judged.verdict IS NOT NULL AND moved.is_all
-                   AND NOT (judged.kind = 'flow' AND judged.flow IN (SELECT id FROM put_off))
-    FROM judged
-    JOIN moved ON moved.gate = judged.id
-    WHERE gate.id = judged.id
+    SET expected = moved.expected,
+        completed = moved.completed,
+        failed = moved.failed,
+        excused = moved.excused,
+        opened_at = CASE WHEN moved.verdict = 'open' AND moved.failed_at IS NULL
+                         THEN COALESCE(moved.opened_at, now()) END,
+        failed_at = CASE WHEN moved.verdict = 'failed' THEN COALESCE(moved.failed_at, now())
+                         WHEN NOT moved.is_all THEN moved.failed_at END,
+        culprit = CASE WHEN moved.verdict = 'failed' OR NOT moved.is_all THEN moved.culprit END,
+        released = moved.verdict IS NOT NULL AND moved.is_all
+                   AND NOT (moved.kind = 'flow' AND moved.flow IN (SELECT id FROM put_off))
+    FROM moved
+    WHERE gate.id = moved.id
 )
 -- The gates to look at again.
 SELECT again.gate::text, NULL FROM changed CROSS JOIN LATERAL unnest(changed.reports_to) AS again (gate)

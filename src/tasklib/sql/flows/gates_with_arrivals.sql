@@ -1,3 +1,4 @@
--- The second look after a fold: which of these gates have arrivals that are not counted? Far cheaper than a fold that
+-- The second look after a fold: which of these gates have arrivals that have to be counted? Far cheaper than a fold that
 -- finds none.
-SELECT DISTINCT gate::text FROM {schema.}arrivals WHERE gate = ANY (%(gates)s::text::uuid[])
+SELECT gate.id::text FROM {schema.}gates AS gate
+WHERE gate.id = ANY (%(gates)s::text::uuid[]) AND {include worth_counting}
