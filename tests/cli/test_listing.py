@@ -103,6 +103,19 @@ def test_list_speaks_the_search_language(run: Run, ids: dict[str, str]) -> None:
     assert json.loads(line)["kwargs"] == {"to": "a"}
 
 
+def test_a_search_is_saved_listed_run_and_deleted(run: Run, ids: dict[str, str]) -> None:
+    assert run("search", "save", "late mail", "queue:mail state:failed").exit_code == 0
+    assert run("search", "list").stdout.split("\t")[:2] == ["late mail", "queue:mail state:failed"]
+    [line] = run("list", "--saved", "late mail").stdout.splitlines()
+    assert line.startswith(ids["failed"])
+    assert run("list", "--saved", "late mail", "name:x").exit_code == 2
+    wrong = run("search", "save", "wrong", "state:fialed")
+    assert (wrong.exit_code, "Did you mean failed?" in wrong.stderr) == (1, True)
+    assert run("search", "delete", "late mail").exit_code == 0
+    assert "there is no saved search 'late mail'" in run("search", "delete", "late mail").stderr
+    assert "there is no saved search 'late mail'" in run("list", "--saved", "late mail").stderr
+
+
 def test_a_search_that_cannot_be_parsed_is_shown_with_the_place(run: Run, ids: dict[str, str]) -> None:
     result = run("list", "name:x state:fialed")
     assert result.exit_code == 2

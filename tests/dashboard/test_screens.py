@@ -105,7 +105,7 @@ def test_an_empty_database_says_what_to_do(tab: Tab, server_url: str, template_d
 
     with databases.database(server_url, template_database) as url, running(Config(url)) as empty:
         page = tab("/", at=empty)
-        page.get_by_text("No failures").wait_for()
+        page.get_by_text("No task has run here yet").wait_for()
         portray(page, "overview-empty")
         page.goto("/queues")
         page.goto("/workers")

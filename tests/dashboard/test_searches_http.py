@@ -10,9 +10,10 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
+from tasklib.client.search_terms import quoted
 from tasklib.server.dashboard import searches
 from tests.dashboard.conftest import Site
-from tests.dashboard.filling import row
+from tests.dashboard.filling import HOSTILE, row
 
 
 @pytest.fixture(autouse=True)
@@ -78,3 +79,15 @@ def test_an_export_reads_page_by_page_and_ends_at_its_limit(
     assert len({task["id"] for task in whole}) == 25
     monkeypatch.setattr(searches, "MOST_EXPORTED", 10)
     assert len(json.loads(site.url.http.get("/tasks/export?format=json").text)) == 10
+
+
+@pytest.mark.parametrize("evil", HOSTILE[:6])
+def test_hostile_names_of_saved_searches_stay_text(site: Site, evil: str) -> None:
+    name = evil[:100].strip()
+    site.client.save_search(name, f"name:{quoted(evil[:200])}")
+    for path in ("/tasks", "/jump?q=a"):
+        page = site.url.http.get(path).text
+        assert "<script>alert" not in page
+        assert "<img src=x" not in page
+        assert "<svg/onload" not in page
+    site.client.delete_search(name)

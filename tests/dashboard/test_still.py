@@ -101,3 +101,20 @@ def test_the_buttons_of_a_task_follow_its_state(tab: Tab, db: psycopg.Connection
     db.execute("UPDATE tasks SET state = 'completed', completed_at = now() WHERE id = %s", (task_id,))
     page.locator("#actions").get_by_role("button", name="Replay", exact=True).wait_for()
     assert page.locator("#actions").get_by_role("button", name="Cancel").count() == 0
+
+
+def test_a_finished_task_that_others_replay_shows_it_and_until_then_stays_still(
+    tab: Tab, site: Site, db: psycopg.Connection
+) -> None:
+    task_id = row(db, "completed", name="done", queue="header", kwargs={"order": {"id": 7}}, result={"value": 1})
+    page = tab(f"/tasks/{task_id}")
+    page.locator(".live[data-on=true]").wait_for()
+    page.get_by_role("button", name="Fold args.order", exact=True).click()
+    page.evaluate("document.querySelector('#arguments').dataset.mark = 'same'")
+    for _ in range(2):
+        with page.expect_response(lambda r: r.request.headers.get("hx-request") == "true"):
+            page.keyboard.press("r")
+    assert page.locator("#arguments").get_attribute("data-mark") == "same"
+    site.client.replay_task(task_id)
+    page.locator("#actions").get_by_role("button", name="Cancel").wait_for()
+    page.locator(".summary .state", has_text="pending").wait_for()

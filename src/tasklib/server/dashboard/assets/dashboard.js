@@ -196,6 +196,30 @@
     // The session has ended: the page itself says so, and the login leads back here.
     if (event.detail.xhr.status === 401) location.reload();
   });
+  // A part that says the same as before stays as it is: what is folded, focused or scrolled in it, too. The words of
+  // relative times are not compared; they count by themselves.
+  function content(part, page) {
+    var texts = [part, page.getElementById("actions")].map(function (element) {
+      if (!element) return "";
+      var copy = element.cloneNode(true);
+      copy.querySelectorAll("time[data-ago]").forEach(function (time) { time.textContent = ""; });
+      copy.querySelectorAll(".liveness").forEach(function (sign) { sign.remove(); });
+      return copy.innerHTML;
+    });
+    return texts.join("\n");
+  }
+  var contents = {};
+  document.querySelectorAll("[data-live][id]").forEach(function (part) { contents[part.id] = content(part, document); });
+  document.addEventListener("htmx:beforeSwap", function (event) {
+    var part = event.detail.target;
+    if (!part.id || !part.hasAttribute("data-live") || part.hasAttribute("data-holds") || event.detail.xhr.status !== 200) return;
+    var page = new DOMParser().parseFromString(event.detail.xhr.responseText, "text/html");
+    var fresh = page.getElementById(part.id);
+    if (!fresh) return;
+    var now = content(fresh, page);
+    if (contents[part.id] === now) event.detail.shouldSwap = false;
+    contents[part.id] = now;
+  });
   var opened = [], scrolled = [];
   document.addEventListener("htmx:beforeSwap", function () {
     opened = Array.from(document.querySelectorAll("details[open][id]")).map(function (d) { return d.id; });
