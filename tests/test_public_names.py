@@ -27,6 +27,7 @@ PUBLIC = [
     "DuplicateTask",
     "Flow",
     "FlowNotFound",
+    "Hidden",
     "IdempotencyKeyTaken",
     "InvalidOption",
     "InvalidTaskFunction",

@@ -117,6 +117,7 @@ if typing.TYPE_CHECKING:
     from tasklib.tasks.hooks import around_attempts, around_submissions, on_event, on_shutdown, on_startup
     from tasklib.tasks.limits import Limit, queue
     from tasklib.tasks.sealing import Sealed
+    from tasklib.tasks.secrets import Hidden
     from tasklib.worker.worker import Worker
 
 __version__ = "0.1.0"
@@ -144,6 +145,7 @@ __all__ = [
     "DuplicateTask",
     "Flow",
     "FlowNotFound",
+    "Hidden",
     "IdempotencyKeyTaken",
     "InvalidOption",
     "InvalidTaskFunction",
@@ -253,6 +255,7 @@ _LATER = {
     "Results": "tasklib.tasks.flow_results",
     "Schedule": "tasklib.schedules",
     "Sealed": "tasklib.tasks.sealing",
+    "Hidden": "tasklib.tasks.secrets",
     "SettledTask": "tasklib.tasks.flow_results",
     "Task": "tasklib.models",
     "TaskFilter": "tasklib.store.filters",

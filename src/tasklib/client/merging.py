@@ -16,6 +16,7 @@ from tasklib.client.identity import Identity
 from tasklib.errors import InvalidOption
 from tasklib.store.submit import NewTask, SubmitTerms
 from tasklib.tasks.options import Options
+from tasklib.tasks.secrets import SECRET_MARK
 
 THROTTLE = "throttle:"
 """What the idempotency key of a throttled task begins with."""
@@ -76,7 +77,9 @@ def key_of(terms: SubmitTerms, kwargs: str, known: Collection[str]) -> str:
                 raise InvalidOption(f"merge_key names {name!r}, which is no argument of {terms.name}.")
         values = [values.get(name) for name in terms.key_arguments]
     text = json.dumps(values, sort_keys=True, separators=(",", ":"))
-    return text if len(text) <= _LONGEST_PLAIN else hashlib.sha256(text.encode()).hexdigest()
+    # A key is shown, and what is hidden among the arguments is not.
+    is_short = len(text) <= _LONGEST_PLAIN and SECRET_MARK not in text
+    return text if is_short else hashlib.sha256(text.encode()).hexdigest()
 
 
 def with_key(terms: SubmitTerms, key: str, identity: Identity | None) -> SubmitTerms:

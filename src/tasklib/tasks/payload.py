@@ -19,6 +19,7 @@ from tasklib.config import Config
 from tasklib.errors import InvalidOption, TaskExecutionError
 from tasklib.tasks import secrets
 from tasklib.tasks.dependencies import providers_of
+from tasklib.tasks.marks import marked_parameters
 from tasklib.tasks.options import OPTION_NAMES, RESERVED_NAMES, did_you_mean
 from tasklib.tasks.round_trip import Difference, Fidelity, as_stored, difference, fidelity, with_whole_floats
 from tasklib.tasks.signature import CONNECTION, arguments_adapter, hints_of, others_of, parameters_of, result_adapter
@@ -59,6 +60,7 @@ class Arguments:
         self._is_plain = self._fidelity is Fidelity.ALWAYS
         self._adapter = arguments_adapter(hints, self.parameters, task_name, others)
         self._writer = SchemaSerializer(self._adapter.core_schema, _WRITTEN)
+        self._hidden = marked_parameters(hints, secrets.HIDDEN)
         self._partial: dict[frozenset[str], Arguments] = {}
 
     def without(self, later: frozenset[str]) -> Arguments:
@@ -89,15 +91,15 @@ class Arguments:
             raise self._unstorable(e.path, e.reason) from e
         except (PydanticSerializationError, ValueError, TypeError, RecursionError) as e:
             raise self._unserialisable(values, e) from e
-        if self._is_plain or (self._fidelity is Fidelity.IF_JSON and is_json(values)):
-            return text
-        return self._tried(text, values)
+        if not self._is_plain and not (self._fidelity is Fidelity.IF_JSON and is_json(values)):
+            text = self._tried(text, values)
+        return secrets.with_marks(text, self._hidden) if self._hidden else text
 
     def from_json(self, text: str) -> dict[str, Any]:
         """The typed arguments of a stored task."""
         if text == _EMPTY and not self.parameters:
             return {}
-        if self._fidelity is Fidelity.MUST_BE_TRIED:
+        if self._fidelity is Fidelity.MUST_BE_TRIED or self._hidden:
             text = secrets.without_marks(text)
         arguments: dict[str, Any]
         try:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Annotated, Any, TypeAlias, TypeVar
 
 from pydantic import Secret, SecretBytes, SecretStr
 from pydantic_core import to_jsonable_python
@@ -21,6 +21,17 @@ SEALED_MARK = "$sealed"
 """The key under which ciphertext is stored: see sealing.py."""
 _MASKED = "**********"
 """What Pydantic writes for a secret."""
+
+
+class _HiddenField:
+    def __repr__(self) -> str:
+        return "Hidden"
+
+
+HIDDEN = _HiddenField()
+T = TypeVar("T")
+Hidden: TypeAlias = Annotated[T, HIDDEN]
+"""An argument that is stored as it is, and masked wherever tasks are shown: `def log_in(pin: Hidden[str])`."""
 _KINDS = (SecretStr, SecretBytes, Secret)
 _IN_TEXT = f'"{SECRET_MARK}"'
 
@@ -41,6 +52,13 @@ def with_values(text: str, values: Any) -> Iterator[str]:
             yield json.dumps(_revealed(written, values, form), ensure_ascii=False)
         except UnicodeDecodeError:
             continue
+
+
+def with_marks(text: str, names: Iterable[str]) -> str:
+    """Arguments as JSON text, with these of them under the mark."""
+    values = json.loads(text)
+    marked = {k: {SECRET_MARK: v} if k in names and v is not None else v for k, v in values.items()}
+    return json.dumps(marked, ensure_ascii=False)
 
 
 def without_marks(text: str) -> str:
