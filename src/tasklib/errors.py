@@ -33,6 +33,7 @@ TaskLibError
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from uuid import UUID
 
@@ -299,12 +300,14 @@ class TaskFailed(TaskLibError):
 
 
 class TaskCancelled(TaskLibError):
-    """`wait_for` of a task that was cancelled."""
+    """`wait_for` of a task that was cancelled. `reason` names the task of its flow that was to blame, if any."""
 
-    def __init__(self, task_id: UUID, name: str) -> None:
+    def __init__(self, task_id: UUID, name: str, error: str | None = None) -> None:
         self.task_id = task_id
         self.name = name
-        super().__init__(f"task {name} ({task_id}) was cancelled.")
+        found = re.match(r"UpstreamFailed: cancelled (because .*)", error or "")
+        self.reason = found.group(1) if found else None
+        super().__init__(f"task {name} ({task_id}) was cancelled{f' {self.reason}' if self.reason else ''}.")
 
 
 class WaitTimeout(TaskLibError, TimeoutError):

@@ -158,7 +158,7 @@ def _check_at_least(node: GraphNode, expected: int) -> None:
     n = node.policy.at_least
     needed = 0 if n is None else math.ceil(n * expected) if isinstance(n, float) else n
     if needed > expected or (n is not None and not expected):
-        raise InvalidOption(f"{node.name} waits for at least {n}, and there are only {expected} tasks it waits for.")
+        raise InvalidOption(f"{node.name} waits for at least {n} tasks, and there are only {expected} before it.")
 
 
 def _check_node(node: GraphNode, before: Mapping[str, GraphNode]) -> None:

@@ -70,7 +70,7 @@ def result_of(task_id: UUID, outcome: lookup.Outcome) -> Any:
         case TaskState.DEAD_LETTER:
             raise TaskFailed(task_id, outcome.name, outcome.error)
         case TaskState.CANCELLED:
-            raise TaskCancelled(task_id, outcome.name)
+            raise TaskCancelled(task_id, outcome.name, outcome.error)
     return outcome.result
 
 

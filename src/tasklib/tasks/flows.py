@@ -218,10 +218,12 @@ class Flow(Submittable[R_co]):
 
     def _named(self, name: str | None, default: str) -> str:
         if name is not None:
-            if not is_name(name) or name in self.nodes or name.endswith(SPAWNED):
+            if name in self.nodes:
+                raise InvalidOption(f"the flow {self.name} has a node {name!r} already: give this one another name.")
+            if not is_name(name) or name.endswith(SPAWNED):
                 raise InvalidOption(
-                    f"the flow {self.name} has a node {name!r} already, or this can't be a name: a name is a string "
-                    f"of 1 to {MAX_NAME_BYTES} bytes that doesn't end with {SPAWNED}."
+                    f"{name!r} can't be the name of a node: a name is a string of 1 to {MAX_NAME_BYTES} bytes that "
+                    f"doesn't end with {SPAWNED}."
                 )
             return name
         n, free = 1, default
@@ -249,8 +251,10 @@ class Flow(Submittable[R_co]):
 
     def attach_to(self, flow: Flow[Any], before: Ends | None) -> Ends:
         """Copy the nodes of this flow into another one, behind what came before."""
-        if flow is self or not self.nodes:
-            raise InvalidOption(f"the flow {self.name} can't be a part of itself, nor can one without tasks be a part.")
+        if flow is self:
+            raise InvalidOption(f"the flow {self.name} can't be a part of itself.")
+        if not self.nodes:
+            raise InvalidOption(f"the flow {self.name} has no tasks: add some before it becomes a part of another one.")
         copies: dict[Node[Any], Node[Any]] = {}
         prefix, n = self.name, 1
         while any(name.startswith(f"{prefix}.") for name in flow.nodes):
