@@ -203,11 +203,14 @@ class DuplicateTask(TaskLibError):
 
 
 class QueueFull(TaskLibError):
-    """Too much waits in the queue. `retry_after` is a guess of the seconds until it is worth trying again."""
+    """Too much waits in the queue, or of the task `name`. `retry_after` is a guess of the seconds until it is worth
+    trying again."""
 
-    def __init__(self, queue: str, reason: str, retry_after: float) -> None:
-        super().__init__(f"the queue {queue} is full: {reason}. Submit again in about {retry_after:.0f} s.")
+    def __init__(self, queue: str, reason: str, retry_after: float, *, name: str | None = None) -> None:
+        what = f"the queue {queue} is full" if name is None else f"too many tasks named {name} wait"
+        super().__init__(f"{what}: {reason}. Submit again in about {retry_after:.0f} s.")
         self.queue = queue
+        self.name = name
         self.reason = reason
         self.retry_after = retry_after
 

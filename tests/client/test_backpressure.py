@@ -21,6 +21,7 @@ def _no_bounds(janitor: psycopg.Connection) -> Iterator[None]:
     yield
     janitor.execute("DELETE FROM backpressure")
     janitor.execute("DELETE FROM snapshots")
+    janitor.execute("DELETE FROM depths")
 
 
 @pytest.fixture
@@ -121,3 +122,62 @@ def test_a_queue_without_bounds_is_looked_at_again_after_some_seconds() -> None:
     assert unbounded.others({"a", "b"}) == ["b"]
     now += REMEMBERED_SECONDS
     assert unbounded.others({"a", "b"}) == ["a", "b"]
+
+
+def counted(asking: Config) -> None:
+    """The leader counts what waits, by name too."""
+    database = Database(asking)
+    term = database.run(fleet.lead("leader", 60))
+    assert term is not None
+    database.run(maintenance.take_snapshot(term, 1000))
+    database.run(maintenance.remember_names(term, 1000, 100))
+    database.close()
+
+
+def test_a_name_has_bounds_of_its_own_whatever_the_queue(asking: Config, db: psycopg.Connection) -> None:
+    with Client(asking) as client:
+        client.bound_name("send", max_pending=2)
+        for queue in ("mail", "other"):
+            submit(client, queue)
+        counted(asking)
+        with pytest.raises(QueueFull, match="tasks named send wait: 2 due tasks wait, of 2 at most") as refused:
+            submit(client, "third")
+        assert (refused.value.name, refused.value.queue) == ("send", "")
+        client.submit_task("receive", registered_elsewhere=True, queue="mail")
+        assert [(b.name, b.max_wait, b.max_pending) for b in client.name_bounds()] == [("send", None, 2)]
+        assert client.queue_bounds() == []
+        assert client.bound_name("send")
+        assert not client.bound_name("send")
+
+
+def test_a_name_is_refused_while_its_oldest_due_task_has_waited_too_long(
+    asking: Config, db: psycopg.Connection
+) -> None:
+    with Client(asking) as client:
+        client.bound_name("send", max_wait=60)
+        db.execute("INSERT INTO tasks (name, scheduled_at) VALUES ('send', now() - interval '100 s')")
+        submit(client)
+        counted(asking)
+        with pytest.raises(QueueFull, match=r"has waited 1\d\d s, of 60 s at most"):
+            submit(client)
+
+
+def test_plain_sql_asks_whether_there_is_room(client: Client, asking: Config, db: psycopg.Connection) -> None:
+    client.bound_queue("mail", max_wait=60)
+    client.bound_name("send", max_pending=1)
+
+    def has_room(*of: str) -> bool:
+        row = db.execute(f"SELECT tasklib_has_room({', '.join(['%s'] * len(of))})".encode(), of).fetchone()
+        assert row is not None
+        return bool(row[0])
+
+    assert has_room("mail", "send")
+    db.execute("INSERT INTO tasks (name, queue, scheduled_at) VALUES ('a', 'mail', now() - interval '2 min')")
+    assert not has_room("mail")
+    assert has_room("other", "send")
+    db.execute("INSERT INTO tasks (name) VALUES ('send')")
+    counted(asking)
+    assert not has_room("other", "send")
+    assert has_room("other")
+    insert = "INSERT INTO tasks (name, queue) SELECT 'x', 'mail' WHERE tasklib_has_room('mail')"
+    assert db.execute(insert).rowcount == 0

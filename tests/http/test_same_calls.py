@@ -29,6 +29,8 @@ WITHOUT_A_ROUTE: dict[str, Any] = {
     "steps_of": [UNKNOWN],
     "bound_queue": ["default"],
     "queue_bounds": [],
+    "bound_name": ["default"],
+    "name_bounds": [],
     "sync_limits": [],
     "sync_breakers": [],
     "approval": [UNKNOWN],

@@ -366,3 +366,28 @@ def test_a_claim_passes_ten_thousand_shares_in_bounded_steps(limited: Limited, d
     assert admitted.tasks == []
     assert admitted.next_seconds == 0
     assert admitted.turn.lane > "\x01s"
+
+
+def test_a_task_that_a_claim_chose_and_left_keeps_its_place_in_a_serial_queue(
+    limited: Limited, db: psycopg.Connection, database_url: str
+) -> None:
+    """A claim began to look before the leader took the first task from its lost worker, and chose after that."""
+    set_limit(db, "queue:ledger", serial="hold")
+    for ago in (2, 1):
+        insert(db, 1, queue="'ledger'", name="'n'", scheduled_at=f"now() - interval '{ago} h'")
+    [first] = limited.take(1)
+    with psycopg.connect(database_url) as holding, ThreadPoolExecutor(1) as other:
+        holding.execute("LOCK TABLE pauses IN ACCESS EXCLUSIVE MODE")
+        late = other.submit(limited.admit, 1)
+        waits = (
+            "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%%tasklib_admit%%'"
+        )
+        eventually(lambda: db.execute(waits.encode()).fetchone() == (1,))
+        db.execute(
+            "UPDATE tasks SET state = 'failed', next_retry_at = now(), worker_id = NULL, locked_until = NULL "
+            "WHERE id = %s",
+            (first.id,),
+        )
+        holding.rollback()
+        assert late.result().tasks == []
+    assert [claimed.id for claimed in limited.take(2)] == [first.id]

@@ -1,4 +1,4 @@
-"""`tasklib backpressure`: bounds on what may wait in a queue."""
+"""`tasklib backpressure`: bounds on what may wait in a queue, or of a task name."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from tasklib.cli.options import DatabaseUrl, Debug, JsonLines, Schema, connected
 from tasklib.cli.tables import print_found
 
 if TYPE_CHECKING:
-    from tasklib.store.backpressure import QueueBound
+    from tasklib.store.backpressure import NameBound, QueueBound
 
 app = typer.Typer(no_args_is_help=True)
-Queue = Annotated[str, typer.Argument(metavar="QUEUE", show_default=False)]
+Subject = Annotated[str, typer.Argument(metavar="QUEUE", show_default=False, help="With --name: a task name.")]
+IsName = Annotated[bool, typer.Option("--name", help="Of a task name, whatever the queue.")]
 
 
 @app.callback()
 def backpressure() -> None:
-    """Refuse submissions to a queue while too much waits in it."""
+    """Refuse submissions to a queue, or of a task name, while too much waits."""
 
 
 @app.command("list")
@@ -28,26 +29,32 @@ def list_(
     schema: Schema = None,
     debug: Debug = False,
 ) -> None:
-    """List the queues with bounds."""
+    """List the queues and task names with bounds."""
     with connected(database_url, schema) as client:
-        found = client.queue_bounds()
-    print_found(found, ("queue", "max wait", "max pending"), _row, as_json=json_, none="no queue has bounds")
+        found: list[QueueBound | NameBound] = [*client.queue_bounds(), *client.name_bounds()]
+    print_found(found, ("of", "max wait", "max pending"), _row, as_json=json_, none="no queue or name has bounds")
 
 
 @app.command("set")
 def set_(
-    queue: Queue,
+    queue: Subject,
     max_wait: Annotated[
         float | None, typer.Option(metavar="SECONDS", help="How long the oldest due task may have waited.")
     ] = None,
     max_pending: Annotated[
         int | None, typer.Option(metavar="N", help="How many due tasks may wait, as the leader counted them last.")
     ] = None,
+    name: IsName = False,
     database_url: DatabaseUrl = None,
     schema: Schema = None,
     debug: Debug = False,
 ) -> None:
-    """Set the bounds of a queue, in place of those it has."""
+    """Set the bounds of a queue or task name, in place of those it has.
+
+    Examples: tasklib backpressure set mail --max-wait 60
+
+    tasklib backpressure set send_email --name --max-pending 5000
+    """
     from tasklib.cli.report import note
     from tasklib.errors import InvalidOption
 
@@ -55,22 +62,28 @@ def set_(
         raise typer.BadParameter("give --max-wait, --max-pending or both.")
     with connected(database_url, schema) as client:
         try:
-            client.bound_queue(queue, max_wait=max_wait, max_pending=max_pending)
+            (client.bound_name if name else client.bound_queue)(queue, max_wait=max_wait, max_pending=max_pending)
         except InvalidOption as e:
             raise typer.BadParameter(str(e)) from e
-    note(f"queue {queue} is bounded")
+    note(f"{'name' if name else 'queue'} {queue} is bounded")
 
 
 @app.command()
-def clear(queue: Queue, database_url: DatabaseUrl = None, schema: Schema = None, debug: Debug = False) -> None:
-    """Remove the bounds of a queue."""
+def clear(
+    queue: Subject, name: IsName = False, database_url: DatabaseUrl = None, schema: Schema = None, debug: Debug = False
+) -> None:
+    """Remove the bounds of a queue or task name."""
     from tasklib.cli.report import note
 
     with connected(database_url, schema) as client:
-        changed = client.bound_queue(queue)
-    note(f"queue {queue} has no bounds any more" if changed else f"queue {queue} had no bounds")
+        changed = (client.bound_name if name else client.bound_queue)(queue)
+    what = f"{'name' if name else 'queue'} {queue}"
+    note(f"{what} has no bounds any more" if changed else f"{what} had no bounds")
 
 
-def _row(bound: QueueBound) -> tuple[str, ...]:
+def _row(bound: QueueBound | NameBound) -> tuple[str, ...]:
+    from tasklib.store.backpressure import QueueBound
+
+    what = f"queue {bound.queue}" if isinstance(bound, QueueBound) else f"name {bound.name}"
     max_wait = "" if bound.max_wait is None else f"{bound.max_wait:g} s"
-    return bound.queue, max_wait, "" if bound.max_pending is None else f"{bound.max_pending:,}"
+    return what, max_wait, "" if bound.max_pending is None else f"{bound.max_pending:,}"

@@ -117,6 +117,8 @@ class AsyncClient:
     pauses = _awaitable(Calls.pauses)
     bound_queue = _awaitable(Calls.bound_queue)
     queue_bounds = _awaitable(Calls.queue_bounds)
+    bound_name = _awaitable(Calls.bound_name)
+    name_bounds = _awaitable(Calls.name_bounds)
     limits = _awaitable(Calls.limits)
     set_limit = _awaitable(Calls.set_limit)
     remove_limit = _awaitable(Calls.remove_limit)

@@ -104,6 +104,8 @@ class Client:
     pauses = _blocking(Calls.pauses)
     bound_queue = _blocking(Calls.bound_queue)
     queue_bounds = _blocking(Calls.queue_bounds)
+    bound_name = _blocking(Calls.bound_name)
+    name_bounds = _blocking(Calls.name_bounds)
     limits = _blocking(Calls.limits)
     set_limit = _blocking(Calls.set_limit)
     remove_limit = _blocking(Calls.remove_limit)

@@ -16,7 +16,7 @@ import psycopg
 
 from tasklib import tracing
 from tasklib.client import merging, sealing, validation
-from tasklib.client.backpressure import Unbounded, refuse_full
+from tasklib.client.backpressure import Unbounded, refuse_full, subjects_of
 from tasklib.client.call_arguments import Alike, Target
 from tasklib.client.effects import Call, Effect, InTransaction, OnConnection
 from tasklib.client.identity import Identity, OnBehalf
@@ -85,7 +85,7 @@ class SubmitCalls(OnBehalf):
 
     def _submit(self, tasks: NewTasks, connection: Any) -> Call[list[UUID]]:
         if self.config.backpressure:
-            yield from self._admit({terms.queue for terms in tasks.kinds}, connection)
+            yield from self._admit(subjects_of(tasks.kinds), connection)
         if submission_hooks or tracing.API in sys.modules:
             with around(tasks):
                 ids = yield from self._store(tasks, connection)
@@ -95,9 +95,9 @@ class SubmitCalls(OnBehalf):
             tell(tasks, ids, self.identity.actor)
         return ids
 
-    def _admit(self, queues: set[str], connection: Any) -> Call[None]:
-        """QueueFull if one of these queues is over its bounds."""
-        if asked := self._unbounded.others(queues):
+    def _admit(self, subjects: set[str], connection: Any) -> Call[None]:
+        """QueueFull if one of these queues and names is over its bounds."""
+        if asked := self._unbounded.others(subjects):
             look = backpressure.look(asked)
             found: list[Pressure] = yield look if connection is None else OnConnection(connection, look)
             self._unbounded.remember(asked, found)

@@ -72,7 +72,8 @@ def error_of(request: Request, answer: Answer) -> TaskLibError:
             task_id, state = UUID(str(problem.get("task_id"))), str(problem.get("state", ""))
             return DuplicateTask(str(problem.get("name", "")), task_id, state)
         case "queue_full":
-            return QueueFull(str(problem["queue"]), str(problem["reason"]), float(problem["retry_after"]))
+            queue, reason, after = str(problem["queue"]), str(problem["reason"]), float(problem["retry_after"])
+            return QueueFull(queue, reason, after, name=problem.get("name"))
         case "invalid_arguments":
             return TaskExecutionError(detail, task=problem.get("task"), field=problem.get("field"))
         case "schema_not_current":

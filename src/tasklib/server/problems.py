@@ -223,6 +223,7 @@ def _ours(error: errors.TaskLibError) -> Problem:
                 str(error),
                 headers=after,
                 queue=error.queue,
+                name=error.name,
                 reason=error.reason,
                 retry_after=error.retry_after,
             )

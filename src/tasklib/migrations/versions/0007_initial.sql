@@ -646,13 +646,15 @@ CREATE TABLE {schema.}pauses (
         CHECK (paused_at >= '0001-01-03 00:00:00+00' AND paused_at < '9999-12-30 00:00:00+00')
 );
 
--- What may wait in a queue before submissions to it are refused, by programs that ask for it and by the server.
+-- What may wait in a queue ('queue:mail') or of a name ('name:send_email') before submissions are refused: by programs
+-- that ask for it, by the server, and in SQL by tasklib_has_room.
 CREATE TABLE {schema.}backpressure (
-    queue       text        COLLATE "C" NOT NULL,
+    subject     text        COLLATE "C" NOT NULL,
     changed_at  timestamptz NOT NULL DEFAULT now(),
     max_wait    double precision,
     max_pending bigint,
-    CONSTRAINT backpressure_pkey PRIMARY KEY (queue),
+    CONSTRAINT backpressure_pkey PRIMARY KEY (subject),
+    CONSTRAINT backpressure_subject_known CHECK (split_part(subject, ':', 1) IN ('queue', 'name') AND subject LIKE '%:_%'),
     CONSTRAINT backpressure_in_range CHECK (max_wait > 0 AND max_wait <= 2147483647 AND max_pending > 0)
 );
 
@@ -1180,9 +1182,10 @@ BEGIN
                     FROM (
                         SELECT runs.id, runs.state <> 'running' AS waits,
                                runs.lane >= E'\x01' AND runs.lane < E'\x02' AS is_behind,
-                               COALESCE(runs.lease_token = p.token
-                                        AND (runs.state = 'running'
-                                             OR p.held AND bound.serial = 'hold' AND runs.state IN ('pending', 'failed')),
+                               COALESCE(runs.lease_token = p.token AND runs.state = 'running'
+                                        OR p.held AND bound.serial = 'hold' AND runs.state IN ('pending', 'failed')
+                                           -- The next one: a claim took the place and left the task (claim_limited.sql).
+                                           AND runs.lease_token IN (p.token, p.token - 1),
                                         false) AS counts
                         FROM (VALUES (use_names[i], use_keys[i]), (use_names[i] || ':' || use_keys[i], ''))
                                  AS spelled (limit_name, key)
@@ -1196,9 +1199,10 @@ BEGIN
                         WHERE p.limit_name = spelled.limit_name AND p.key = spelled.key
                           AND NOT EXISTS (
                               SELECT FROM {schema.}tasks AS runs
-                              WHERE runs.id = p.task AND runs.lease_token = p.token
-                                AND (runs.state = 'running'
-                                     OR p.held AND bound.serial = 'hold' AND runs.state IN ('pending', 'failed')));
+                              WHERE runs.id = p.task
+                                AND (runs.lease_token = p.token AND runs.state = 'running'
+                                     OR p.held AND bound.serial = 'hold' AND runs.state IN ('pending', 'failed')
+                                        AND runs.lease_token IN (p.token, p.token - 1)));
                     END IF;
                     known := NULL;
                     SELECT * INTO known FROM {schema.}limit_states WHERE limit_name = bound.name AND key = bound_key;
@@ -1523,6 +1527,63 @@ CREATE TABLE {schema.}deploys (
     seen_at     timestamptz NOT NULL DEFAULT now(),
     CONSTRAINT deploys_pkey PRIMARY KEY (deployed_at)
 );
+
+-- Of these queues and names, those with bounds: how long the oldest due task waits, and how many wait. Of a queue the
+-- wait is exact; the rest is what the leader counted last, if that is no older than two minutes.
+CREATE FUNCTION {schema.}tasklib_pressure(subjects text[])
+RETURNS TABLE (subject text, max_wait double precision, max_pending bigint, oldest_age double precision, pending bigint)
+LANGUAGE sql STABLE AS $$
+    SELECT bounds.subject::text, bounds.max_wait, bounds.max_pending,
+           CASE WHEN bounds.max_wait IS NULL THEN NULL
+                WHEN bounds.subject LIKE 'name:%' THEN counted.oldest_age
+                ELSE (
+               WITH RECURSIVE heads AS (
+                   (SELECT w.lane, w.required_capabilities, w.priority, {due} AS due
+                    FROM {schema.}tasks AS w
+                    WHERE w.state IN ('pending', 'failed') AND w.waits_for IS NULL
+                      AND w.queue = substr(bounds.subject, 7)
+                    ORDER BY w.queue, w.lane, w.required_capabilities, w.priority, {due}, w.id
+                    LIMIT 1)
+                   UNION ALL
+                   SELECT following.*
+                   FROM heads
+                   CROSS JOIN LATERAL (
+                       SELECT w.lane, w.required_capabilities, w.priority, {due} AS due
+                       FROM {schema.}tasks AS w
+                       WHERE w.state IN ('pending', 'failed') AND w.waits_for IS NULL
+                         AND w.queue = substr(bounds.subject, 7)
+                         AND (w.queue, w.lane, w.required_capabilities, w.priority)
+                             > (substr(bounds.subject, 7), heads.lane, heads.required_capabilities, heads.priority)
+                       ORDER BY w.queue, w.lane, w.required_capabilities, w.priority, {due}, w.id
+                       LIMIT 1
+                   ) AS following
+               )
+               SELECT extract(epoch FROM now() - min(due))::float8 FROM (SELECT due FROM heads LIMIT 1000) AS first) END,
+           CASE WHEN bounds.max_pending IS NULL THEN NULL
+                WHEN bounds.subject LIKE 'name:%' THEN counted.pending
+                ELSE (
+               SELECT sum((level ->> 'depth')::bigint)::bigint
+               FROM {schema.}snapshots
+               CROSS JOIN jsonb_array_elements(figures -> 'levels') AS level
+               WHERE level ->> 'queue' = substr(bounds.subject, 7)) END
+    FROM {schema.}backpressure AS bounds
+    LEFT JOIN LATERAL (
+        SELECT sum(depth)::bigint AS pending, max(oldest_age_seconds) AS oldest_age
+        FROM {schema.}depths
+        WHERE bounds.subject LIKE 'name:%' AND queue = '' AND name = substr(bounds.subject, 6)
+          AND minute = (SELECT max(minute) FROM {schema.}depths WHERE minute > now() - interval '2 minutes')
+    ) AS counted ON true
+    WHERE bounds.subject = ANY (subjects)
+    ORDER BY bounds.subject
+$$;
+
+-- Whether a queue (and a name) is within its bounds, for plain SQL that asks before it inserts:
+-- INSERT INTO tasks (name, queue) SELECT 'send_email', 'mail' WHERE tasklib_has_room('mail', 'send_email')
+CREATE FUNCTION {schema.}tasklib_has_room(queue text, name text DEFAULT NULL) RETURNS boolean LANGUAGE sql STABLE AS $$
+    SELECT NOT EXISTS (
+        SELECT FROM {schema.}tasklib_pressure(ARRAY['queue:' || $1, 'name:' || $2]) AS found
+        WHERE found.oldest_age > found.max_wait OR found.pending >= found.max_pending)
+$$;
 
 -- The sum of two histograms.
 CREATE FUNCTION {schema.}tasklib_added(one bigint[], other bigint[]) RETURNS bigint[]

@@ -1,5 +1,5 @@
 WITH changed AS (
-    DELETE FROM {schema.}backpressure WHERE queue = %(queue)s RETURNING 1
+    DELETE FROM {schema.}backpressure WHERE subject = %(subject)s RETURNING 1
 ),
 {include audited}
 SELECT * FROM changed

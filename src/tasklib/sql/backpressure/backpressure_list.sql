@@ -1,1 +1,1 @@
-SELECT queue, max_wait, max_pending, changed_at FROM {schema.}backpressure ORDER BY queue
+SELECT subject, max_wait, max_pending, changed_at FROM {schema.}backpressure ORDER BY subject

@@ -1,6 +1,7 @@
 -- Lease up to `limit` due tasks that wait behind limits, where all their limits have room. The function chooses and locks
--- them; its own statements see more than this one does, so a task that was inserted meanwhile is left: `next_in` below 0
--- says so, for no other worker may have seen it while it was locked. From here on the lane of a task says that it is
+-- them; its own statements see more than this one does, so a task that was inserted or taken from a lost worker meanwhile
+-- is left: `next_in` below 0 says so, for no other worker may have seen it while it was locked. Its places stay, with a
+-- token that is one ahead. From here on the lane of a task says that it is
 -- behind limits, also if only its queue is. Rows without an id: see tasklib_admit.
 WITH admitted AS MATERIALIZED (
     SELECT chosen.*

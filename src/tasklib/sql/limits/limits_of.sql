@@ -37,8 +37,9 @@ CROSS JOIN LATERAL (
     SELECT count(*) AS count, (array_agg(runs.id))[1] AS holder
     FROM {schema.}places AS place
     JOIN {schema.}tasks AS runs ON runs.id = place.task
-    WHERE place.limit_name = bounds.name AND place.key = bounds.key AND runs.lease_token = place.token
-      AND (runs.state = 'running' OR place.held AND runs.state IN ('pending', 'failed'))
+    WHERE place.limit_name = bounds.name AND place.key = bounds.key
+      AND (runs.lease_token = place.token AND runs.state = 'running'
+           OR place.held AND runs.state IN ('pending', 'failed') AND runs.lease_token IN (place.token, place.token - 1))
       AND runs.id <> %(id)s::text::uuid
 ) AS taken
 ORDER BY bounds.place

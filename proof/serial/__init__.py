@@ -1,0 +1,1 @@
+"""A serial queue while the workers that run its tasks are killed, one after the other."""
