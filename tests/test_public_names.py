@@ -37,6 +37,7 @@ PUBLIC = [
     "PayloadDamaged",
     "QueueFull",
     "Reject",
+    "ReplayNotFound",
     "ResultNotReadable",
     "ResultNotStorable",
     "Results",

@@ -9,6 +9,7 @@ TaskLibError
 ├── WorkerNotFound (LookupError)         no live worker has this id
 ├── ScheduleNotFound (LookupError)       no schedule has this name
 ├── FlowNotFound (LookupError)           no flow has this id
+├── ReplayNotFound (LookupError)         no replay has this id
 ├── ApprovalNotOpen                      the task doesn't ask for this approval, or it was answered before
 ├── TokenNotFound (LookupError)          no API token has this id or prefix
 ├── IdempotencyKeyTaken                  the key belongs to a task that this caller may not see
@@ -51,6 +52,7 @@ __all__ = [
     "NotInitialized",
     "PayloadDamaged",
     "QueueFull",
+    "ReplayNotFound",
     "ResultNotReadable",
     "ResultNotStorable",
     "ScheduleNotFound",
@@ -152,6 +154,14 @@ class FlowNotFound(TaskLibError, LookupError):
     def __init__(self, flow_id: UUID) -> None:
         super().__init__(f"no flow has the id {flow_id}. See which there are: tasklib flow list")
         self.flow_id = flow_id
+
+
+class ReplayNotFound(TaskLibError, LookupError):
+    """No replay has this id."""
+
+    def __init__(self, replay_id: UUID) -> None:
+        super().__init__(f"no replay has the id {replay_id}. See which there are: tasklib replays list")
+        self.replay_id = replay_id
 
 
 class ApprovalNotOpen(TaskLibError):

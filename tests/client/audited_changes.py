@@ -22,7 +22,8 @@ class Scene:
         self.db = db
 
     def task(self, **columns: str) -> str:
-        names, values = ", ".join(["name", *columns]), ", ".join(["'work'", *columns.values()])
+        columns = {"name": "'work'", **columns}
+        names, values = ", ".join(columns), ", ".join(columns.values())
         row = self.db.execute(f"INSERT INTO tasks ({names}) VALUES ({values}) RETURNING id".encode()).fetchone()
         assert row is not None
         return str(row[0])
@@ -45,7 +46,7 @@ class Scene:
     def picture(self) -> list[Any]:
         """Everything an operator could have changed."""
         tables = ("tasks", "workers", "pauses", "limits", "breakers", "settings", "api_tokens", "schedules")
-        tables += ("saved_searches",)
+        tables += ("saved_searches", "replays")
         return [self.db.execute(f"SELECT t::text FROM {t} AS t ORDER BY 1".encode()).fetchall() for t in tables]
 
 
@@ -265,6 +266,38 @@ def close_breaker(scene: Scene) -> Change:
     return Change("close_breaker", (name,), target=f"breaker:{name}")
 
 
+def dead_name(scene: Scene) -> str:
+    """A dead letter of a new name: the same dead letters are replayed by one job at a time."""
+    name = f"work-{uuid4()}"
+    scene.task(state="'dead_letter'", completed_at="now() - interval '1 s'", name=f"'{name}'")
+    return name
+
+
+def start_replay(scene: Scene) -> Change:
+    options = {"name": dead_name(scene), "per_minute": 6.0}
+    return Change("start_replay", (), options, details={**options, "canary": True, "count": 1})
+
+
+def replay_of(scene: Scene) -> str:
+    return str(scene.client.start_replay(name=dead_name(scene)).id)
+
+
+def pause_replay(scene: Scene) -> Change:
+    id_ = replay_of(scene)
+    return Change("pause_replay", (id_,), target=id_)
+
+
+def resume_replay(scene: Scene) -> Change:
+    id_ = replay_of(scene)
+    scene.client.pause_replay(id_)
+    return Change("resume_replay", (id_,), {"per_minute": 3.0}, target=id_, details={"per_minute": 3.0})
+
+
+def stop_replay(scene: Scene) -> Change:
+    id_ = replay_of(scene)
+    return Change("stop_replay", (id_,), target=id_)
+
+
 CHANGES: dict[Action, Callable[[Scene], Change]] = {
     Action.CANCEL_TASK: cancel_task,
     Action.REPLAY_TASK: replay_task,
@@ -278,6 +311,10 @@ CHANGES: dict[Action, Callable[[Scene], Change]] = {
     Action.PURGE_DEAD_LETTERS: purge_dead_letters,
     Action.SAVE_SEARCH: save_search,
     Action.DELETE_SEARCH: delete_search,
+    Action.START_REPLAY: start_replay,
+    Action.PAUSE_REPLAY: pause_replay,
+    Action.RESUME_REPLAY: resume_replay,
+    Action.STOP_REPLAY: stop_replay,
     Action.PAUSE: pause,
     Action.RESUME: resume,
     Action.DRAIN_WORKER: drain_worker,
@@ -307,4 +344,5 @@ ANEW_EACH_TIME = {
     *(Action.REPLAY_TASK, Action.CREATE_TOKEN, Action.RUN_SCHEDULE),
     # These refuse to be done again.
     *(Action.CREATE_SCHEDULE, Action.DELETE_SCHEDULE, Action.ANSWER_APPROVAL),
+    *(Action.START_REPLAY, Action.STOP_REPLAY),
 }

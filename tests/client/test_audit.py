@@ -29,6 +29,7 @@ READING = {
     ),
     *("schedules", "get_schedule", "preview_schedule", "explain_schedule"),
     *("flows", "get_flow", "steps_of", "queue_bounds", "name_bounds", "approvals", "approval", "limits", "breakers"),
+    *("failures", "replays", "get_replay"),
 }
 SUBMITTING = {"submit_task", "submit", "submit_many", "submit_each", "submit_flow", "signal"}
 NO_CALLS = {"perform", "close", "on_behalf_of", "asynchronous"}
@@ -81,7 +82,8 @@ async def test_a_change_is_recorded_with_its_actor(
     answer = await getattr(either, change.call)(*change.args, **change.options)
     [record] = records(client, before)
     assert (record.actor, record.action) == (identity.this_user(), action)
-    assert record.target == (str(answer.info.id) if action is Action.CREATE_TOKEN else change.target)
+    made = {Action.CREATE_TOKEN: lambda: answer.info.id, Action.START_REPLAY: lambda: answer.id}.get(action)
+    assert record.target == (str(made()) if made else change.target)
     assert record.details.items() >= change.details.items()
 
 

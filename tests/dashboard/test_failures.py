@@ -12,7 +12,9 @@ from tests.dashboard.conftest import Site, assert_fits, portray
 from tests.dashboard.filling import HOSTILE, TRACEBACK, row
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Locator, Page
+    from playwright.sync_api import Browser, Locator, Page
+
+    from tests.server.conftest import Running
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 Tab = Callable[..., "Page"]
@@ -64,6 +66,68 @@ def test_what_broke_in_ten_minutes_and_for_whom_takes_two_clicks(tab: Tab, broke
     assert "t0psecret" not in page.content()
     assert page.locator("pre.traceback").is_visible()
     assert clicks.count <= 2
+
+
+def test_replaying_an_error_slowly_after_a_fix_takes_four_clicks(
+    site: Site, tab: Tab, broken: None, db: psycopg.Connection
+) -> None:
+    page, clicks = tab("/"), Clicks()
+    clicks.on(page.get_by_role("link", name="By cause, and for whom"))
+    clicks.on(page.get_by_role("link", name="mail.send"))
+    clicks.on(page.get_by_role("button", name="Replay 14 dead letters"))
+    assert site.client.replays() == [], "it asks first"
+    dialog = page.locator("dialog#confirm")
+    assert "danger" in (dialog.locator("[data-yes]").get_attribute("class") or "")
+    clicks.on(dialog.get_by_role("button", name="Replay 14 dead letters"))
+    page.get_by_role("heading", name="Replay of 14 dead letters").wait_for()
+    [replay] = site.client.replays()
+    assert (replay.per_minute, replay.canary, replay.status) == (30, "wanted", "running")
+    assert clicks.count <= 4
+    portray(page, "replay")
+    page.get_by_role("button", name="Pause").click()
+    page.get_by_text("Paused. What was replayed goes on.").wait_for()
+    db.execute("UPDATE replays SET canary = 'failed', reason = 'the canary is dead letter: <b>Boom</b>', replayed = 3, "
+               "completed = 1, failed = 1")  # fmt: skip
+    page.goto("/replays")
+    page.get_by_text("3 of 14").wait_for()
+    portray(page, "replays")
+    page.locator("tr[data-row] a.name").click()
+    page.get_by_text("the canary is dead letter: <b>Boom</b>").wait_for()
+    page.get_by_role("button", name="Stop").click()
+    page.get_by_role("button", name="Stop the replay").click()
+    page.get_by_text("Stopped. The other dead letters stay").wait_for()
+    assert site.client.replays()[0].status == "stopped"
+
+
+def test_without_script_the_server_asks_before_a_replay_begins(
+    site: Site, tab: Tab, broken: None, db: psycopg.Connection
+) -> None:
+    page = tab("/failures", java_script_enabled=False)
+    page.get_by_role("link", name="mail.send").click()
+    page.get_by_label("Rate").fill("5")
+    page.get_by_role("button", name="Replay 14 dead letters").click()
+    page.get_by_role("heading", name="Are you sure?").wait_for()
+    page.get_by_role("button", name="Replay 14 dead letters").click()
+    page.get_by_role("heading", name="Replay of 14 dead letters").wait_for()
+    replay = site.client.replays()[0]
+    assert (replay.per_minute, replay.status) == (5, "running")
+    site.client.stop_replay(replay.id)
+
+
+def test_a_viewer_sees_the_screens_and_no_button(
+    site: Site, browser: Browser, broken: None, server: Callable[..., Running]
+) -> None:
+    tokens = [site.client.create_token("look", roles=["viewer"])]
+    url = server(site.config)
+    try:
+        for path in ("/failures", "/replays", f"/failures/{site.client.dead_letter_groups()[0].fingerprint}"):
+            answer = url.http.get(path, headers={"Authorization": f"Bearer {tokens[0].text}", "Accept": "text/html"})
+            assert answer.status_code == 200
+            assert 'action="/replays' not in answer.text
+            assert "Replay 14" not in answer.text
+    finally:
+        with psycopg.connect(site.config.database_url, autocommit=True) as db:
+            db.execute("DELETE FROM api_tokens")
 
 
 def test_pictures_of_the_screens(tab: Tab, broken: None) -> None:

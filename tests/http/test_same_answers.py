@@ -266,6 +266,27 @@ async def pauses(s: Scene) -> Any:
 
 
 @row
+async def replays(s: Scene) -> Any:
+    s.api.db.execute("DELETE FROM replays")
+    s.api.db.execute("INSERT INTO tasks (name, state, completed_at) VALUES ('again', 'dead_letter', now())")
+    begun = await s.client.start_replay(name="again", per_minute=6)
+    found = await s.client.replays()
+    return [
+        [(r.id == begun.id, r.status, r.conditions, r.per_minute, r.canary, r.expected, r.waiting) for r in found],
+        [type(value) for value in (begun.id, begun.created_at, begun.ended_at)],
+        await s.client.replays(fingerprint="abcdef"),
+        (await s.client.pause_replay(begun.id)).status,
+        (await s.client.resume_replay(str(begun.id), per_minute=3)).per_minute,
+        (await s.client.stop_replay(begun.id)).status,
+        (await s.client.get_replay(begun.id)).ended_at is not None,
+        await failure(s.client.get_replay(UNKNOWN)),
+        await failure(s.client.start_replay(name="nothing")),
+        await failure(s.client.start_replay()),
+        await failure(s.client.resume_replay(begun.id, per_minute=0)),
+    ]
+
+
+@row
 async def limits(s: Scene) -> Any:
     s.api.db.execute("DELETE FROM limits")
     return [

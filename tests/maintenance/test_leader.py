@@ -21,8 +21,10 @@ from tasklib.maintenance.calendar import duties_of
 from tasklib.maintenance.failures import Failures
 from tasklib.maintenance.leader import Leadership
 from tasklib.stats import StatsCollector
-from tasklib.store import breakers, fleet, maintenance, stats
+from tasklib.store import breakers, fleet, maintenance, replays, stats
+from tasklib.store.filters import DeadLetterFilter
 from tasklib.store.fleet import Term
+from tasklib.store.replays import OpenReplay
 from tests.eventually import soon
 from tests.worker.watching import working
 
@@ -42,7 +44,10 @@ INSERT INTO tasks (id, name, state, completed_at)
 INSERT INTO stats_deltas (outcome, count) VALUES ('completed', 1);
 INSERT INTO breakers (name, state, until, failures, at_least, within, pause, probes)
     VALUES ('open', 'open', now() - interval '1 s', 0.5, 1, 60, 60, 1);
+INSERT INTO replays (id, conditions, expected, expected_is_capped, created_by)
+    VALUES ('00000000-0000-7000-8000-00000000000a', '{"name": "letter"}', 1, false, 'ann');
 """
+REPLAY = "00000000-0000-7000-8000-00000000000a"
 
 
 def duties(term: Term) -> dict[str, Query[object]]:
@@ -56,6 +61,7 @@ def duties(term: Term) -> dict[str, Query[object]]:
         "snapshot": maintenance.take_snapshot(term, 1000),  # type: ignore[dict-item]
         "stats": stats.fold(term, 1000),  # type: ignore[dict-item]
         "breakers": breakers.judge(term),  # type: ignore[dict-item]
+        "replays": replays.advance(term, OpenReplay(REPLAY, DeadLetterFilter(name="letter")), 10, 10, 5),  # type: ignore[dict-item]
     }
 
 
@@ -71,7 +77,17 @@ def database(config: Config) -> Iterator[Database]:
 
 
 def state_of_everything(db: psycopg.Connection) -> list[object]:
-    tables = ("tasks", "workers", "snapshots", "stats_deltas", "stats", "depths", "breakers")
+    tables = (
+        "tasks",
+        "workers",
+        "snapshots",
+        "stats_deltas",
+        "stats",
+        "depths",
+        "breakers",
+        "replays",
+        "replayed_tasks",
+    )
     return [db.execute(f"SELECT * FROM {table} ORDER BY 1".encode()).fetchall() for table in tables]
 
 

@@ -59,6 +59,12 @@ TABLE = {
     "GET    /api/v1/dead-letters/groups": "             401    403   403    200 200 200     200      200   200",
     "POST   /api/v1/dead-letters/replay": "             401    403   403    403 200 200     200      200   200",
     "DELETE /api/v1/dead-letters": "                    401    403   403    403 403 403     403      200   200",
+    "GET    /api/v1/replays": "                        401    403   403    200 403 403     200      200   200",
+    "POST   /api/v1/replays": "                        401    403   403    403 403 403     403      422   422",
+    "GET    /api/v1/replays/{replay_id}": "            401    403   403    404 403 403     404      404   404",
+    "POST   /api/v1/replays/{replay_id}/pause": "      401    403   403    403 403 403     403      404   404",
+    "POST   /api/v1/replays/{replay_id}/resume": "     401    403   403    403 403 403     403      404   404",
+    "POST   /api/v1/replays/{replay_id}/stop": "       401    403   403    403 403 403     403      404   404",
     "GET    /api/v1/workers": "                         401    403   403    200 403 403     200      200   200",
     "POST   /api/v1/workers/{worker_id}/drain": "       401    403   403    403 403 403     403      202   202",
     "GET    /api/v1/schedules": "                          401    403   403    200 403 403     200      200   200",
@@ -136,6 +142,8 @@ TABLE = {
     "GET    /schedules/change": "                       401    403   403    403 403 403     403      200   200",
     "GET    /schedules/backfill": "                     401    403   403    403 403 403     403      200   200",
     "GET    /failures": "                               401    403   403    200 200 200     200      200   200",
+    "GET    /replays": "                                401    403   403    200 403 403     200      200   200",
+    "GET    /replays/{replay_id}": "                    401    403   403    404 403 403     404      404   404",
     "GET    /dead-letters": "                           401    403   403    200 200 200     200      200   200",
     "GET    /settings": "                               401    403   403    403 403 403     403      403   200",
     "GET    /tokens": "                                 401    403   403    403 403 403     403      403   200",
@@ -176,6 +184,7 @@ BODIES: dict[str, Any] = {
     "POST   /api/v1/flows": _FLOW,
     "POST   /api/v1/pauses": {"queue": "matrix"},
     "PUT    /api/v1/searches": {"name": "matrix_none", "search": "state:failed"},
+    "POST   /api/v1/replays": {"name": "matrix_none"},
     "PUT    /api/v1/limits": {"name": "queue:matrix_none", "max_running": 5},
     "PUT    /api/v1/breakers": {"name": "matrix_none"},
     "PATCH  /api/v1/settings": {"promote_to_medium_after_seconds": 300},
@@ -238,7 +247,12 @@ class Stage:
         self.api.client.set_limit("matrix_limit", max_running=1)
         flow_id = self.callers["ann"].post("/api/v1/flows", json=_FLOW).json()["flow_id"] if "flow" in row else ""
         worker_id = self.register() if "/internal/" in row else "matrix"
-        ids = {"task_id": task_id, "worker_id": worker_id, "flow_id": flow_id}
+        ids = {
+            "task_id": task_id,
+            "worker_id": worker_id,
+            "flow_id": flow_id,
+            "replay_id": "019345ab-1234-7abc-8def-0123456789ab",
+        }
         return {"name": "matrix", "id_or_prefix": self.spare_token(row), **ids}
 
     def register(self) -> str:

@@ -50,6 +50,8 @@ BY_NO_OPERATOR = {
     *("lead", "resign", "bury_workers", "rescue", "fail_overdue"),
     *("expire_keys", "expire_dead_letters", "retain", "take_snapshot", "schedule_fire", "forget_skips"),
     "forget_flows",
+    # What the leader does for a replay; its beginning, pauses and end are audited.
+    *("replay_advance", "replay_outcomes", "forget_replays"),
     # That a deploy has a schedule as it is: nothing of it changes.
     "schedule_deployed",
     # The limits that the code declares.
@@ -81,8 +83,9 @@ def test_every_statement_that_changes_something_is_audited_or_has_a_reason_not_t
     changing = {name for name, text in texts.items() if _CHANGES.search(text)}
     audited = {name for name, text in texts.items() if "INSERT INTO {schema.}audit" in text}
     assert changing - audited == BY_NO_OPERATOR
+    # A replay is paused, resumed and stopped by one statement.
     # A schedule is changed and resumed by one statement. It is backfilled by that which runs it, or one by one.
-    shared = {Action.RESUME_SCHEDULE}
+    shared = {Action.RESUME_SCHEDULE, Action.PAUSE_REPLAY, Action.RESUME_REPLAY}
     assert len(audited) - 1 == len(set(Action) - CHANGES_NOTHING - shared)
 
 

@@ -143,6 +143,12 @@ CHORES = [
         ),
     ),
     Chore(
+        "replays",
+        _tasks("replays", "state, completed_at", "'dead_letter', now() - interval '1 h' + make_interval(secs => n)")
+        + "; INSERT INTO replays (conditions, expected, expected_is_capped, created_by) "
+        + "VALUES ('{\"name\": \"replays\"}', 50, false, 'ann')",
+    ),
+    Chore(
         "retention",
         _tasks(
             "retention",
@@ -169,6 +175,8 @@ def clear_away_chores(db: psycopg.Connection) -> None:
     db.execute("DELETE FROM workers WHERE host = 'chores'")
     db.execute("DELETE FROM stats_deltas")
     db.execute("DELETE FROM breakers")
+    db.execute("DELETE FROM replays")
+    db.execute("DELETE FROM replayed_tasks")
     db.execute("DELETE FROM effects")
 
 

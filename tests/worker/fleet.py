@@ -20,13 +20,13 @@ _PROGRAM = """
 import json, sys
 from tasklib import Config, Worker
 from tasklib.config import Retention
-from tasklib.maintenance import dead_letters, idempotency, orphans, overdue, retention
+from tasklib.maintenance import dead_letters, idempotency, orphans, overdue, replays, retention
 import tests.worker.fleet_tasks
 settings = json.loads(sys.argv[1])
 config = settings.pop("config")
 config["retention"] = tuple(Retention(*rule) for rule in config.get("retention", ()))
 if batch := settings.pop("batch", None):  # small ones, so that little work has a middle
-    for duty in (dead_letters, idempotency, orphans, overdue, retention):
+    for duty in (dead_letters, idempotency, orphans, overdue, replays, retention):
         duty.BATCH = batch
 worker = Worker(Config(settings.pop("url"), **config), **settings)
 worker.events.subscribe(lambda event: print(event, flush=True))

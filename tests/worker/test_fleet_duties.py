@@ -222,6 +222,7 @@ def assert_each_piece_was_done_once(db: psycopg.Connection, chore: Chore) -> Non
         "orphans": [("failed", 0, None, PIECES)],
         "overdue": [("failed", 0, None, PIECES)],
         "idempotency": [("pending", 0, None, PIECES)],
+        "replays": [("pending", 0, None, PIECES)],
     }.get(chore.duty, [])
     if chore.duty == "dead workers":
         buried = db.execute("SELECT status, count(*) FROM workers WHERE host = 'chores' GROUP BY 1").fetchall()

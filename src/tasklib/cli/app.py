@@ -7,7 +7,20 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from tasklib.cli import backpressure, breaker, dlq, flow, keys, limit, schedule, search, settings, token, workers
+from tasklib.cli import (
+    backpressure,
+    breaker,
+    dlq,
+    flow,
+    keys,
+    limit,
+    replays,
+    schedule,
+    search,
+    settings,
+    token,
+    workers,
+)
 from tasklib.cli.alerts import alerts, grafana
 from tasklib.cli.approval import approvals, approve, reject
 from tasklib.cli.audit import audit
@@ -92,6 +105,7 @@ app.command()(approvals)
 app.command()(approve)
 app.command()(reject)
 app.add_typer(dlq.app, name="dlq")
+app.add_typer(replays.app, name="replays")
 app.add_typer(workers.app, name="workers")
 app.add_typer(flow.app, name="flow")
 app.add_typer(schedule.app, name="schedule")

@@ -22,6 +22,7 @@ from tasklib.client.flows import FlowCalls
 from tasklib.client.identity import Identity
 from tasklib.client.limits import LimitCalls
 from tasklib.client.operations import OperatorCalls
+from tasklib.client.replays import ReplayCalls
 from tasklib.client.saved_searches import SavedSearchCalls
 from tasklib.client.schedules import ScheduleCalls
 from tasklib.client.sealing import opened_outcome
@@ -53,6 +54,7 @@ class Calls(
     FailureCalls,
     SuggestingCalls,
     SavedSearchCalls,
+    ReplayCalls,
     ScheduleCalls,
     FlowCalls,
     TokenCalls,

@@ -15,6 +15,7 @@ from tasklib.errors import (
     IdempotencyKeyTaken,
     InvalidOption,
     QueueFull,
+    ReplayNotFound,
     ScheduleNotFound,
     SchemaError,
     ServerUnavailable,
@@ -62,6 +63,8 @@ def error_of(request: Request, answer: Answer) -> TaskLibError:
             return ScheduleNotFound(str(problem.get("name", "")))
         case "flow_not_found":
             return FlowNotFound(about["flow_id"])
+        case "replay_not_found":
+            return ReplayNotFound(about["replay_id"])
         case "approval_not_open":
             return ApprovalNotOpen(about["task_id"], about.get("approval"))
         case "token_not_found":

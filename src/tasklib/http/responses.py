@@ -22,6 +22,7 @@ from tasklib.store.fleet import WorkerInfo
 from tasklib.store.flows import FlowInfo, GateInfo, NodeInfo
 from tasklib.store.limits import LimitInfo
 from tasklib.store.pauses import Paused
+from tasklib.store.replays import Replay
 from tasklib.store.saved_searches import SavedSearch
 from tasklib.store.schedules import ScheduleInfo
 from tasklib.store.tokens import TokenInfo
@@ -140,6 +141,11 @@ def paused_of(found: Json) -> Paused:
 
 def group_of(found: Json) -> DeadLetterGroup:
     return _made(DeadLetterGroup, found, first_seen=moment_of, last_seen=moment_of, sample_id=UUID)
+
+
+def replay_of(found: Json) -> Replay:
+    times = dict.fromkeys(("created_at", "ended_at"), moment_of)
+    return _made(Replay, found, id=UUID, canary_task=lambda id_: id_ and UUID(id_), **times)
 
 
 def token_of(found: Json) -> TokenInfo:

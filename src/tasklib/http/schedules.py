@@ -16,8 +16,8 @@ from tasklib.client.effects import Call
 from tasklib.client.schedule_sync import Sync, declare, declared_in_code, deploy_stamp, registered_modules
 from tasklib.client.schedules import Preview, is_expression
 from tasklib.http import responses
+from tasklib.http.replays import HttpReplayCalls
 from tasklib.http.requests import API, Request, body_of, get, query_of
-from tasklib.http.saved_searches import HttpSavedSearchCalls
 from tasklib.http.transport import checked
 from tasklib.tasks import registry
 from tasklib.tasks.function import TaskFunction
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _OPTIONS = ("queue", "priority", "max_retries", "timeout_seconds", "tags", "required_capabilities", "payload_version")
 
 
-class HttpScheduleCalls(HttpSavedSearchCalls):
+class HttpScheduleCalls(HttpReplayCalls):
     """What an operator, or a program, does with schedules."""
 
     def create_schedule(

@@ -24,7 +24,7 @@ BEGIN
           AND relname IN ('tasks', 'steps', 'signals', 'workers', 'worker_registrations', 'leadership',
                           'flows', 'gates', 'arrivals', 'schedules', 'schedule_skips', 'pauses', 'backpressure', 'settings', 'saved_searches',
                           'limits', 'limit_states', 'limited_names', 'places', 'breakers', 'breaker_counts',
-                          'snapshots', 'depths', 'deploys', 'stats', 'stats_deltas', 'api_tokens', 'audit', 'tasklib_version')
+                          'snapshots', 'replays', 'replayed_tasks', 'depths', 'deploys', 'stats', 'stats_deltas', 'api_tokens', 'audit', 'tasklib_version')
         UNION ALL
         SELECT format('ALTER FUNCTION %s OWNER TO %I', p.oid::regprocedure, {owner_name})
         FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = pronamespace
@@ -42,7 +42,7 @@ GRANT CREATE ON SCHEMA {schema} TO {owner};
 GRANT SELECT ON {schema}.tasks, {schema}.workers, {schema}.worker_registrations, {schema}.leadership,
     {schema}.steps, {schema}.signals, {schema}.flows, {schema}.gates, {schema}.arrivals, {schema}.schedules,
     {schema}.schedule_skips, {schema}.pauses, {schema}.backpressure, {schema}.settings, {schema}.limits, {schema}.limit_states,
-    {schema}.limited_names, {schema}.places, {schema}.saved_searches, {schema}.breakers, {schema}.breaker_counts, {schema}.snapshots, {schema}.depths,
+    {schema}.limited_names, {schema}.places, {schema}.saved_searches, {schema}.breakers, {schema}.breaker_counts, {schema}.replays, {schema}.replayed_tasks, {schema}.snapshots, {schema}.depths,
     {schema}.deploys, {schema}.stats, {schema}.stats_deltas, {schema}.tasklib_version TO {reader};
 
 -- The producer. It can insert a task that waits, and free or find an idempotency key; what a worker writes it can't.
@@ -70,12 +70,16 @@ GRANT INSERT, UPDATE, DELETE ON {schema}.limits, {schema}.limit_states, {schema}
     TO {worker};
 -- Its leader moves breakers on, which is recorded in the audit by a trigger.
 GRANT INSERT, UPDATE, DELETE ON {schema}.breakers, {schema}.breaker_counts TO {worker};
+-- Its leader works on replays. Only the server begins them: that is recorded in the audit.
+GRANT UPDATE, DELETE ON {schema}.replays TO {worker};
+GRANT INSERT, UPDATE, DELETE ON {schema}.replayed_tasks TO {worker};
 -- Its leader fires schedules. Only the server makes and deletes them: that is recorded in the audit.
 GRANT UPDATE ON {schema}.schedules TO {worker};
 
 -- The server. Tokens are never deleted, and records of the audit never changed.
 GRANT {worker} TO {server};
 GRANT INSERT, UPDATE, DELETE ON {schema}.pauses, {schema}.backpressure, {schema}.saved_searches, {schema}.schedules TO {server};
+GRANT INSERT ON {schema}.replays TO {server};
 GRANT INSERT, UPDATE ON {schema}.settings TO {server};
 GRANT SELECT, INSERT ON {schema}.audit TO {server};
 GRANT SELECT, INSERT, UPDATE (last_used_at, revoked_at) ON {schema}.api_tokens TO {server};

@@ -57,6 +57,7 @@ KNOWN: dict[str, Known] = {
     "worker_not_found": Known(404, "No live worker has this id."),
     "schedule_not_found": Known(404, "No schedule has this name."),
     "flow_not_found": Known(404, "No flow has this id."),
+    "replay_not_found": Known(404, "No replay has this id."),
     "approval_not_open": Known(
         409, "The task doesn't wait for this approval: it was answered before, or its time is over."
     ),
@@ -191,6 +192,8 @@ def _ours(error: errors.TaskLibError) -> Problem:
             return Problem(404, "schedule_not_found", "No such schedule", str(error), name=error.name)
         case errors.FlowNotFound():
             return Problem(404, "flow_not_found", "No such flow", str(error))
+        case errors.ReplayNotFound():
+            return Problem(404, "replay_not_found", "No such replay", str(error))
         case errors.ApprovalNotOpen():
             return Problem(409, "approval_not_open", "Nothing to answer", str(error), name=error.name)
         case errors.TokenNotFound():

@@ -215,13 +215,8 @@ class CancelBody(Body):
         return TaskFilter(**self.model_dump(include=set(TaskFilter.__slots__)))
 
 
-class ReplayDeadLettersBody(Body):
-    """Which dead letters to start afresh, the oldest first. Without a filter, `everything` has to be true."""
-
-    model_config = ConfigDict(
-        extra="forbid",
-        json_schema_extra={"examples": [{"fingerprint": "b1946ac92492d2347c6235b4d2611184", "limit": 500}]},
-    )
+class DeadLetterConditionsBody(Body):
+    """Which dead letters. Without a filter, `everything` has to be true."""
 
     ids: list[UUID] | None = Field(None, min_length=1, max_length=MAX_IDS)
     fingerprint: str | None = Field(
@@ -236,11 +231,21 @@ class ReplayDeadLettersBody(Body):
     since: AwareDatetime | None = None
     until: AwareDatetime | None = Field(None, description="Dead letters before this time.")
     everything: StrictBool = False
-    limit: StrictInt = Field(1000, ge=1, le=MAX_TAKEN, description="Ask again for more.")
-    dry_run: StrictBool = Field(False, description="Change nothing; say what would be replayed.")
 
     def filter(self) -> DeadLetterFilter:
         return DeadLetterFilter(**self.model_dump(include=set(DeadLetterFilter.__slots__)))
+
+
+class ReplayDeadLettersBody(DeadLetterConditionsBody):
+    """Which dead letters to start afresh, the oldest first. Without a filter, `everything` has to be true."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"examples": [{"fingerprint": "b1946ac92492d2347c6235b4d2611184", "limit": 500}]},
+    )
+
+    limit: StrictInt = Field(1000, ge=1, le=MAX_TAKEN, description="Ask again for more.")
+    dry_run: StrictBool = Field(False, description="Change nothing; say what would be replayed.")
 
 
 class PauseBody(Body):

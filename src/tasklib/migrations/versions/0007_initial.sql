@@ -1,5 +1,5 @@
 -- The schema of TaskLib. In this order: ids, tasks, workers, durable tasks, leadership, flows, schedules, pauses and
--- settings, limits, breakers, stats, tokens and audit.
+-- settings, limits, breakers, stats, replays, tokens and audit.
 -- In each table the columns that always have a value come first, then those that may be null.
 
 -- ---- ids ----
@@ -1591,6 +1591,59 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT COALESCE(array_agg(COALESCE(a, 0) + COALESCE(b, 0) ORDER BY place), '{}')
     FROM unnest(one, other) WITH ORDINALITY AS both_of (a, b, place)
 $$;
+
+-- ---- replays ----
+
+-- Jobs that replay dead letters: the leader takes the next ones at their rate (maintenance/replays.py). A job takes only
+-- what was given up before it began, and each task once.
+CREATE TABLE {schema.}replays (
+    id                 uuid             NOT NULL DEFAULT {schema.}tasklib_new_id(),
+    status             text             NOT NULL DEFAULT 'running',
+    conditions         jsonb            NOT NULL, -- which dead letters: those of a DeadLetterFilter
+    before             timestamptz      NOT NULL DEFAULT now(),
+    next_at            timestamptz      NOT NULL DEFAULT now(), -- when the rate allows the next one
+    missed             boolean          NOT NULL DEFAULT false, -- this pass left out rows that were locked: one more follows
+    settled            boolean          NOT NULL DEFAULT false, -- it has ended, and so has each of its tasks
+    expected           bigint           NOT NULL, -- how many dead letters there were
+    expected_is_capped boolean          NOT NULL,
+    replayed           bigint           NOT NULL DEFAULT 0,
+    completed          bigint           NOT NULL DEFAULT 0, -- what became of those
+    failed             bigint           NOT NULL DEFAULT 0,
+    dropped            bigint           NOT NULL DEFAULT 0, -- cancelled or deleted
+    created_at         timestamptz      NOT NULL DEFAULT now(),
+    created_by         text             NOT NULL,
+
+    per_minute         double precision, -- null: no limit
+    canary             text, -- null: none. The others wait until it has passed
+    canary_task        uuid,
+    reason             text, -- why the leader paused it
+    after_time         timestamptz, -- where the last batch ended: `completed_at` and id of a dead letter
+    after_id           uuid,
+    checked_after      uuid, -- where counting what became of its tasks goes on
+    ended_at           timestamptz,
+
+    CONSTRAINT replays_pkey PRIMARY KEY (id),
+    CONSTRAINT replays_status_known CHECK (status IN ('running', 'paused', 'done', 'stopped')),
+    CONSTRAINT replays_canary_known CHECK (canary IN ('wanted', 'waiting', 'passed', 'failed')),
+    CONSTRAINT replays_conditions_is_object CHECK (jsonb_typeof(conditions) = 'object'),
+    CONSTRAINT replays_rate_in_range CHECK (per_minute > 0 AND per_minute <= 1000000)
+) WITH (fillfactor = 50);
+CREATE INDEX replays_open ON {schema.}replays (id) WHERE NOT settled;
+-- The same dead letters are replayed by one job at a time.
+CREATE UNIQUE INDEX replays_once ON {schema.}replays (md5(conditions::text)) WHERE status IN ('running', 'paused');
+
+-- Which tasks a job has replayed, and how they ended.
+CREATE TABLE {schema.}replayed_tasks (
+    replay  uuid        NOT NULL,
+    task    uuid        NOT NULL,
+    at      timestamptz NOT NULL DEFAULT now(),
+
+    outcome text, -- completed, dead_letter, cancelled or deleted; null: not ended
+
+    CONSTRAINT replayed_tasks_pkey PRIMARY KEY (replay, task),
+    CONSTRAINT replayed_tasks_outcome_known CHECK (outcome IN ('completed', 'dead_letter', 'cancelled', 'deleted'))
+);
+CREATE INDEX replayed_tasks_open ON {schema.}replayed_tasks (replay, task) WHERE outcome IS NULL;
 
 -- ---- tokens and audit ----
 

@@ -115,9 +115,13 @@ async def cause(
     sample = await client_of(principal, services).get_task(found.ids[0]) if found else None
     if sample is not None:
         services.redaction.task(sample)
+    # A submitter sees its own failures; replays concern all dead letters of a cause.
+    jobs = [] if principal.only_own else await client_of(principal, services).replays(fingerprint=fingerprint, limit=5)
     return page(
         request,
         "failure.html",
+        replays=jobs,
+        is_replaying=any(job.is_open for job in jobs),
         status=422 if error else 200,
         error=error,
         window=window,

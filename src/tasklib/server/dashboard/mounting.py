@@ -21,6 +21,7 @@ from tasklib.server.dashboard import (
     login,
     overview,
     queues,
+    replays,
     schedule,
     schedule_edit,
     schedules,
@@ -56,6 +57,7 @@ ROUTERS: list[APIRouter] = [
     signals.router,
     dead_letters.router,
     failures.router,
+    replays.router,
 ]
 
 
