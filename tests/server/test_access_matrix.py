@@ -335,6 +335,7 @@ def check_refusal(answer: httpx.Response, task_id: str) -> None:
         "worker_not_found",
         "schedule_not_found",
         "flow_not_found",
+        "replay_not_found",
     ):
         assert problem["code"] == "task_not_found"
         assert problem["detail"] == f"no task has the id {task_id}; it may have been deleted."
