@@ -27,16 +27,16 @@ def _busy(site: Site) -> None:
 
 def test_the_overview_shows_the_range_that_is_chosen(tab: Tab) -> None:
     page = tab("/")
-    page.get_by_role("img", name="Throughput").locator("rect.completed").first.wait_for()
+    page.get_by_role("img", name="Attempts by outcome").locator("rect.completed").first.wait_for()
     page.get_by_role("img", name="Run time").locator("path.p95").wait_for()
-    assert page.get_by_role("img", name="Waiting by level").locator("rect.high").count() > 30
+    assert page.get_by_role("img", name="Waiting tasks").locator("rect.high").count() > 30
     page.get_by_text("smtp.example didn't answer").first.wait_for()
     page.get_by_text("led by web-1-4107-c0ffee00").wait_for()
     portray(page, "overview")
     for name in ("15m", "6h", "24h"):
         page.get_by_role("link", name=name, exact=True).click()
         page.wait_for_url(f"**/?range={name}")
-    page.get_by_role("img", name="Throughput").locator("g.col").last.hover()
+    page.get_by_role("img", name="Attempts by outcome").locator("g.col").last.hover()
     page.locator(".chart .tip:visible", has_text="UTC").wait_for()
 
 

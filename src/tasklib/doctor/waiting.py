@@ -31,7 +31,7 @@ def unserved(config: Config) -> Call[list[Finding]]:
         for lane in lanes
         if lane.waited_seconds >= 0
         and not any(p.holds(lane.queue, lane.name) for p in held)
-        and not any(_takes(w, lane) for w in takers)
+        and not any(w.may_take(lane.queue, lane.name, lane.required_capabilities) for w in takers)
     ]
     if not alone:
         return [ok("unserved_tasks", "Every waiting task is served by a live worker.")]
@@ -92,14 +92,6 @@ def lanes(config: Config) -> Call[list[Finding]]:
             lanes=number,
         )
     ]
-
-
-def _takes(worker: WorkerInfo, lane: WaitingLane) -> bool:
-    return (
-        (worker.queues is None or lane.queue in worker.queues)
-        and worker.knows(lane.name)
-        and set(lane.required_capabilities) <= set(worker.capabilities)
-    )
 
 
 def _said(lane: WaitingLane) -> str:

@@ -106,3 +106,8 @@ def backlog_by_name() -> Query[list[NameBacklog]]:
     """What waits, by name and level; names with nothing due are not in it."""
     parameters = {"most": COUNT_UP_TO, "most_in_all": 2 * COUNT_UP_TO, "most_lanes": _MOST_LANES}
     return Query("backlog_by_name", parameters, lambda rows: [NameBacklog(*row) for row in rows], repeatable=True)
+
+
+def declared_limits(name: str) -> Query[list[str]]:
+    """The limits that a task function is declared with."""
+    return Query("declared_limits", {"name": name}, lambda rows: [row[0] for row in rows], repeatable=True)

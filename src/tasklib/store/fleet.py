@@ -38,6 +38,16 @@ class WorkerInfo:
         """Whether it runs tasks of this name."""
         return self.names is None or name in self.names
 
+    def may_take(self, queue: str, name: str, capabilities: Sequence[str]) -> bool:
+        """Whether it takes such tasks now."""
+        return (
+            self.status == "active"
+            and self.drain_requested_at is None
+            and (self.queues is None or queue in self.queues)
+            and self.knows(name)
+            and set(capabilities) <= set(self.capabilities)
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Deploy:

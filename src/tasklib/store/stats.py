@@ -54,6 +54,10 @@ class Point:
         """How many had this outcome."""
         return self._by_outcome[outcome].count if outcome in self._by_outcome else 0
 
+    def only(self, outcome: str) -> Point:
+        """The same of one outcome."""
+        return Point([t for t in self.stats if t.key.outcome == outcome], self.start, self.label)
+
     @property
     def attempts(self) -> int:
         """Attempts that ended by themselves: completed, to be retried, or given up."""

@@ -15,6 +15,8 @@ from tasklib.server.access import anybody
 
 _FOLDER = files("tasklib.server.dashboard") / "assets"
 _SERVED = (
+    "charts.css",
+    "charts.js",
     "dashboard.css",
     "dashboard.js",
     "failures.css",

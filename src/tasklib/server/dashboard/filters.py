@@ -27,6 +27,13 @@ def exact(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
+def clock(moment: datetime, by_day: bool = False, day: bool = False) -> str:
+    """`14:02`, `4 May`, or both, in UTC: charts.js shows the reader's own time."""
+    utc = moment.astimezone(UTC)
+    date = f"{utc.day} {utc:%b}"
+    return date if by_day else f"{date} {utc:%H:%M}" if day else f"{utc:%H:%M}"
+
+
 def number(value: float | None, digits: int = 0) -> str:
     """`12,345`; a dash where there is none."""
     return NONE if value is None else f"{value:,.{digits}f}"
@@ -74,6 +81,7 @@ def pretty(value: Any) -> str:
 FILTERS: dict[str, Callable[..., str]] = {
     "ago": ago,
     "exact": exact,
+    "clock": clock,
     "number": number,
     "compact": compact,
     "percent": percent,

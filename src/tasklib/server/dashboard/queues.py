@@ -6,16 +6,21 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated
+from urllib.parse import urlencode
 
 from fastapi import Form, Request
 from starlette.responses import Response
 
+from tasklib.client.search_terms import quoted
 from tasklib.errors import InvalidOption
 from tasklib.server.access import client_of
+from tasklib.server.dashboard.keeping_up import RATE_MINUTES, queues_behind, unfit
 from tasklib.server.dashboard.screens import Operator, Serving, Viewer, screen_router
 from tasklib.server.dashboard.shell import done, page
-from tasklib.store import dashboard, fleet, levels, pauses, stats
+from tasklib.store import dashboard, doctor, fleet, levels, pauses, stats
+from tasklib.store.behind import Behind
 from tasklib.store.dashboard import NameBacklog
+from tasklib.store.doctor import WaitingLane
 from tasklib.store.levels import QueueLevel
 from tasklib.store.pauses import Paused
 from tasklib.store.stats import Point
@@ -26,6 +31,7 @@ _MINUTES = 60
 _MOST = 200
 """Rows of one table: the busiest and the deepest."""
 _TEXT = 20_000
+_READ_LANES = 500
 
 
 @dataclass
@@ -43,31 +49,39 @@ class Line:
     paused_at: datetime | None = None
     workers: int = 0
     """Live workers that serve it."""
+    per_minute: float = 0.0
+    """Tasks that were finished by the minute, lately."""
+    behind: Behind | None = None
+    unfit: list[WaitingLane] = field(default_factory=list)
+    """Due tasks in it that no live worker takes."""
 
     @property
     def waiting(self) -> int:
         return sum(self.depth.values())
 
-    @property
-    def per_minute(self) -> float:
-        return self.attempts / _MINUTES
-
 
 @router.get("/queues")
 async def queues(request: Request, principal: Viewer, services: Serving) -> Response:
-    workers = [w for w in await services.run(fleet.workers()) if w.status == "active"]
-    paused = await services.run(pauses.pauses())
-    deep = await services.run(levels.levels())
-    done_by_queue = await services.run(stats.by_queue(_MINUTES, limit=_MOST))
-    of_queues = _lines(deep, done_by_queue, paused, "queue")
-    waiting = await services.run(dashboard.backlog_by_name())
-    done_by_name = await services.run(stats.by_name(_MINUTES, limit=_MOST))
-    of_names = _lines(waiting, done_by_name, paused, "name")
+    run = services.run
+    workers = [w for w in await run(fleet.workers()) if w.status == "active" and w.drain_requested_at is None]
+    paused = await run(pauses.pauses())
+    deep = await run(levels.levels())
+    of_queues = _lines(deep, await run(stats.by_queue(_MINUTES, limit=_MOST)), paused, "queue")
+    _rate(of_queues, await run(stats.by_queue(RATE_MINUTES, limit=_MOST)))
+    waiting = await run(dashboard.backlog_by_name())
+    of_names = _lines(waiting, await run(stats.by_name(_MINUTES, limit=_MOST)), paused, "name")
+    _rate(of_names, await run(stats.by_name(RATE_MINUTES, limit=_MOST)))
     for worker in workers:
         for name in list(of_names) if worker.names is None else worker.names:
             of_names.setdefault(name, Line(name)).workers += 1
-        for queue in worker.queues or of_queues:
+        for queue in of_queues if worker.queues is None else worker.queues:
             of_queues.setdefault(queue, Line(queue)).workers += 1
+    for late in await queues_behind(run, deep, paused):
+        of_queues.setdefault(late.value, Line(late.value)).behind = late
+    for lane in unfit(await run(doctor.lanes(_READ_LANES)), workers):
+        for lines, value in ((of_queues, lane.queue), (of_names, lane.name)):
+            if value in lines:
+                lines[value].unfit.append(lane)
     return page(
         request,
         "queues.html",
@@ -75,6 +89,8 @@ async def queues(request: Request, principal: Viewer, services: Serving) -> Resp
         names=_sorted(of_names),
         most=_MOST,
         minutes=_MINUTES,
+        rate_minutes=RATE_MINUTES,
+        failed=_failed,
         deepest_queue=max((line.waiting for line in of_queues.values()), default=0),
         deepest_name=max((line.waiting for line in of_names.values()), default=0),
     )
@@ -113,8 +129,14 @@ async def resume(
     return done(request, "/queues", f"{'Resumed' if changed else 'Was not paused:'} {kind} {_short(value)}.")
 
 
+def _rate(lines: dict[str, Line], points: list[Point]) -> None:
+    for point in points:
+        if point.label:
+            lines.setdefault(point.label, Line(point.label)).per_minute = point.finished / RATE_MINUTES
+
+
 def _lines(
-    waiting: Iterable[QueueLevel | NameBacklog], points: Iterable[Point], paused: Iterable[Paused], kind: str
+    waiting: Iterable[QueueLevel | NameBacklog], points: list[Point], paused: Iterable[Paused], kind: str
 ) -> dict[str, Line]:
     found: dict[str, Line] = {}
     for part in waiting:
@@ -135,8 +157,15 @@ def _lines(
 
 
 def _sorted(lines: Mapping[str, Line]) -> list[Line]:
-    ranked = sorted(lines.values(), key=lambda x: (x.paused_at is None, -x.waiting, -x.attempts, x.value))
-    return sorted(ranked[:_MOST], key=lambda x: x.value)
+    """The most interesting ones if there are many: what is behind first, the others by name."""
+    ranked = sorted(
+        lines.values(), key=lambda x: (x.behind is None, x.paused_at is None, -x.waiting, -x.attempts, x.value)
+    )
+    return sorted(ranked[:_MOST], key=lambda x: (x.behind is None, x.value))
+
+
+def _failed(kind: str, value: str) -> str:
+    return "/tasks?" + urlencode({"q": f"{kind}:{quoted(value)} failed:<{_MINUTES}m"})
 
 
 def _short(value: str) -> str:

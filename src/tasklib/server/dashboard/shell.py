@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl, quote, urlencode
 
 from fastapi import Request
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -63,6 +63,7 @@ _READERS = (Role.VIEWER, Role.SUBMITTER)
 SCREENS = (
     Screen("Overview", "/", "overview", "o"),
     Screen("Tasks", "/tasks", "tasks", "t", _READERS),
+    Screen("Charts", "/charts", "charts", "h"),
     Screen("Queues", "/queues", "queues", "q"),
     Screen("Limits", "/limits", "limits", "l"),
     Screen("Workers", "/workers", "workers", "w"),
@@ -164,6 +165,7 @@ def _frame(request: Request) -> dict[str, Any]:
         "now": datetime.now(UTC),
         "here": root + path_of(request) + (f"?{request.url.query}" if request.url.query else ""),
         "url": lambda path: root + path,
+        "at": lambda place, value: root + place_of(place, value),
         "asset": lambda name: root + assets.path_of(name),
         "with_query": lambda changes: _with_query(request, changes),
     }
@@ -205,6 +207,12 @@ def _flashes(request: Request) -> list[Flash]:
     except (ValueError, binascii.Error):
         return []
     return [Flash(kind, text)]
+
+
+def place_of(place: str, value: str) -> str:
+    """The page of one queue, name or worker: `/queues/mail`."""
+    # A browser takes a dot or two for a step of the path, however they are written.
+    return place if value in (".", "..", "") else f"{place}/{quote(value, safe='')}"
 
 
 def root_of(request: Request) -> str:

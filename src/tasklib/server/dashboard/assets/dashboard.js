@@ -1,4 +1,4 @@
-// What the dashboard does beyond HTML: theme, shortcuts, live refresh, relative times, confirmation, charts' readings.
+// What the dashboard does beyond HTML: theme, shortcuts, live refresh, relative times, confirmation.
 // Every page reads well without it.
 (function () {
   "use strict";
@@ -258,23 +258,4 @@
   // ---- on a phone the navigation scrolls: to where we are ----
   var current = document.querySelector(".nav [aria-current]");
   if (current) current.parentElement.scrollLeft = current.offsetLeft - current.parentElement.offsetLeft - 40;
-
-  // ---- charts: what a column holds, beside the pointer ----
-  document.addEventListener("pointerover", function (event) {
-    var column = event.target.closest && event.target.closest("g.col");
-    document.querySelectorAll(".chart .tip").forEach(function (tip) {
-      if (!column || !tip.parentElement.contains(column)) tip.hidden = true;
-    });
-    if (!column) return;
-    var plot = column.closest(".plot");
-    var tip = plot.querySelector(".tip");
-    if (!tip) return;
-    tip.textContent = column.dataset.tip;
-    tip.hidden = false;
-    var box = plot.getBoundingClientRect();
-    var at = column.getBoundingClientRect();
-    var left = at.left + at.width / 2 - box.left + 10;
-    if (left + tip.offsetWidth > box.width) left -= tip.offsetWidth + 20;
-    tip.style.left = Math.max(0, left) + "px";
-  });
 })();

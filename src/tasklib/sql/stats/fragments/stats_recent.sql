@@ -19,7 +19,8 @@ recent AS (
         WHERE span = ANY ('{60,600,3600}'::int[]) AND start >= since AND start < until
           AND (worker <> '') = %(of_workers)s::boolean
     ) AS told
-    WHERE (%(name)s::text IS NULL OR name = %(name)s::text)
-      AND (%(queue)s::text IS NULL OR queue = %(queue)s::text)
+    -- Whether submissions were counted is true of all names and queues.
+    WHERE (%(name)s::text IS NULL OR name = %(name)s::text OR outcome = 'arrivals_counted')
+      AND (%(queue)s::text IS NULL OR queue = %(queue)s::text OR outcome = 'arrivals_counted')
       AND (%(worker)s::text IS NULL OR worker = %(worker)s::text)
 )
