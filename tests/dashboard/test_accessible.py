@@ -30,6 +30,7 @@ Tab = Callable[..., "Page"]
 WIDTHS = (390, 768, 1440)
 NO_PAGES = (
     "/tasks/export",
+    "/charts/data",
     "/tasks/suggest",
     "/api/",
     "/docs",

@@ -154,7 +154,7 @@ def test_ranges_narrow_the_list_and_an_own_range_is_a_form(tab: Tab, broken: Non
 def test_the_screens_work_without_script(tab: Tab, broken: None) -> None:
     page = tab("/failures?range=1h", java_script_enabled=False)
     page.get_by_role("link", name="mail.send").click()
-    assert page.get_by_role("heading", name="For whom").is_visible()
+    page.get_by_role("heading", name="For whom").wait_for()
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
