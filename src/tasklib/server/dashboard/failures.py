@@ -16,7 +16,7 @@ from tasklib.client.search_terms import quoted
 from tasklib.errors import InvalidOption
 from tasklib.server.access import Principal, client_of
 from tasklib.server.dashboard import charts
-from tasklib.server.dashboard.filters import compact
+from tasklib.server.dashboard.charts import ChartData
 from tasklib.server.dashboard.screens import Reader, Serving, screen_router
 from tasklib.server.dashboard.shell import page
 from tasklib.server.redaction import MASK, Redaction
@@ -228,4 +228,7 @@ def _common(window: Window) -> dict[str, Any]:
 def _chart(report: FailureReport, cause: FailureCause) -> charts.Chart:
     step = (report.until - report.since) / STEPS
     points = [(report.since + i * step, {"failed": float(n)}) for i, n in enumerate(cause.counts)]
-    return charts.bars("Failed attempts", points, {"failed": "Failed attempts"}, compact)
+    seconds = max(1, round(step.total_seconds()))
+    return charts.draw(
+        ChartData("Failed attempts", "failures", True, False, {"failed": "Failed attempts"}, points, seconds), []
+    )
