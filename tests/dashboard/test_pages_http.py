@@ -19,7 +19,7 @@ from tasklib.client.search_language import parse
 from tasklib.db.database import Database
 from tasklib.server.dashboard.chart_data import MEASURES, PERIODS, ChartQuery, Subject, of_groups, of_points
 from tasklib.server.dashboard.charts import ChartData, draw
-from tasklib.server.dashboard.keeping_up import flow
+from tasklib.server.dashboard.keeping_up import rates
 from tasklib.stats import Key, Stat
 from tasklib.store import fleet, maintenance, stats
 from tasklib.store.fleet import Deploy
@@ -148,9 +148,9 @@ def test_what_comes_in_is_compared_with_what_goes_out_of_the_same_minutes() -> N
         counts = [Stat(Key("a", "q", "", "submitted"), submitted), Stat(Key("a", "q", "", "completed"), completed)]
         return Point([*counts, *mark], START)
 
-    seen = flow([minute(False, 0, 900), *[minute(True, 30, 20)] * 3, minute(False, 0, 500), minute(False, 0, 1)])
+    seen = rates([minute(False, 0, 900), *[minute(True, 30, 20)] * 3, minute(False, 0, 500), minute(False, 0, 1)])
     assert (seen.submitted, seen.finished, seen.minutes, seen.grows) == (30, 20, 3, 10)
-    blind = flow([minute(False, 0, 7)] * 3)
+    blind = rates([minute(False, 0, 7)] * 3)
     assert (blind.submitted, blind.finished, blind.grows) == (None, 7, 0)
 
 

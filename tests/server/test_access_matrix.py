@@ -128,10 +128,16 @@ TABLE = {
     "GET    /approvals": "                              401    403   403    200 200 200     200      200   200",
     "GET    /approvals/{task_id}": "                    401    403   403    200 404 200     200      200   200",
     "GET    /queues": "                                 401    403   403    200 403 403     200      200   200",
+    "GET    /queues/{queue}": "                         401    403   403    200 403 403     200      200   200",
+    "GET    /names/{name}": "                           401    403   403    200 403 403     200      200   200",
+    "GET    /charts": "                                 401    403   403    200 403 403     200      200   200",
+    "GET    /charts/data.csv": "                        401    403   403    200 403 403     200      200   200",
+    "GET    /charts/data.json": "                       401    403   403    200 403 403     200      200   200",
     "GET    /limits": "                                 401    403   403    200 403 403     200      200   200",
     "GET    /limits/shares": "                          401    403   403    200 403 403     200      200   200",
     "GET    /limits/show": "                            401    403   403    200 403 403     200      200   200",
     "GET    /workers": "                                401    403   403    200 403 403     200      200   200",
+    "GET    /workers/{id}": "                           401    403   403    200 403 403     200      200   200",
     "GET    /flows": "                                  401    403   403    200 200 200     200      200   200",
     "GET    /flows/{flow_id}": "                        401    403   403    200 404 200     200      200   200",
     "GET    /flows/{flow_id}/confirm": "                401    403   403    403 403 403     403      200   200",
@@ -253,7 +259,7 @@ class Stage:
             "flow_id": flow_id,
             "replay_id": "019345ab-1234-7abc-8def-0123456789ab",
         }
-        return {"name": "matrix", "id_or_prefix": self.spare_token(row), **ids}
+        return {"name": "matrix", "queue": "matrix", "id": "matrix", "id_or_prefix": self.spare_token(row), **ids}
 
     def register(self) -> str:
         answer = self.callers["worker"].post("/internal/workers/register", json={"task_types": ["matrix_none"]})

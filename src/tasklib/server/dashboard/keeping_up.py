@@ -21,7 +21,7 @@ _MOST_BEHIND = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Flow:
+class Rates:
     """How much comes in and goes out by the minute, in the last minutes whose submissions were counted."""
 
     submitted: float | None
@@ -35,14 +35,14 @@ class Flow:
         return 0.0 if self.submitted is None else max(0.0, self.submitted - self.finished)
 
 
-def flow(points: list[Point]) -> Flow:
+def rates(points: list[Point]) -> Rates:
     """From points of a minute each, the last of which isn't over."""
     over = points[:-1]
     counted = [p for p in over if p.counted_seconds() >= 60][-RATE_MINUTES:]
     some = counted or over[-RATE_MINUTES:]
     number = max(1, len(some))
     submitted = sum(p.of("submitted") for p in counted) / number if counted else None
-    return Flow(submitted, sum(p.finished for p in some) / number, number)
+    return Rates(submitted, sum(p.finished for p in some) / number, number)
 
 
 async def queues_behind(

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from tasklib.server.dashboard import chart_data
 from tasklib.server.dashboard.chart_data import LEVELS, PERIODS, ChartQuery
 from tasklib.server.dashboard.first_run import first_run
-from tasklib.server.dashboard.keeping_up import RATE_MINUTES, flow, queues_behind
+from tasklib.server.dashboard.keeping_up import RATE_MINUTES, queues_behind, rates
 from tasklib.server.dashboard.screens import Serving, Viewer, screen_router
 from tasklib.server.dashboard.shell import page
 from tasklib.server.dashboard.subjects import subject_charts
@@ -84,7 +84,7 @@ def _summary(points: Sequence[Point], lately: list[Point]) -> Summary:
         whole.failures,
         whole.attempts,
         whole.of("dead_letter"),
-        flow(lately).finished,
+        rates(lately).finished,
         whole.duration(0.5),
         whole.duration(0.95),
         whole.wait(0.95),

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from tasklib.server.dashboard import chart_data
 from tasklib.server.dashboard.chart_data import PERIODS, ChartQuery, Subject
 from tasklib.server.dashboard.charts import Chart, draw
-from tasklib.server.dashboard.keeping_up import flow, name_behind, queues_behind, unfit
+from tasklib.server.dashboard.keeping_up import name_behind, queues_behind, rates, unfit
 from tasklib.server.dashboard.screens import Serving, Viewer, screen_router
 from tasklib.server.dashboard.shell import page
 from tasklib.server.services import Services
@@ -123,7 +123,7 @@ async def _show(
         query=query,
         periods=[(key, key) for key in PERIODS],
         standing=standing,
-        flow=flow(await run(stats.series(15, 60, name=s.name, queue=s.queue))),
+        rates=rates(await run(stats.series(15, 60, name=s.name, queue=s.queue))),
         whole=Point([t for p in now for t in p.stats]),
         charts=await subject_charts(services, query, now, before, _SHOWN),
         workers=[w for w in workers if w.status == "active" and w.drain_requested_at is None],
