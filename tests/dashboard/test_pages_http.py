@@ -97,7 +97,7 @@ def test_a_queue_that_is_behind_says_since_when_and_one_click_from_the_overview_
 
 def test_a_queue_with_its_own_bound_or_a_pause_is_not_behind(web: Running, db: psycopg.Connection) -> None:
     waiting(db, 600)
-    db.execute("INSERT INTO backpressure (queue, max_wait) VALUES ('mail', 900)")
+    db.execute("INSERT INTO backpressure (subject, max_wait) VALUES ('queue:mail', 900)")
     assert "All queues keep up" in words(get(web, "/"))
     db.execute("UPDATE backpressure SET max_wait = 300")
     assert "5 min is allowed" in words(get(web, "/queues/mail"))
@@ -157,7 +157,7 @@ def test_what_comes_in_is_compared_with_what_goes_out_of_the_same_minutes() -> N
 def test_limits_and_bounds_that_apply_are_on_the_page(web: Running, db: psycopg.Connection) -> None:
     db.execute("INSERT INTO limits (name, max_running) VALUES ('queue:mail', 3), ('queue:other', 9), ('smtp', 5)")
     db.execute("""INSERT INTO limited_names VALUES ('send', '[{"limit": "smtp", "cost": 1}]')""")
-    db.execute("INSERT INTO backpressure (queue, max_pending) VALUES ('mail', 5000)")
+    db.execute("INSERT INTO backpressure (subject, max_pending) VALUES ('queue:mail', 5000)")
     queue = words(get(web, "/queues/mail"))
     assert "queue:mail : 0 of 3 running" in queue
     assert "queue:other" not in queue

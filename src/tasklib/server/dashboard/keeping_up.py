@@ -54,7 +54,7 @@ async def queues_behind(
     for level in waiting:
         if level.queue not in held and only in (None, level.queue):
             oldest[level.queue] = max(oldest.get(level.queue, 0.0), level.oldest_age_seconds)
-    bounds = {b.queue: b.max_wait for b in await run(backpressure.bounds()) if b.max_wait is not None}
+    bounds = {b.queue: b.max_wait for b in await run(backpressure.queue_bounds()) if b.max_wait is not None}
     return await _behind(run, "queue", oldest, bounds)
 
 

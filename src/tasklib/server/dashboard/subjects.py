@@ -52,7 +52,7 @@ async def queue(
     waiting = [level for level in await run(levels.levels()) if level.queue == queue]
     late = await queues_behind(run, waiting, paused, only=queue)
     workers = [w for w in await _live(services) if w.queues is None or queue in w.queues]
-    bounds = [b for b in await run(backpressure.bounds()) if b.queue == queue]
+    bounds = [b for b in await run(backpressure.queue_bounds()) if b.queue == queue]
     return await _show(
         request, services, query, "queue", queue,
         Standing(
