@@ -124,8 +124,8 @@ async def test_a_flow_that_spawns_is_a_part_of_another() -> None:
 
 def test_a_flow_is_no_part_of_itself_and_an_empty_one_no_part_of_any() -> None:
     flow: Flow[int] = Flow("f")
-    for part in (flow, Flow("empty")):
-        with pytest.raises(InvalidOption, match="can't be a part"):
+    for part, why in ((flow, "can't be a part of itself"), (Flow("empty"), "the flow empty has no tasks")):
+        with pytest.raises(InvalidOption, match=why):
             flow.add(part)
 
 
