@@ -258,7 +258,7 @@ def test_unknown_way_to_start_children_is_refused() -> None:
         made(process_start="fork")
 
 
-def test_every_field_but_the_levels_is_read_from_the_environment() -> None:
+def test_every_field_but_levels_and_functions_is_read_from_the_environment() -> None:
     samples = {"int": "2000", "float": "2000.5", "bool": "no", "str": "text"}
     environ = {
         "TASKLIB_DATABASE_URL": URL,
@@ -270,6 +270,7 @@ def test_every_field_but_the_levels_is_read_from_the_environment() -> None:
         "TASKLIB_BACKPRESSURE": "yes",
         "TASKLIB_HEARTBEAT_INTERVAL_SECONDS": "600",
         "TASKLIB_RETENTION": "completed=30, completed:ping=0.5",
+        "TASKLIB_KEYS": f"a:{'A' * 43}=",
     }
     for f in fields(Config):
         kind = str(f.type).removesuffix(" | None")
@@ -278,7 +279,7 @@ def test_every_field_but_the_levels_is_read_from_the_environment() -> None:
     read = Config.from_env(environ)
     defaults = made()
     unread = [f.name for f in fields(Config) if getattr(read, f.name) == getattr(defaults, f.name)]
-    assert unread == ["database_url", "levels"]
+    assert unread == ["database_url", "key_for", "levels"]
     assert read.retention == (Retention("completed", 30), Retention("completed", 0.5, "ping"))
     assert (read.max_retries, read.poll_interval_seconds, read.listen, read.schema) == (2000, 2000.5, False, "text")
 

@@ -20,6 +20,7 @@ COMMANDS = (
     "version",
     "cancel",
     "replay",
+    "run-now",
     "pause",
     "resume",
     "pauses",

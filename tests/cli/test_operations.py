@@ -208,6 +208,14 @@ def test_replay_starts_finished_tasks_anew(run: Run, db: psycopg.Connection) -> 
     assert "is pending; only a completed, cancelled or dead_letter task can be replayed" in again.stderr
 
 
+def test_run_now_makes_waiting_tasks_due(run: Run, db: psycopg.Connection) -> None:
+    later = insert(db, "b", scheduled_at="now() + interval '1 h'")
+    assert lines(run("run-now", later)) == [[later, "due now"]]
+    again = run("run-now", later)
+    assert again.exit_code == 1
+    assert "is pending and doesn't wait for its time" in again.stderr
+
+
 # ---- the dead letter queue ----
 
 

@@ -85,6 +85,11 @@ def replay_task(scene: Scene) -> Change:
     return Change("replay_task", (task,), target=task)
 
 
+def run_task_now(scene: Scene) -> Change:
+    task = scene.task(scheduled_at="now() + interval '1 h'")
+    return Change("run_task_now", (task,), target=task)
+
+
 def signal_on_record(scene: Scene) -> Change:
     id_ = scene.task()
     return Change("signal_on_record", (id_, "approved", {"by": "Ada"}), {"key": "once"}, target=id_)
@@ -301,6 +306,7 @@ def stop_replay(scene: Scene) -> Change:
 CHANGES: dict[Action, Callable[[Scene], Change]] = {
     Action.CANCEL_TASK: cancel_task,
     Action.REPLAY_TASK: replay_task,
+    Action.RUN_TASK_NOW: run_task_now,
     Action.SIGNAL_TASK: signal_on_record,
     Action.ANSWER_APPROVAL: approve,
     Action.CANCEL_FLOW: cancel_flow,
@@ -343,6 +349,6 @@ CHANGES: dict[Action, Callable[[Scene], Change]] = {
 ANEW_EACH_TIME = {
     *(Action.REPLAY_TASK, Action.CREATE_TOKEN, Action.RUN_SCHEDULE),
     # These refuse to be done again.
-    *(Action.CREATE_SCHEDULE, Action.DELETE_SCHEDULE, Action.ANSWER_APPROVAL),
+    *(Action.CREATE_SCHEDULE, Action.DELETE_SCHEDULE, Action.ANSWER_APPROVAL, Action.RUN_TASK_NOW),
     *(Action.START_REPLAY, Action.STOP_REPLAY),
 }

@@ -130,7 +130,9 @@ def unknown(call: Callable[[UUID], Any], task_id: UUID) -> str:
     return str(caught.value).replace(str(task_id), "ID")
 
 
-@pytest.mark.parametrize("call", ["wait_for", "cancel_task", "replay_task", "explain_task", "queue_position"])
+@pytest.mark.parametrize(
+    "call", ["wait_for", "cancel_task", "replay_task", "run_task_now", "explain_task", "queue_position"]
+)
 @pytest.mark.parametrize("state", ["pending", "cancelled"])
 def test_a_task_of_another_owner_is_as_unknown_as_one_that_is_not_there(
     call: str, state: str, client: Client, ann: Client, bob: Client, greet: Any, db: psycopg.Connection

@@ -6,6 +6,7 @@ import html
 import json
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
@@ -69,6 +70,7 @@ def test_a_viewer_sees_everything_and_no_button(config: Config, client: Client, 
             ("/tasks/act", {"action": "replay", "id": task_id, "confirmed": "yes"}),
             (f"/tasks/{task_id}/replay", {}),
             (f"/tasks/{task_id}/cancel", {}),
+            (f"/tasks/{task_id}/run", {}),
             (f"/tasks/{task_id}/edit", {"arguments": "{}"}),
             (f"/dead-letters/{group}", {"action": "purge", "scope": "group"}),
         ):
@@ -130,6 +132,15 @@ def test_odd_forms_change_nothing(web: Running, client: Client, db: psycopg.Conn
     assert post(web, "/dead-letters/abcdef", action="purge").status_code == 303
     assert web.http.post("/tasks/act", data={"action": "cancel", "id": task_id, "confirmed": "yes"}).status_code == 403
     assert [t.state for t in client.list_tasks()] == ["pending"]
+
+
+def test_a_task_that_waits_for_its_time_can_be_run_now(web: Running, client: Client, db: psycopg.Connection) -> None:
+    later = row(db)
+    db.execute("UPDATE tasks SET scheduled_at = now() + interval '1 h'")
+    assert "Run now" in web.http.get(f"/tasks/{later}", headers=HTML).text
+    assert post(web, f"/tasks/{later}/run", confirmed="yes").status_code == 303
+    assert client.get_task(later).scheduled_at <= datetime.now(UTC)
+    assert "Run now" not in web.http.get(f"/tasks/{later}", headers=HTML).text
 
 
 def test_what_all_that_match_would_be_is_counted_up_to_a_limit(web: Running, db: psycopg.Connection) -> None:

@@ -204,6 +204,8 @@ async def cancel_and_replay(s: Scene) -> Any:
         await s.client.replay_task(waits),
         await failure(s.client.replay_task(done)),
         await failure(s.client.replay_task(UNKNOWN)),
+        await failure(s.client.run_task_now(waits)),
+        await failure(s.client.run_task_now(UNKNOWN)),
         [await s.client.get_task(i) for i in (waits, runs, done)],
     ]
 

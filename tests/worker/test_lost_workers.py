@@ -43,6 +43,9 @@ def test_killed_while_draining_every_task_without_retries_begins_and_none_is_a_d
     fleet.wait(lambda: fleet.value("SELECT count(*) FROM tasks WHERE state = 'completed'") >= 200, "it drains")
     victim.kill()
     victim.wait()
+    # A claim that was under way commits after its worker's end.
+    sessions = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE %s"
+    fleet.wait(lambda: fleet.value(sessions, "tasklib worker%") == 0, "the sessions of the killed worker end")
     held = fleet.value("SELECT count(*) FROM tasks WHERE state = 'running'")
     fleet.start(SHORT, concurrency=100)
     fleet.wait_for_value(TASKS, "SELECT count(*) FROM tasks WHERE state = 'completed'")

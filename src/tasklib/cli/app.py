@@ -25,7 +25,7 @@ from tasklib.cli.alerts import alerts, grafana
 from tasklib.cli.approval import approvals, approve, reject
 from tasklib.cli.audit import audit
 from tasklib.cli.bench import bench
-from tasklib.cli.cancel import cancel, replay
+from tasklib.cli.cancel import cancel, replay, run_now
 from tasklib.cli.check import check
 from tasklib.cli.dev import dev
 from tasklib.cli.doctor import doctor
@@ -100,6 +100,7 @@ app.command()(explain)
 app.command()(wait)
 app.command()(cancel)
 app.command()(replay)
+app.command("run-now")(run_now)
 app.command()(signal)
 app.command()(approvals)
 app.command()(approve)

@@ -1,4 +1,4 @@
-"""`tasklib cancel` and `tasklib replay`."""
+"""`tasklib cancel`, `tasklib replay` and `tasklib run-now`."""
 
 from __future__ import annotations
 
@@ -62,6 +62,24 @@ def replay(
         for found in [full_id(client, text) for text in task_ids]:
             client.replay_task(found)
             typer.echo(f"{found}\tpending")
+
+
+def run_now(
+    task_ids: Annotated[
+        list[str],
+        typer.Argument(metavar="ID", show_default=False, help="The id of a task, or the end of it; repeatable."),
+    ],
+    database_url: DatabaseUrl = None,
+    schema: Schema = None,
+    debug: Debug = False,
+) -> None:
+    """Run tasks that wait for their start time or their retry before that time."""
+    from tasklib.cli.lookup import full_id
+
+    with connected(database_url, schema) as client:
+        for found in [full_id(client, text) for text in task_ids]:
+            client.run_task_now(found)
+            typer.echo(f"{found}\tdue now")
 
 
 def _cancel_each(client: Client, texts: list[str], *, dry_run: bool) -> None:

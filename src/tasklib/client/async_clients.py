@@ -100,6 +100,7 @@ class AsyncClient:
     wait_for: WaitFor = cast("Any", _awaitable(Calls.wait_for))
     cancel_task = _awaitable(Calls.cancel_task)
     replay_task = _awaitable(Calls.replay_task)
+    run_task_now = _awaitable(Calls.run_task_now)
     signal = _awaitable(Calls.signal)
     signal_on_record = _awaitable(Calls.signal_on_record)
     steps_of = _awaitable(Calls.steps_of)

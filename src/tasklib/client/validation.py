@@ -64,6 +64,14 @@ def not_finished(task_id: UUID, outcome: lookup.Outcome | None) -> InvalidOption
     return InvalidOption(f"task {task_id} is {state}; only a completed, cancelled or dead_letter task can be replayed.")
 
 
+def not_waiting(task_id: UUID, outcome: lookup.Outcome | None) -> InvalidOption:
+    state = known(task_id, outcome).state
+    return InvalidOption(
+        f"task {task_id} is {state} and doesn't wait for its time; "
+        "only a task with a start time or a retry in the future can be run now."
+    )
+
+
 def result_of(task_id: UUID, outcome: lookup.Outcome) -> Any:
     """The result of a task that is done, as JSON has it. Raises what else the task ended with."""
     match outcome.state:

@@ -80,6 +80,10 @@ class HttpCalls(HttpApprovalCalls):
         yield from self._ask(Request("POST", f"{API}/tasks/{task_id}/replay", about={"task_id": task_id}))
         client_events.emit_routine(TaskReplayed(str(task_id), self.identity.actor))
 
+    def run_task_now(self, task_id: UUID | str) -> Call[None]:
+        task_id = checks.as_id(task_id)
+        yield from self._ask(Request("POST", f"{API}/tasks/{task_id}/run", about={"task_id": task_id}))
+
     def signal(
         self, task_id: UUID | str, name: str, payload: Any = None, *, key: str | None = None, connection: Any = None
     ) -> Call[bool]:

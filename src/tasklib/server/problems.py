@@ -66,6 +66,7 @@ KNOWN: dict[str, Known] = {
     "body_too_slow": Known(408, "The body took longer than `body_timeout_seconds`."),
     "headers_too_slow": Known(408, "The headers took longer than `header_timeout_seconds`."),
     "task_not_finished": Known(409, "Only a finished task can be replayed."),
+    "task_not_waiting": Known(409, "Only a task with a start time or a retry in the future can be run now."),
     "stale_attempt": Known(409, "The attempt has ended, or another worker has the task now. Nothing was changed."),
     "already_settled": Known(
         409, "The attempt has ended already, possibly by an earlier copy of this report. Nothing was changed."

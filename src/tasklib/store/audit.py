@@ -19,6 +19,7 @@ class Action(StrEnum):
 
     CANCEL_TASK = "task.cancel"
     REPLAY_TASK = "task.replay"
+    RUN_TASK_NOW = "task.run_now"
     SIGNAL_TASK = "task.signal"
     ANSWER_APPROVAL = "task.answer"
     CANCEL_TASKS = "tasks.cancel"

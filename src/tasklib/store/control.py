@@ -84,6 +84,12 @@ def replay(task_id: UUID, *, by: str, owner: str | None = None) -> Query[str | N
     return audited("replay", parameters, _state, by=by, action=Action.REPLAY_TASK, target=str(task_id))
 
 
+def run_now(task_id: UUID, *, by: str, owner: str | None = None) -> Query[str | None]:
+    """Make a task due that waits for its time; reads its state, or None: it doesn't, is unknown or not the owner's."""
+    parameters = {"id": str(task_id), "owner": owner}
+    return audited("run_now", parameters, _state, by=by, action=Action.RUN_TASK_NOW, target=str(task_id))
+
+
 def _state(rows: Rows) -> str | None:
     return rows[0][0] if rows else None
 

@@ -82,7 +82,7 @@ async def schedule(
         description=described(info),
         late=lateness(info),
         zone=zone,
-        at=local_text(moment, zone) if moment else "",
+        asked_at=local_text(moment, zone) if moment else "",
         wrong=wrong,
         of_slot=sentences[0] if moment else None,
         why=[services.redaction.text(each) for each in sentences[1 if moment else 0 :]],

@@ -76,6 +76,7 @@ async def task(
         "task.html",
         task=found,
         is_finished=is_terminal(found),
+        waits_for_its_time=_waits_for_its_time(found),
         is_revealed=reveal,
         is_hiding=_values(found) != stored,
         arguments=_shown(arguments),
@@ -127,6 +128,22 @@ async def replay(request: Request, principal: Operator, services: Serving, task_
     except InvalidOption as e:
         return done(request, f"/tasks/{task_id}", str(e), "warn")
     return done(request, f"/tasks/{task_id}", "It runs again from the beginning, with all its retries.")
+
+
+@router.post("/tasks/{task_id}/run")
+async def run_now(request: Request, principal: Operator, services: Serving, task_id: UUID) -> Response:
+    try:
+        await client_of(principal, services, to_change=True).run_task_now(task_id)
+    except InvalidOption as e:
+        return done(request, f"/tasks/{task_id}", str(e), "warn")
+    return done(request, f"/tasks/{task_id}", "It is due now.")
+
+
+def _waits_for_its_time(task: Task) -> bool:
+    """Whether it can be run now: as run_now.sql decides, which has the last word."""
+    due = task.next_retry_at or task.scheduled_at
+    at_rest = task.waits_for is None and task.awaited_signals is None
+    return task.state in (TaskState.PENDING, TaskState.FAILED) and at_rest and due > datetime.now(UTC)
 
 
 @router.get("/tasks/{task_id}/edit")

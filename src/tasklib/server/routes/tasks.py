@@ -215,6 +215,22 @@ async def replay_task(task_id: UUID, principal: Submitter, given: Given) -> Stat
 
 
 @router.post(
+    "/{task_id}/run",
+    operation_id="run_task_now",
+    summary="Run a waiting task before its time",
+    responses=refusals(404, 409),
+)
+async def run_task_now(task_id: UUID, principal: Submitter, given: Given) -> StatusAnswer:
+    """A task with a start time or a retry in the future is due now; its retries stay as they are."""
+    client = client_of(principal, given, to_change=True)
+    try:
+        await client.run_task_now(task_id)
+    except InvalidOption as e:
+        raise Problem(409, "task_not_waiting", "The task doesn't wait for its time", str(e)) from e
+    return StatusAnswer(task_id=task_id, status=(await client.get_task(task_id)).state)
+
+
+@router.post(
     "/{task_id}/signals", operation_id="signal_task", summary="Send a signal to a durable task", responses=refusals(404)
 )
 async def signal_task(task_id: UUID, body: SignalBody, principal: Submitter, given: Given) -> SignalAnswer:
