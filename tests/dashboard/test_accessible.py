@@ -61,6 +61,7 @@ def seeds(site: Site) -> list[str]:
     site.client.set_limit("queue:mail", max_running=5)
     site.client.set_breaker("stripe")
     site.client.save_search("dead mail", "queue:mail state:dead_letter")
+    site.client.start_replay(name="send_email", per_minute=1)
     return [*SEARCHES, *(f"/tasks/{id_}" for id_ in tasks)]
 
 

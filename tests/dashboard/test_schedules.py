@@ -157,11 +157,11 @@ def test_a_schedule_is_paused_with_a_note_resumed_run_and_deleted(site: Site, ta
 def test_a_backfill_shows_its_count_before_it_runs(site: Site, tab: Tab) -> None:
     page = tab("/schedules/backfill?name=invoices", expecting=("422",))
     page.get_by_label("From").fill("2026-02-01T00:00:00")
-    page.get_by_label("To").fill("2026-01-01T00:00:00")
+    page.get_by_label("To", exact=True).fill("2026-01-01T00:00:00")
     page.get_by_role("button", name="Preview").click()
     page.get_by_text("is later than").wait_for()
     page.get_by_label("From").fill("2026-01-01T00:00:00")
-    page.get_by_label("To").fill("2026-06-30T00:00:00")
+    page.get_by_label("To", exact=True).fill("2026-06-30T00:00:00")
     page.get_by_role("button", name="Preview").click()
     page.get_by_role("heading", name="6 slots").wait_for()
     portray(page, "schedule-backfill")
@@ -174,7 +174,7 @@ def test_a_backfill_shows_its_count_before_it_runs(site: Site, tab: Tab) -> None
 def test_a_backfill_one_by_one_is_chosen_shown_and_leads_to_its_flow(site: Site, tab: Tab) -> None:
     page = tab("/schedules/backfill?name=invoices")
     page.get_by_label("From").fill("2026-01-01T00:00:00")
-    page.get_by_label("To").fill("2026-03-31T00:00:00")
+    page.get_by_label("To", exact=True).fill("2026-03-31T00:00:00")
     page.get_by_label("Overlap").select_option("One by one: each when the run before it has ended")
     page.get_by_label("Priority").fill("7")
     page.get_by_role("button", name="Preview").click()
