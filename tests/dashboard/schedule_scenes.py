@@ -9,6 +9,7 @@ from typing import Any
 import psycopg
 
 from tasklib import Client, Schedule
+from tasklib.tasks import registry
 from tests.dashboard.conftest import Site
 from tests.dashboard.scenes import HOSTILE
 
@@ -81,7 +82,8 @@ def hostile(site: Site) -> None:
 
 
 def _create(client: Client, name: str, task: str, schedule: Schedule) -> Any:
-    return client.create_schedule(task, schedule, name=name, registered_elsewhere=True)
+    with registry.isolated():  # test modules may have registered functions of these names, with other arguments
+        return client.create_schedule(task, schedule, name=name, registered_elsewhere=True)
 
 
 def slot_of(site: Site, name: str) -> datetime:

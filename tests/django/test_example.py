@@ -9,10 +9,11 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
@@ -91,15 +92,11 @@ def test_people_vote_and_those_who_may_see_the_dashboard_behind_djangos_login(em
 
 def _reach(page: Any, address: str) -> None:
     """Open the first page as soon as the site answers."""
-    from playwright.sync_api import Error
-
     while True:
-        try:
-            page.goto(address)
-            return
-        except Error as refused:
-            if "ERR_CONNECTION_REFUSED" not in str(refused):
-                raise
+        with suppress(httpx.ConnectError):
+            httpx.get(address)
+            break
+    page.goto(address)
 
 
 def _vote(page: Any) -> None:
