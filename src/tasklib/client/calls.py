@@ -221,8 +221,8 @@ class Calls(
             raise validation.not_finished(task_id, (yield self._outcome(task_id)))
         client_events.emit_routine(TaskReplayed(str(task_id), self.identity.actor))
 
-    def run_task_now(self, task_id: UUID | str) -> Call[None]:
-        """Run a task that waits for its start time or its retry before that time; the retries it used stay used.
+    def run_task_now(self, task_id: UUID | str) -> Call[TaskState]:
+        """Run a task that waits for its start time or its retry before that time; returns its state.
 
         Raises InvalidOption for tasks that are due, run or are finished, that wait at a gate of their flow, and for
         durable functions that sleep or wait for a signal.
@@ -231,6 +231,7 @@ class Calls(
         state: str | None = yield control.run_now(task_id, by=self.identity.actor, owner=self.identity.owner)
         if state is None:
             raise validation.not_waiting(task_id, (yield self._outcome(task_id)))
+        return TaskState(state)
 
     def _list(self, chosen: TaskFilter, after: UUID | None, limit: int) -> Call[list[Task]]:
         page: list[Task] = yield lookup.list_(replace(chosen, owner=self.identity.owner), after, limit)

@@ -80,9 +80,10 @@ class HttpCalls(HttpApprovalCalls):
         yield from self._ask(Request("POST", f"{API}/tasks/{task_id}/replay", about={"task_id": task_id}))
         client_events.emit_routine(TaskReplayed(str(task_id), self.identity.actor))
 
-    def run_task_now(self, task_id: UUID | str) -> Call[None]:
+    def run_task_now(self, task_id: UUID | str) -> Call[TaskState]:
         task_id = checks.as_id(task_id)
-        yield from self._ask(Request("POST", f"{API}/tasks/{task_id}/run", about={"task_id": task_id}))
+        request = Request("POST", f"{API}/tasks/{task_id}/run", about={"task_id": task_id})
+        return TaskState((yield from self._ask(request))["status"])
 
     def signal(
         self, task_id: UUID | str, name: str, payload: Any = None, *, key: str | None = None, connection: Any = None

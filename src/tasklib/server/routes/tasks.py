@@ -222,12 +222,11 @@ async def replay_task(task_id: UUID, principal: Submitter, given: Given) -> Stat
 )
 async def run_task_now(task_id: UUID, principal: Submitter, given: Given) -> StatusAnswer:
     """A task with a start time or a retry in the future is due now; its retries stay as they are."""
-    client = client_of(principal, given, to_change=True)
     try:
-        await client.run_task_now(task_id)
+        state = await client_of(principal, given, to_change=True).run_task_now(task_id)
     except InvalidOption as e:
         raise Problem(409, "task_not_waiting", "The task doesn't wait for its time", str(e)) from e
-    return StatusAnswer(task_id=task_id, status=(await client.get_task(task_id)).state)
+    return StatusAnswer(task_id=task_id, status=state)
 
 
 @router.post(
