@@ -111,6 +111,10 @@ def test_a_finished_task_that_others_replay_shows_it_and_until_then_stays_still(
     page.locator(".live[data-on=true]").wait_for()
     page.get_by_role("button", name="Fold args.order", exact=True).click()
     page.evaluate("document.querySelector('#arguments').dataset.mark = 'same'")
+    for moment in page.locator("#task time[data-exact]").all():
+        moment.evaluate("element => { element.dataset.was = element.title }")
+    page.wait_for_function("""() => [...document.querySelectorAll('#task time[data-was]')].some(
+        element => element.title !== element.dataset.was)""")
     for _ in range(2):
         with page.expect_response(lambda r: r.request.headers.get("hx-request") == "true"):
             page.keyboard.press("r")

@@ -203,6 +203,7 @@
       if (!element) return "";
       var copy = element.cloneNode(true);
       copy.querySelectorAll("time[data-ago]").forEach(function (time) { time.textContent = ""; });
+      copy.querySelectorAll("time[data-exact]").forEach(function (time) { time.title = ""; });
       copy.querySelectorAll(".liveness").forEach(function (sign) { sign.remove(); });
       return copy.innerHTML;
     });
@@ -231,7 +232,7 @@
     times();
   });
 
-  // ---- relative times: "12 s ago" goes on counting; the exact time is in the title ----
+  // ---- relative times: "12 s ago" goes on counting, as text with the exact time in the title, or the other way round ----
   var UNITS = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
   function words(seconds) {
     var size = Math.abs(seconds);
@@ -251,6 +252,9 @@
     var now = Date.now() - ahead;
     document.querySelectorAll("time[data-ago]").forEach(function (element) {
       element.textContent = words((now - Date.parse(element.dateTime)) / 1000);
+    });
+    document.querySelectorAll("time[data-exact]").forEach(function (element) {
+      element.title = words((now - Date.parse(element.dateTime)) / 1000);
     });
   }
   setInterval(times, 1000);
