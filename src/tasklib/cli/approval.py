@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tasklib.cli.options import DatabaseUrl, Debug, Schema, connected
+from tasklib.cli.options import DatabaseUrl, Debug, Id, Schema, connected
 from tasklib.cli.tables import print_rows
 from tasklib.formatting import printable
 
 if TYPE_CHECKING:
     from tasklib.store.approvals import OpenApproval
 
-Id = Annotated[str, typer.Argument(metavar="ID", help="The id of the task, or the end of it.", show_default=False)]
 Name = Annotated[
     str | None, typer.Option("--name", metavar="NAME", help="Which approval, if the task asks for several.")
 ]

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tasklib.cli.declared import add_commands
 from tasklib.cli.moments import span
-from tasklib.cli.options import DatabaseUrl, Debug, JsonLines, Modules, Schema, connected
+from tasklib.cli.options import DatabaseUrl, Debug, JsonLines, Schema, connected
 from tasklib.cli.tables import print_found
 
 if TYPE_CHECKING:
@@ -73,26 +74,6 @@ def set_(
     note(f"breaker {name} is set" if changed else f"breaker {name} was so already")
 
 
-@app.command()
-def remove(name: Name, database_url: DatabaseUrl = None, schema: Schema = None, debug: Debug = False) -> None:
-    """Remove a circuit breaker. One that the code declares stays off until `tasklib breaker reset`."""
-    from tasklib.cli.report import note
-
-    with connected(database_url, schema) as client:
-        changed = client.remove_breaker(name)
-    note(f"breaker {name} is removed" if changed else f"there is no breaker {name}")
-
-
-@app.command()
-def reset(name: Name, database_url: DatabaseUrl = None, schema: Schema = None, debug: Debug = False) -> None:
-    """Let a circuit breaker be as the code declares it."""
-    from tasklib.cli.report import note
-
-    with connected(database_url, schema) as client:
-        changed = client.reset_breaker(name)
-    note(f"breaker {name} is as the code declares it" if changed else f"breaker {name} has nothing to reset")
-
-
 @app.command("open")
 def open_(
     name: Name,
@@ -122,19 +103,7 @@ def close(name: Name, database_url: DatabaseUrl = None, schema: Schema = None, d
     note(f"breaker {name} is closed" if changed else f"breaker {name} was closed already, or there is none")
 
 
-@app.command()
-def sync(modules: Modules, database_url: DatabaseUrl = None, schema: Schema = None, debug: Debug = False) -> None:
-    """Store the circuit breakers that task functions declare: a step of a deploy. Workers do it when they start.
-
-    Example: tasklib breaker sync app.tasks
-    """
-    from tasklib.cli.loading import load
-    from tasklib.cli.report import note
-    from tasklib.formatting import count
-
-    load(modules)
-    with connected(database_url, schema) as client:
-        note(f"{count(client.sync_breakers(), 'breaker')} stored or changed")
+add_commands(app, "breaker", Name, title="circuit breaker")
 
 
 def _row(info: BreakerInfo) -> tuple[str, ...]:

@@ -8,22 +8,22 @@ import typer
 
 from tasklib.cli.confirm import DryRun, Yes, confirm
 from tasklib.cli.filters import with_task_filter
-from tasklib.cli.options import DatabaseUrl, Debug, Schema, connected
+from tasklib.cli.options import AnyIds, DatabaseUrl, Debug, Ids, Schema, connected
 from tasklib.observe.formatting import count
 from tasklib.states import TaskState
 from tasklib.store.filters import EVERY_TASK, TaskFilter
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from uuid import UUID
+
     from tasklib.client.clients import Client
     from tasklib.store.control import CancelCounts
 
 
 @with_task_filter
 def cancel(
-    task_ids: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="ID", show_default=False, help="The id of a task, or the end of it; repeatable."),
-    ] = None,
+    task_ids: AnyIds = None,
     chosen: TaskFilter = EVERY_TASK,
     everything: Annotated[bool, typer.Option("--all", help="Every unfinished task.")] = False,
     dry_run: DryRun = False,
@@ -47,39 +47,33 @@ def cancel(
 
 
 def replay(
-    task_ids: Annotated[
-        list[str],
-        typer.Argument(metavar="ID", show_default=False, help="The id of a task, or the end of it; repeatable."),
-    ],
+    task_ids: Ids,
     database_url: DatabaseUrl = None,
     schema: Schema = None,
     debug: Debug = False,
 ) -> None:
     """Run finished tasks again from the beginning. For many dead letters: tasklib dlq replay."""
-    from tasklib.cli.lookup import full_id
-
     with connected(database_url, schema) as client:
-        for found in [full_id(client, text) for text in task_ids]:
-            client.replay_task(found)
-            typer.echo(f"{found}\tpending")
+        _each(client, task_ids, client.replay_task, "pending")
 
 
 def run_now(
-    task_ids: Annotated[
-        list[str],
-        typer.Argument(metavar="ID", show_default=False, help="The id of a task, or the end of it; repeatable."),
-    ],
+    task_ids: Ids,
     database_url: DatabaseUrl = None,
     schema: Schema = None,
     debug: Debug = False,
 ) -> None:
     """Run tasks that wait for their start time or their retry before that time."""
+    with connected(database_url, schema) as client:
+        _each(client, task_ids, client.run_task_now, "due now")
+
+
+def _each(client: Client, texts: list[str], act: Callable[[UUID], object], becomes: str) -> None:
     from tasklib.cli.lookup import full_id
 
-    with connected(database_url, schema) as client:
-        for found in [full_id(client, text) for text in task_ids]:
-            client.run_task_now(found)
-            typer.echo(f"{found}\tdue now")
+    for found in [full_id(client, text) for text in texts]:
+        act(found)
+        typer.echo(f"{found}\t{becomes}")
 
 
 def _cancel_each(client: Client, texts: list[str], *, dry_run: bool) -> None:

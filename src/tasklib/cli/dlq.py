@@ -11,9 +11,9 @@ from uuid import UUID
 import typer
 
 from tasklib.cli.confirm import DryRun, Yes, confirm
-from tasklib.cli.filters import with_dead_letter_filter
+from tasklib.cli.filters import EveryDeadLetter, refuse_unfiltered, with_dead_letter_filter
 from tasklib.cli.moments import relative
-from tasklib.cli.options import DatabaseUrl, Debug, JsonLines, Schema, connected
+from tasklib.cli.options import AnyIds, DatabaseUrl, Debug, JsonLines, Schema, connected
 from tasklib.cli.show import show
 from tasklib.cli.tables import print_found, print_rows
 from tasklib.formatting import json_text
@@ -26,11 +26,6 @@ if TYPE_CHECKING:
     from tasklib.store.dead_letters import DeadLetterGroup
 
 SHORT_FINGERPRINT = 8
-Ids = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="ID", show_default=False, help="The id of a task, or the end of it; repeatable."),
-]
-Everything = Annotated[bool, typer.Option("--all", help="Every dead letter.")]
 AtMost = Annotated[
     int | None, typer.Option("--limit", metavar="N", min=1, help="The maximum number, the oldest first.")
 ]
@@ -90,9 +85,9 @@ app.command()(show)
 @app.command()
 @with_dead_letter_filter
 def replay(
-    task_ids: Ids = None,
+    task_ids: AnyIds = None,
     chosen: DeadLetterFilter = EVERY_DEAD_LETTER,
-    everything: Everything = False,
+    everything: EveryDeadLetter = False,
     limit: AtMost = None,
     per_second: Annotated[
         float | None, typer.Option(metavar="N", help="The maximum rate, so that they don't overload other systems.")
@@ -119,9 +114,9 @@ def replay(
 @app.command()
 @with_dead_letter_filter
 def purge(
-    task_ids: Ids = None,
+    task_ids: AnyIds = None,
     chosen: DeadLetterFilter = EVERY_DEAD_LETTER,
-    everything: Everything = False,
+    everything: EveryDeadLetter = False,
     limit: AtMost = None,
     dry_run: DryRun = False,
     yes: Yes = False,
@@ -142,8 +137,8 @@ def purge(
 def _with_ids(client: Client, chosen: DeadLetterFilter, texts: list[str] | None, everything: bool) -> DeadLetterFilter:
     from tasklib.cli.lookup import full_id
 
-    if not texts and chosen.is_everything and not everything:
-        raise typer.BadParameter("give ids, --fingerprint or other filter options; --all for every dead letter.")
+    if not texts:
+        refuse_unfiltered(chosen, everything=everything, give="ids, --fingerprint")
     return replace(chosen, ids=[full_id(client, text) for text in texts]) if texts else chosen
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tasklib.cli.listing import STATE_STYLES, print_title
-from tasklib.cli.options import DatabaseUrl, Debug, Schema, connected
+from tasklib.cli.options import DatabaseUrl, Debug, Id, Schema, connected
 from tasklib.formatting import count, duration, json_text, printable
 
 if TYPE_CHECKING:
@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 
 
 def explain(
-    task_id: Annotated[
-        str, typer.Argument(metavar="ID", help="The id of the task, or the end of it.", show_default=False)
-    ],
+    task_id: Id,
     json_: Annotated[bool, typer.Option("--json", help="The explanation as JSON.")] = False,
     database_url: DatabaseUrl = None,
     schema: Schema = None,

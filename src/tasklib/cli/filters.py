@@ -17,6 +17,7 @@ from tasklib.store.filters import DeadLetterFilter, TaskFilter
 Command = Callable[..., None]
 Name = Annotated[str | None, typer.Option("--name", metavar="NAME")]
 Queue = Annotated[str | None, typer.Option("--queue", metavar="QUEUE")]
+EveryDeadLetter = Annotated[bool, typer.Option("--all", help="Every dead letter.")]
 
 
 def _tasks(
@@ -100,6 +101,12 @@ def _parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     parameters = inspect.signature(function).parameters
     keyword = inspect.Parameter.KEYWORD_ONLY
     return {name: p.replace(annotation=types[name], kind=keyword) for name, p in parameters.items()}
+
+
+def refuse_unfiltered(chosen: DeadLetterFilter, *, everything: bool, give: str) -> None:
+    """A mass change of all dead letters must be meant: `--all`. `give`: the options to suggest first."""
+    if chosen.is_everything and not everything:
+        raise typer.BadParameter(f"give {give} or other filter options; --all for every dead letter.")
 
 
 with_task_filter = _with_options_of(_tasks)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tasklib.cli.declared import add_commands
 from tasklib.cli.moments import span
-from tasklib.cli.options import DatabaseUrl, Debug, JsonLines, Modules, Schema, connected
+from tasklib.cli.options import DatabaseUrl, Debug, JsonLines, Schema, connected
 from tasklib.cli.tables import print_found
 
 if TYPE_CHECKING:
@@ -97,39 +98,7 @@ def set_(
     note(f"limit {name} is set" if changed else f"limit {name} was so already")
 
 
-@app.command()
-def remove(name: Name, database_url: DatabaseUrl = None, schema: Schema = None, debug: Debug = False) -> None:
-    """Remove a limit. One that the code declares stays off until `tasklib limit reset`."""
-    from tasklib.cli.report import note
-
-    with connected(database_url, schema) as client:
-        changed = client.remove_limit(name)
-    note(f"limit {name} is removed" if changed else f"there is no limit {name}")
-
-
-@app.command()
-def reset(name: Name, database_url: DatabaseUrl = None, schema: Schema = None, debug: Debug = False) -> None:
-    """Let a limit be as the code declares it."""
-    from tasklib.cli.report import note
-
-    with connected(database_url, schema) as client:
-        changed = client.reset_limit(name)
-    note(f"limit {name} is as the code declares it" if changed else f"limit {name} has nothing to reset")
-
-
-@app.command()
-def sync(modules: Modules, database_url: DatabaseUrl = None, schema: Schema = None, debug: Debug = False) -> None:
-    """Store the limits that task functions declare: a step of a deploy. Workers do it when they start.
-
-    Example: tasklib limit sync app.tasks
-    """
-    from tasklib.cli.loading import load
-    from tasklib.cli.report import note
-    from tasklib.formatting import count
-
-    load(modules)
-    with connected(database_url, schema) as client:
-        note(f"{count(client.sync_limits(), 'limit')} stored or changed")
+add_commands(app, "limit", Name, title="limit")
 
 
 def _row(info: LimitInfo) -> tuple[str, ...]:

@@ -64,6 +64,10 @@ Debug = Annotated[
 ]
 
 JsonLines = Annotated[bool, typer.Option("--json", help="One JSON object per line, with all fields.")]
+Id = Annotated[str, typer.Argument(metavar="ID", help="The id of the task, or the end of it.", show_default=False)]
+_IDS = typer.Argument(metavar="ID", show_default=False, help="The id of a task, or the end of it; repeatable.")
+Ids = Annotated[list[str], _IDS]
+AnyIds = Annotated[list[str] | None, _IDS]
 Modules = Annotated[
     list[str],
     typer.Argument(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tasklib.cli.confirm import Yes, confirm
-from tasklib.cli.filters import with_dead_letter_filter
+from tasklib.cli.filters import EveryDeadLetter, refuse_unfiltered, with_dead_letter_filter
 from tasklib.cli.moments import relative
 from tasklib.cli.options import DatabaseUrl, Debug, JsonLines, Schema, connected
 from tasklib.cli.tables import print_found
@@ -32,7 +32,7 @@ _TITLES = ("id", "status", "replayed", "of", "completed", "failed", "waiting", "
 @with_dead_letter_filter
 def start(
     chosen: DeadLetterFilter = EVERY_DEAD_LETTER,
-    everything: Annotated[bool, typer.Option("--all", help="Every dead letter.")] = False,
+    everything: EveryDeadLetter = False,
     per_minute: Rate = None,
     canary: Annotated[
         bool, typer.Option("--canary/--no-canary", help="Replay one first; the others when it has completed.")
@@ -48,8 +48,7 @@ def start(
     """
     from tasklib.cli.report import note
 
-    if chosen.is_everything and not everything:
-        raise typer.BadParameter("give --fingerprint or other filter options; --all for every dead letter.")
+    refuse_unfiltered(chosen, everything=everything, give="--fingerprint")
     with connected(database_url, schema) as client:
         found = client.replay_dead_letters(chosen, everything=everything, dry_run=True)
         if found:

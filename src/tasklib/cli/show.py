@@ -12,7 +12,7 @@ import typer
 
 from tasklib.cli.listing import FleetState, print_title, priority, styled_state
 from tasklib.cli.moments import local, relative
-from tasklib.cli.options import DatabaseUrl, Debug, Schema, connected
+from tasklib.cli.options import DatabaseUrl, Debug, Id, Schema, connected
 from tasklib.cli.tables import fitted
 from tasklib.formatting import json_text
 from tasklib.observe.formatting import count, duration, last_line, printable
@@ -32,9 +32,7 @@ _LONGEST_RESULT = 300
 
 
 def show(
-    task_id: Annotated[
-        str, typer.Argument(metavar="ID", help="The id of the task, or the end of it.", show_default=False)
-    ],
+    task_id: Id,
     json_: Annotated[bool, typer.Option("--json", help="The row as JSON.")] = False,
     reveal: Annotated[
         bool,

@@ -7,13 +7,11 @@ from typing import Annotated
 
 import typer
 
-from tasklib.cli.options import DatabaseUrl, Debug, Schema, connected
+from tasklib.cli.options import DatabaseUrl, Debug, Id, Schema, connected
 
 
 def signal(
-    task_id: Annotated[
-        str, typer.Argument(metavar="ID", help="The id of the task, or the end of it.", show_default=False)
-    ],
+    task_id: Id,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The signal it waits for.", show_default=False)],
     payload: Annotated[str, typer.Argument(metavar="JSON", help="What the task gets with it, as JSON.")] = "null",
     key: Annotated[str | None, typer.Option(help="Send it once, however often this is run.")] = None,

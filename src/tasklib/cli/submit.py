@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tasklib.cli.moments import future_moment
-from tasklib.cli.options import DatabaseUrl, Debug, Schema, connected
+from tasklib.cli.options import DatabaseUrl, Debug, Id, Schema, connected
 from tasklib.cli.pairs import mapping, pairs
 from tasklib.errors import InvalidOption
 from tasklib.formatting import json_text
@@ -139,9 +139,7 @@ def submit(
 
 
 def wait(
-    task_id: Annotated[
-        str, typer.Argument(metavar="ID", help="The id of the task, or the end of it.", show_default=False)
-    ],
+    task_id: Id,
     timeout: Annotated[
         float | None, typer.Option(metavar="SECONDS", min=0, help="How long to wait. The task is not stopped.")
     ] = None,
