@@ -40,8 +40,9 @@ def busy(site: Site) -> None:
 def hostile_worker(db: psycopg.Connection, text: str, id_: str) -> None:
     db.execute(
         """INSERT INTO workers
-               (id, reported_status, queues, names, capabilities, capacity, current_load, version, host, pid)
-           VALUES (%s, 'active', %s, %s, %s, 4, 1, %s, %s, 1)""",
+               (id, reported_status, queues, names, capabilities, capacity, current_load, version, host, pid,
+                heartbeat_timeout_seconds)
+           VALUES (%s, 'active', %s, %s, %s, 4, 1, %s, %s, 1, 86400)""",
         (id_ + text, [text], [text], [text], text, text),
     )
 
@@ -70,8 +71,8 @@ def _workers(db: psycopg.Connection) -> None:
         db.execute(
             """INSERT INTO workers
                (id, reported_status, queues, names, capabilities, capacity, current_load, version, host, pid,
-                                    started_at)
-               VALUES (%s, %s, %s, %s, %s, %s, %s, '0.1.0', %s, %s, now() - interval '5 hours')""",
+                started_at, heartbeat_timeout_seconds)
+               VALUES (%s, %s, %s, %s, %s, %s, %s, '0.1.0', %s, %s, now() - interval '5 hours', 86400)""",
             (
                 f"web-{i + 1}-41{i}7-c0ffee0{i}",
                 status,

@@ -39,7 +39,7 @@ def shop(site: Site) -> None:
         db.execute("UPDATE schedules SET fired = 10, skipped = 4, last_slot = now() WHERE name = 'nightly-report'")
         db.execute("UPDATE schedules SET retired_at = now() WHERE name = 'old-cleanup'")
         db.execute("UPDATE schedules SET source = 'code', module = 'shop.tasks' WHERE name = 'nightly-report'")
-        db.execute("UPDATE schedules SET next_slot = now() - interval '95 seconds' WHERE name = 'late-one'")
+        db.execute("UPDATE schedules SET next_slot = now() - interval '70 minutes' WHERE name = 'late-one'")
 
 
 def run(db: psycopg.Connection, schedule: str, state: str, ago: timedelta, task: str = "reports.monthly") -> None:

@@ -44,7 +44,7 @@ def broken(db: psycopg.Connection) -> None:
     for n in range(14):
         customer = "acme" if n < 11 else f"shop-{n}"
         tags, kwargs = {"customer": customer, "region": "eu"}, {"order": 9000 + n, "api_token": "t0psecret"}
-        row(db, "dead_letter", ago=660 - n * 40, name="mail.send", error=TRACEBACK, tags=tags, kwargs=kwargs)
+        row(db, "dead_letter", ago=400 - n * 20, name="mail.send", error=TRACEBACK, tags=tags, kwargs=kwargs)
     for n in range(5):
         tags, error = {"customer": f"c-{n}"}, f"Traceback\nTimeoutError: gateway {n}"
         row(db, "failed", ago=3000 - n * 500, name="billing.charge", error=error, tags=tags, kwargs={"amount": 5})

@@ -47,7 +47,7 @@ def test_the_list_shows_state_note_lateness_and_the_last_runs_in_colour_and_word
     nightly.get_by_text("8 completed, 1 dead letter, 1 failed").wait_for()
     nightly.get_by_text("At 03:00 every day, Europe/Berlin").wait_for()
     page.locator("tr", has_text="newsletter").get_by_text("ticket 1042").wait_for()
-    page.locator("tr", has_text="late-one").get_by_text("late by 1 min").wait_for()
+    page.locator("tr", has_text="late-one").get_by_text("late by 1 h").wait_for()
     page.locator("tr", has_text="old-cleanup").get_by_text("retired").wait_for()
     portray(page, "schedules")
     page.get_by_label("State").select_option("paused")

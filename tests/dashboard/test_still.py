@@ -10,9 +10,10 @@ import pytest
 
 from tests.dashboard.conftest import Site
 from tests.dashboard.filling import row
+from tests.eventually import eventually
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Page, Route
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 Tab = Callable[..., "Page"]
@@ -122,3 +123,38 @@ def test_a_finished_task_that_others_replay_shows_it_and_until_then_stays_still(
     site.client.replay_task(task_id)
     page.locator("#actions").get_by_role("button", name="Cancel").wait_for()
     page.locator(".summary .state", has_text="pending").wait_for()
+
+
+@pytest.mark.parametrize("during", ["press", "question"])
+def test_a_refresh_that_arrives_between_a_press_and_its_answer_replaces_nothing(
+    tab: Tab, db: psycopg.Connection, during: str
+) -> None:
+    worker = f"worker-of-{during}"
+    db.execute("INSERT INTO workers (id, capacity, heartbeat_timeout_seconds) VALUES (%s, 4, 86400)", [worker])
+    page = tab("/workers")
+    held: list[Route] = []
+
+    def hold_the_first(route: Route) -> None:
+        if "hx-request" in route.request.headers and not held:
+            held.append(route)
+        else:
+            route.continue_()
+
+    page.route("**/workers", hold_the_first)
+    page.evaluate("document.addEventListener('htmx:afterRequest', () => { document.body.dataset.arrived = 'yes' })")
+    db.execute("UPDATE workers SET current_load = 3 WHERE id = %s", [worker])
+    page.keyboard.press("r")
+    eventually(lambda: page.evaluate("true") and held, "the refresh is on its way")
+    drain = page.locator(".worker", has_text=worker).get_by_role("button", name="Drain")
+    if during == "press":
+        drain.hover()
+        page.mouse.down()
+    else:
+        drain.click()
+        page.locator("dialog#confirm[open]").wait_for()
+    held[0].continue_()
+    page.locator("body[data-arrived=yes]").wait_for()
+    if during == "press":
+        page.mouse.up()
+    page.locator("dialog#confirm [data-yes]").click()
+    page.get_by_text(f"Asked {worker} to drain").wait_for()

@@ -101,8 +101,14 @@
   }, true);
 
   // ---- live: a tick of the server lets marked parts of the page fetch themselves, unless somebody is at work there ----
+  // A click whose button is replaced between press and release goes nowhere.
+  var isPressed = false;
+  document.addEventListener("pointerdown", function () { isPressed = true; }, true);
+  ["pointerup", "pointercancel", "blur"].forEach(function (end) {
+    window.addEventListener(end, function () { isPressed = false; }, true);
+  });
   function atWork(part) {
-    if (document.hidden || document.querySelector("dialog[open]")) return true;
+    if (isPressed || document.hidden || document.querySelector("dialog[open]")) return true;
     if (part.contains(document.activeElement) && typing(document.activeElement)) return true;
     if (part.querySelector('input[type="checkbox"]:checked:not([data-calm])')) return true;
     var selection = document.getSelection();
@@ -111,6 +117,13 @@
   document.addEventListener("htmx:beforeRequest", function (event) {
     var part = event.detail.elt;
     if (part.hasAttribute("data-live") && atWork(part)) event.preventDefault();
+  });
+  // Somebody may have begun while the answer was on its way: a question about a form that is gone could not be answered.
+  document.addEventListener("htmx:beforeSwap", function (event) {
+    var part = event.detail.target;
+    if (!part.hasAttribute("data-live") || !atWork(part)) return;
+    event.detail.shouldSwap = false;
+    event.stopImmediatePropagation();
   });
   function refresh() {
     document.querySelectorAll("[data-live]").forEach(function (part) { htmx.trigger(part, "tick"); });

@@ -46,12 +46,10 @@
   function tick() { boxes("id").forEach(function (box) { box.checked = chosen.has(box.value); }); }
   document.addEventListener("change", function (event) {
     if (event.target.type !== "checkbox") return;
-    // "Select all" has changed the others when this comes to run.
-    setTimeout(function () {
-      boxes("id").forEach(function (box) { if (box.checked) chosen.add(box.value); else chosen.delete(box.value); });
-      keep();
-      show();
-    }, 0);
+    // At once, so that no refresh comes between. "Select all" has changed the others: dashboard.js hears of it first.
+    boxes("id").forEach(function (box) { if (box.checked) chosen.add(box.value); else chosen.delete(box.value); });
+    keep();
+    show();
   });
   document.addEventListener("click", function (event) {
     if (event.target.closest("[data-choose-none]")) { chosen.clear(); keep(); tick(); show(); }
