@@ -63,7 +63,7 @@ class Pooler:
         """End it at once: clients lose their connections."""
         if self._process is not None:
             self._process.send_signal(signal.SIGTERM)
-            self._process.wait(30)
+            self._process.wait(120)
             self._process = None
 
     def _answers(self) -> bool:

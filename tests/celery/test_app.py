@@ -86,7 +86,7 @@ def test_shared_tasks_belong_to_the_current_app(app: Celery) -> None:
     assert current_app.tasks["shared"] is double
     result = double.delay(4)
     drain_sync()
-    assert result.get(timeout=30) == 8
+    assert result.get(timeout=120) == 8
     with pytest.raises(NotRegistered):
         app.tasks["none"]
 
@@ -160,7 +160,7 @@ def test_a_scheduled_task_runs_with_its_arguments(app: Celery, proj: Any) -> Non
     client.sync_schedules()
     task_id = client.run_schedule("sum")
     drain_sync()
-    assert app.AsyncResult(task_id).get(timeout=30) == 42
+    assert app.AsyncResult(task_id).get(timeout=120) == 42
 
 
 def test_a_schedule_of_an_unknown_task_is_named(app: Celery) -> None:

@@ -24,7 +24,7 @@ def test_positional_arguments_are_stored_by_name_and_the_result_comes_back(proj:
     assert (task.name, task.kwargs, task.queue) == ("tests.celery.conftest.add", {"x": 4, "y": 4}, "default")
     assert (result.state, result.ready(), result.result) == ("PENDING", False, None)
     drain_sync()
-    assert (result.get(timeout=30), result.state, result.successful()) == (8, "SUCCESS", True)
+    assert (result.get(timeout=120), result.state, result.successful()) == (8, "SUCCESS", True)
 
 
 def test_arguments_that_do_not_fit_are_refused_where_the_task_is_called(proj: Any) -> None:
@@ -39,7 +39,7 @@ def test_functions_of_any_number_of_arguments_get_them_in_order(app: Celery) -> 
 
     result = join.delay("a", "b", "c", end="!")
     drain_sync()
-    assert result.get(timeout=30) == "abc!"
+    assert result.get(timeout=120) == "abc!"
 
 
 def test_times_decimals_uuids_and_bytes_arrive_as_they_were_and_tuples_as_lists(app: Celery) -> None:
@@ -50,7 +50,7 @@ def test_times_decimals_uuids_and_bytes_arrive_as_they_were_and_tuples_as_lists(
     given = [datetime(2026, 1, 2, 3, tzinfo=UTC), date(2026, 1, 2), Decimal("1.10"), UUID(int=7), b"ok", b"\xff"]
     result = same.delay((given, {1: "one"}))
     drain_sync()
-    assert result.get(timeout=30) == [given, {"1": "one"}]
+    assert result.get(timeout=120) == [given, {"1": "one"}]
 
 
 def test_an_object_is_refused_because_nothing_is_pickled(proj: Any) -> None:
@@ -69,16 +69,16 @@ def test_a_countdown_delays_the_task(proj: Any) -> None:
     result = proj.add.apply_async((1, 2), countdown=3600)
     assert drain_sync().counts == {}
     drain_sync(with_delayed=True)
-    assert result.get(timeout=30) == 3
+    assert result.get(timeout=120) == 3
 
 
 def test_a_task_that_has_expired_is_revoked_without_being_called(proj: Any) -> None:
     result = proj.fail.apply_async(expires=datetime.now(UTC) - timedelta(seconds=1))
     in_time = proj.add.apply_async((1, 2), expires=3600)
     drain_sync()
-    assert (result.state, in_time.get(timeout=30)) == (states.REVOKED, 3)
+    assert (result.state, in_time.get(timeout=120)) == (states.REVOKED, 3)
     with pytest.raises(TaskRevokedError, match="expired"):
-        result.get(timeout=30)
+        result.get(timeout=120)
 
 
 @pytest.mark.parametrize("option", ["exchange", "routing_key", "soft_time_limit", "reply_to", "shadow"])
@@ -96,7 +96,7 @@ def test_a_failure_raises_the_exception_of_the_task_and_is_not_retried(proj: Any
     result = proj.fail.delay()
     assert drain_sync(until_done=True).attempts == 1
     with pytest.raises(ValueError, match="no such order"):
-        result.get(timeout=30)
+        result.get(timeout=120)
     assert (result.state, result.failed()) == ("FAILURE", True)
     assert isinstance(result.get(timeout=30, propagate=False), ValueError)
     assert 'raise ValueError("no such order")' in result.traceback
@@ -129,7 +129,7 @@ def test_revoking_cancels_the_task(proj: Any) -> None:
     proj.app.control.revoke([other.id])
     assert (result.state, other.state) == ("REVOKED", "REVOKED")
     with pytest.raises(TaskRevokedError):
-        result.get(timeout=30)
+        result.get(timeout=120)
 
 
 def test_a_task_is_called_by_name_with_arguments_in_order_even_if_only_another_program_has_it(proj: Any) -> None:
@@ -139,7 +139,7 @@ def test_a_task_is_called_by_name_with_arguments_in_order_even_if_only_another_p
     assert row is not None
     assert row.kwargs == {"_args": [1, 2], "z": 3}
     drain_sync()
-    assert known.get(timeout=30) == 5
+    assert known.get(timeout=120) == 5
 
 
 def test_a_submission_belongs_to_the_transaction_of_the_given_connection(proj: Any, database_url: str) -> None:
@@ -163,7 +163,7 @@ def test_a_bound_task_retries_itself_and_counts(app: Celery) -> None:
     drain_sync()
     assert result.state == "RETRY"
     assert drain_sync(until_done=True).counts == {"completed": 1}
-    assert result.get(timeout=30) == 2
+    assert result.get(timeout=120) == 2
 
 
 def test_after_the_last_retry_the_task_fails_with_the_exception_that_was_given(app: Celery) -> None:
@@ -178,9 +178,9 @@ def test_after_the_last_retry_the_task_fails_with_the_exception_that_was_given(a
     first, second = fetch.delay(), give_up.delay()
     drain_sync(until_done=True)
     with pytest.raises(ConnectionError, match="down"):
-        first.get(timeout=30)
+        first.get(timeout=120)
     with pytest.raises(MaxRetriesExceededError):
-        second.get(timeout=30)
+        second.get(timeout=120)
 
 
 def test_autoretry_retries_the_named_exceptions_only(app: Celery) -> None:
@@ -205,7 +205,7 @@ def test_the_request_knows_the_task(app: Celery) -> None:
 
     result = look.apply_async((7,), headers={"tenant": "a"}, queue="q")
     drain_sync()
-    assert result.get(timeout=30) == [result.id, [], {"x": 7}, {"tenant": "a"}, "q"]
+    assert result.get(timeout=120) == [result.id, [], {"x": 7}, {"tenant": "a"}, "q"]
 
 
 def test_a_state_of_ones_own_is_seen_while_the_task_runs(app: Celery) -> None:
@@ -242,8 +242,8 @@ def test_waiting_in_a_task_is_refused_unless_it_is_allowed(app: Celery) -> None:
     allowed = wait_all_the_same.delay(done.id)
     drain_sync()
     with pytest.raises(RuntimeError, match="Never call result"):
-        refused.get(timeout=30)
-    assert allowed.get(timeout=30) == 7
+        refused.get(timeout=120)
+    assert allowed.get(timeout=120) == 7
 
 
 def test_handlers_of_a_base_class_are_called(app: Celery) -> None:
@@ -285,7 +285,7 @@ def test_a_task_written_as_a_class_runs(app: Celery) -> None:
     double = app.register_task(Double())
     result = double.delay(21)
     drain_sync()
-    assert result.get(timeout=30) == 42
+    assert result.get(timeout=120) == 42
 
 
 def test_signals_around_tasks_and_submissions_are_sent(proj: Any) -> None:
@@ -319,7 +319,7 @@ def test_a_task_that_replaces_itself_gives_the_result_of_what_takes_its_place(pr
 
     result = add_later.delay(2)
     drain_sync(until_done=True)
-    assert (result.get(timeout=30), calls) == (30, [2])
+    assert (result.get(timeout=120), calls) == (30, [2])
 
 
 def test_a_task_that_runs_out_of_time_fails_without_a_retry(app: Celery) -> None:

@@ -14,13 +14,13 @@ from tasklib.testing import drain_sync
 
 def ran(result: Any) -> Any:
     drain_sync(until_done=True, concurrency=4)
-    return result.get(timeout=30)
+    return result.get(timeout=120)
 
 
 def test_a_chain_hands_results_on_as_the_first_argument(proj: Any) -> None:
     result = chain(proj.add.s(4, 4), proj.mul.s(8), proj.mul.s(10))()
     assert ran(result) == 640
-    assert (result.parent.get(timeout=30), result.parent.parent.get(timeout=30)) == (64, 8)
+    assert (result.parent.get(timeout=120), result.parent.parent.get(timeout=120)) == (64, 8)
     assert ran((proj.add.s(2, 2) | proj.add.s(4))()) == 8
 
 
@@ -78,7 +78,7 @@ def test_a_callback_gets_the_result_and_an_error_callback_the_id_of_the_failed_t
     fine = proj.add.apply_async((2, 2), link=note.s(), link_error=note_error.s())
     bad = proj.fail.apply_async(link=note.s(), link_error=[note.s(), note_error.s()])
     drain_sync(until_done=True)
-    assert fine.get(timeout=30) == 4
+    assert fine.get(timeout=120) == 4
     assert sorted(heard, key=str) == sorted([4, bad.id, (bad.id, ValueError, "no such order")], key=str)
 
 
@@ -92,12 +92,12 @@ def test_a_failure_in_a_chain_ends_it_and_its_error_comes_out_at_the_end(proj: A
     result = chain(proj.add.s(1, 1), proj.fail.s(), proj.mul.s(2)).on_error(note.s())()
     drain_sync(until_done=True)
     with pytest.raises(ValueError, match="no such order"):
-        result.get(timeout=30)
+        result.get(timeout=120)
     assert (result.state, heard) == ("FAILURE", [result.parent.id])
     joined = chord([proj.add.s(1, 1), proj.fail.s()])(proj.xsum.s())
     drain_sync(until_done=True)
     with pytest.raises(ValueError, match="no such order"):
-        joined.get(timeout=30)
+        joined.get(timeout=120)
 
 
 def test_a_signature_travels_as_an_argument(proj: Any) -> None:

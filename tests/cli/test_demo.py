@@ -141,7 +141,7 @@ def started(*arguments: str, **streams: Any) -> Iterator[subprocess.Popen[bytes]
         yield process
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(120)
 
 
 def read_all(terminal: int) -> str:

@@ -172,7 +172,7 @@ def test_rivals_by_all_ways_to_submit_at_once_get_one_task(
     gate = threading.Barrier(RIVALS)
 
     def submit(way: str) -> UUID:
-        gate.wait(30)
+        gate.wait(120)
         return by[way]("k")
 
     with ThreadPoolExecutor(RIVALS) as threads:
@@ -195,7 +195,7 @@ def test_one_that_waits_for_a_rival_gets_its_task_after_commit_and_its_own_after
             while not db.execute("SELECT count(*) FROM pg_locks WHERE NOT granted").fetchall()[0][0]:
                 assert not mine.done(), "it has to wait until the rival has decided"
             getattr(rival, ending)()
-            assert (mine.result(30) == theirs) == (ending == "commit")
+            assert (mine.result(120) == theirs) == (ending == "commit")
         assert keyed(db, key) == [mine.result()]
 
 
@@ -234,7 +234,7 @@ def test_two_batches_in_opposite_order_of_keys_dont_deadlock(
 
         def submit(items: list[Any], gate: threading.Barrier = gate) -> list[UUID]:
             with psycopg.connect(database_url) as connection:
-                gate.wait(30)
+                gate.wait(120)
                 return client.submit_many(items, connection=connection)
 
         with ThreadPoolExecutor(2) as threads:

@@ -247,7 +247,7 @@ def test_cancel_never_waits_while_it_holds_a_row_and_misses_none_that_was_locked
         until(db, "SELECT count(*) = 1 FROM pg_locks WHERE NOT granted")
         # Everything but the locked rows is done and committed: no session can be waiting for this cancel.
         other.execute("SELECT FROM tasks FOR UPDATE")
-    cancelling.join(30)
+    cancelling.join(120)
     assert found == [CancelCounts(20, 0)]
 
 

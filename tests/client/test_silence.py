@@ -22,6 +22,9 @@ from tasklib.db.reconnecting import ReconnectingConnection
 from tasklib.db.timeouts import TimedConnection, within
 from tasklib.errors import DatabaseUnavailable
 
+HASTY = 3.0
+"""Seconds for a statement: a server that is only busy answers within them."""
+
 
 @contextmanager
 def frozen(pid: int) -> Iterator[None]:
@@ -48,11 +51,11 @@ def require_local(pid: int) -> None:
 
 
 def test_a_statement_on_a_silent_link_ends_with_an_error(config: Config) -> None:
-    with connect(config.with_changes(statement_timeout_seconds=0.3)) as connection:
+    with connect(config.with_changes(statement_timeout_seconds=HASTY)) as connection:
         pid = connection.info.backend_pid
         if connection.execute("SELECT inet_server_addr()").fetchone() == (None,) or not os.path.exists(f"/proc/{pid}"):
             pytest.skip("the server is not on this machine")
-        with frozen(pid), pytest.raises(psycopg.OperationalError, match=r"no answer within 0\.3 s"):
+        with frozen(pid), pytest.raises(psycopg.OperationalError, match="no answer within 3 s"):
             connection.execute("SELECT 1")
         connection.close()
 
@@ -63,7 +66,7 @@ def test_a_migration_may_take_as_long_as_it_takes(config: Config) -> None:
 
 
 def test_a_client_gives_up_on_a_link_that_fell_silent_and_opens_another(config: Config, db: psycopg.Connection) -> None:
-    with Client(config.with_changes(statement_timeout_seconds=0.3)) as client:
+    with Client(config.with_changes(statement_timeout_seconds=HASTY)) as client:
         assert client.pauses() == []  # opens a connection
         pid = backend_of_the_client(db)
         with frozen(pid):
@@ -71,7 +74,7 @@ def test_a_client_gives_up_on_a_link_that_fell_silent_and_opens_another(config: 
 
 
 def test_what_may_not_be_repeated_says_that_the_database_is_away(config: Config, db: psycopg.Connection) -> None:
-    with Client(config.with_changes(statement_timeout_seconds=0.3)) as client:
+    with Client(config.with_changes(statement_timeout_seconds=HASTY)) as client:
         assert client.pauses() == []
         pid = backend_of_the_client(db)
         with frozen(pid), pytest.raises(DatabaseUnavailable, match="or doesn't answer"):
@@ -87,7 +90,7 @@ async def the_backend(client: AsyncClient) -> int:
 
 
 async def test_asynchronous_clients_are_no_more_patient(config: Config, db: psycopg.Connection) -> None:
-    async with AsyncClient(config.with_changes(statement_timeout_seconds=0.5)) as client:
+    async with AsyncClient(config.with_changes(statement_timeout_seconds=HASTY)) as client:
         with frozen(await the_backend(client)):
             await client.pauses()  # on a new connection
         with frozen(await the_backend(client)), pytest.raises(DatabaseUnavailable, match="or doesn't answer"):
@@ -110,7 +113,7 @@ async def test_no_longer_limit_follows_when_the_time_of_a_statement_is_up(
     for name in ("cancel_safe", "_try_cancel"):
         monkeypatch.setattr(psycopg.AsyncConnection, name, waits)
         monkeypatch.setattr(psycopg.Connection, name, waits)
-    hasty = config.with_changes(statement_timeout_seconds=0.3)
+    hasty = config.with_changes(statement_timeout_seconds=HASTY)
     query = Query("now", {}, lambda rows: rows[0][0], all_text=all_text)
     run, close = _runner(runner, hasty)
     try:
@@ -118,7 +121,7 @@ async def test_no_longer_limit_follows_when_the_time_of_a_statement_is_up(
         [(pid,)] = db.execute("""SELECT pid FROM pg_stat_activity WHERE datname = current_database()
                                  AND application_name LIKE 'tasklib %'""").fetchall()
         require_local(pid)
-        with frozen(pid), pytest.raises(DatabaseUnavailable, match=r"no answer within 0\.3 s"):
+        with frozen(pid), pytest.raises(DatabaseUnavailable, match="no answer within 3 s"):
             await run(query)
         assert await run(query), "on another connection"
     finally:
@@ -162,7 +165,7 @@ def test_the_time_of_a_statement_is_up_by_the_clock_and_not_by_how_often_it_was_
 
 
 async def test_a_free_connection_is_not_waited_for_without_end(config: Config) -> None:
-    async with AsyncClient(config.with_changes(statement_timeout_seconds=0.5, max_connections=1)) as client:
+    async with AsyncClient(config.with_changes(statement_timeout_seconds=HASTY, max_connections=1)) as client:
         async with client.database.connection():  # somebody else has it
             with pytest.raises(DatabaseUnavailable, match="max_connections"):
                 await client.pauses()

@@ -34,7 +34,7 @@ def running(*command: str, cwd: Path, env: dict[str, str]) -> Iterator[None]:
     finally:
         process.terminate()
         try:
-            process.wait(30)
+            process.wait(120)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

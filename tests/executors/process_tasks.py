@@ -258,7 +258,7 @@ def terminate_forks(count: int) -> list[int | None]:
         process = multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,))
         process.start()
         process.terminate()
-        process.join(20)
+        process.join(120)
         codes.append(process.exitcode)
 
     codes: list[int | None] = []

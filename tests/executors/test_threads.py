@@ -45,20 +45,20 @@ async def test_jobs_that_wait_for_each_other_all_get_a_thread(threads: ThreadExe
     barrier = threading.Barrier(40)
     gathered = Gathered(40)
     for _ in range(40):
-        threads.submit(lambda: barrier.wait(timeout=30), gathered)
+        threads.submit(lambda: barrier.wait(timeout=120), gathered)
     assert sorted(await gathered.all()) == list(range(40))
 
 
 async def test_never_more_threads_than_allowed() -> None:
     executor, gathered, running, most = ThreadExecutor(3), Gathered(30), 0, 0
-    lock, pause = threading.Lock(), threading.Event()
+    lock, together = threading.Lock(), threading.Barrier(3)
 
     def job() -> None:
         nonlocal running, most
         with lock:
             running += 1
             most = max(most, running)
-        pause.wait(0.01)
+        together.wait(120)
         with lock:
             running -= 1
 

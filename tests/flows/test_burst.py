@@ -53,7 +53,7 @@ async def test_a_burst_runs_a_whole_chain_however_long_its_gates_take(
     run = await chain(following.s(0), following.s(), following.s(), following.s()).submit()
     await burst(config, **backend)
     assert states(db) == [("completed", 4)]
-    assert await run.result(timeout=30) == 4
+    assert await run.result(timeout=120) == 4
 
 
 async def test_a_burst_waits_for_a_gate_that_another_session_has_locked(

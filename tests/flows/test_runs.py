@@ -55,7 +55,7 @@ async def test_a_run_shows_cancels_and_replays_its_flow() -> None:
     LENIENT.append(True)
     assert await run.replay() == 1
     await drain()
-    assert await run.result(timeout=30) == 14
+    assert await run.result(timeout=120) == 14
     other = await chain(double.s(1), double.s()).submit()
     assert (await other.cancel()).cancelled == 2
     assert (await other.get()).info.finished_at is not None
@@ -67,7 +67,7 @@ async def test_a_run_asks_the_client_that_submitted_it(config: Config) -> None:
         run = await client.submit_flow(chain(double.s(1), double.s()))
         assert (await run.get()).info.total == 2
         assert (await run.cancel()).cancelled == 2
-        assert await run.tasks["double"][0].wait(timeout=30) == "cancelled"
+        assert await run.tasks["double"][0].wait(timeout=120) == "cancelled"
 
 
 def test_a_run_blocks_in_synchronous_code(config: Config) -> None:

@@ -143,7 +143,7 @@ def test_ten_processes_at_once_migrate_once(config: Config, db: Any) -> None:
         process.start()
     answers = [said.get() for _ in processes]
     for process in processes:
-        process.join(20)
+        process.join(120)
     assert sorted(answers) == [((), "")] * 9 + [(revisions.known(), "")]
     assert catalogue(db, "jobs") == SNAPSHOT.read_text()
 

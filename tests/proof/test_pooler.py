@@ -130,7 +130,7 @@ async def test_a_database_that_is_away_behind_a_pooler_is_unavailable(config: Co
 async def test_a_database_that_falls_silent_behind_a_pooler_is_unavailable(
     through: Config, db: psycopg.Connection
 ) -> None:
-    hasty = through.with_changes(statement_timeout_seconds=0.5)
+    hasty = through.with_changes(statement_timeout_seconds=3.0)
     async with AsyncClient(hasty) as client:
         await client.workers()
         # Everybody waits behind this lock, as behind a server that doesn't answer.

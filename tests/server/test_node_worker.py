@@ -41,7 +41,7 @@ class NodeWorker:
     def close(self) -> None:
         if self.process.poll() is None:
             self.process.kill()
-        self.process.wait(30)
+        self.process.wait(120)
         self._log.close()
 
 

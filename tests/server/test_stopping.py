@@ -87,7 +87,7 @@ def test_the_command_says_in_a_line_why_it_does_not_start(config: Config, tmp_pa
 
 def test_a_database_that_falls_silent_costs_a_503_and_no_more(server: Start, config: Config) -> None:
     with way_to(config) as way:
-        url = server(way.config.with_changes(connect_timeout_seconds=2), router, database_timeout_seconds=0.5)
+        url = server(way.config.with_changes(connect_timeout_seconds=2), router, database_timeout_seconds=3.0)
         assert url.http.get("/health/ready").status_code == 200
         way.fall_silent()
         answer = url.http.get("/health/ready")

@@ -32,6 +32,8 @@ from tests.server.processes import ServerProcess
 from tests.worker import process_tasks
 from tests.worker.watching import burst, working
 
+CLAIM_IS_HELD = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'advisory'"
+
 
 @pytest.fixture(params=["postgresql", "http"])
 def backend(request: pytest.FixtureRequest, server: Callable[..., Running], config: Config) -> dict[str, Any]:
@@ -331,17 +333,20 @@ async def test_server_killed_between_a_claim_and_its_answer(
 
     db.execute(
         """
-        CREATE FUNCTION slowly() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(1.5); RETURN NEW; END';
-        CREATE TRIGGER slowly BEFORE UPDATE ON tasks FOR EACH ROW
-            WHEN (NEW.state = 'running' AND NEW.lease_token = 1) EXECUTE FUNCTION slowly();
+        CREATE FUNCTION held() RETURNS trigger LANGUAGE plpgsql AS
+            'BEGIN PERFORM pg_advisory_xact_lock_shared(7); RETURN NEW; END';
+        CREATE TRIGGER held BEFORE UPDATE ON tasks FOR EACH ROW
+            WHEN (NEW.state = 'running' AND NEW.lease_token = 1) EXECUTE FUNCTION held();
+        SELECT pg_advisory_lock(7);
         """
     )
     await asyncio.to_thread(killable.start)
     async with working(config, server=killable.url) as watched:
         id_ = await AsyncClient(config).submit_task(over_killed_claiming, n=1)
-        await soon(lambda: bool(db.execute("SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep'").fetchone()))
+        await soon(lambda: db.execute(CLAIM_IS_HELD).fetchone() is not None)
         killable.kill()
         await watched.until(DatabaseLost)
+        db.execute("SELECT pg_advisory_unlock(7)")
         await soon(lambda: row(db) == ("running",))
         assert ran == []
         await asyncio.to_thread(killable.start)

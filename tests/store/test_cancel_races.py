@@ -50,7 +50,7 @@ class Session:
         return self._thread.submit(execute, self.connection, query, None)
 
     def commit(self) -> None:
-        self._thread.submit(self.connection.commit).result(30)
+        self._thread.submit(self.connection.commit).result(120)
 
     def close(self) -> None:
         self._thread.shutdown()
@@ -94,16 +94,16 @@ def test_cancel_first_then_the_attempt_ends(
     sessions: tuple[Session, Session], running: Lease, db: psycopg.Connection, ending: Ending, expected: TaskState
 ) -> None:
     canceller, worker = sessions
-    assert canceller.run(control.cancel(UUID(running.id), by="test")).result(30) == S.RUNNING
+    assert canceller.run(control.cancel(UUID(running.id), by="test")).result(120) == S.RUNNING
     ended = worker.run(ending(running))
     if ending is complete:
         wait_for_a_waiter(db, ended)
         canceller.commit()
-        ended.result(30)
+        ended.result(120)
     else:
-        assert not ended.result(30), "the row is locked: it is left out, and tried again"
+        assert not ended.result(120), "the row is locked: it is left out, and tried again"
         canceller.commit()
-        assert worker.run(ending(running)).result(30)
+        assert worker.run(ending(running)).result(120)
     worker.commit()
     assert state(db) == expected, "what was done is done; what was not is cancelled, and not tried again"
 
@@ -113,11 +113,11 @@ def test_the_attempt_ends_first_then_cancel(
     sessions: tuple[Session, Session], running: Lease, db: psycopg.Connection, ending: Ending, _expected: TaskState
 ) -> None:
     canceller, worker = sessions
-    worker.run(ending(running)).result(30)
+    worker.run(ending(running)).result(120)
     asked = canceller.run(control.cancel(UUID(running.id), by="test"))
     wait_for_a_waiter(db, asked)
     worker.commit()
-    answer = asked.result(30)
+    answer = asked.result(120)
     canceller.commit()
     if ending is complete:
         assert (answer, state(db)) == (None, S.COMPLETED)
@@ -128,24 +128,24 @@ def test_the_attempt_ends_first_then_cancel(
 def test_cancel_first_then_claim_gets_nothing(sessions: tuple[Session, Session], db: psycopg.Connection) -> None:
     canceller, worker = sessions
     row = db.execute("INSERT INTO tasks (name) VALUES ('work') RETURNING id").fetchall()[0]
-    assert canceller.run(control.cancel(row[0], by="test")).result(30) == S.CANCELLED
-    assert worker.run(claim.claim(Served(["work"]), 1, "w", **TERMS)).result(30) == [], "locked rows are passed over"
+    assert canceller.run(control.cancel(row[0], by="test")).result(120) == S.CANCELLED
+    assert worker.run(claim.claim(Served(["work"]), 1, "w", **TERMS)).result(120) == [], "locked rows are passed over"
     canceller.commit()
     worker.commit()
-    assert worker.run(claim.claim(Served(["work"]), 1, "w", **TERMS)).result(30) == []
+    assert worker.run(claim.claim(Served(["work"]), 1, "w", **TERMS)).result(120) == []
 
 
 def test_claim_first_then_cancel_asks_the_worker(sessions: tuple[Session, Session], db: psycopg.Connection) -> None:
     canceller, worker = sessions
     row = db.execute("INSERT INTO tasks (name) VALUES ('work') RETURNING id").fetchall()[0]
-    [task] = worker.run(claim.claim(Served(["work"]), 1, "w", **TERMS)).result(30)
+    [task] = worker.run(claim.claim(Served(["work"]), 1, "w", **TERMS)).result(120)
     asked = canceller.run(control.cancel(row[0], by="test"))
     wait_for_a_waiter(db, asked)
     worker.commit()
-    assert asked.result(30) == S.RUNNING
+    assert asked.result(120) == S.RUNNING
     canceller.commit()
     requests = worker.run(control.cancel_requests([Lease(task.id, task.token)]))
-    assert requests.result(30) == {task.id}
+    assert requests.result(120) == {task.id}
 
 
 @pytest.mark.parametrize("how", ["one by one", "all that fit"])
@@ -160,7 +160,7 @@ def test_hundreds_of_cancels_and_completions_at_once_end_each_task_once(
 
     def settle_all(tasks: list[Claimed], ending: Ending) -> None:
         database = Database(config)
-        gate.wait(30)
+        gate.wait(120)
         while tasks:
             batch = [Lease(t.id, t.token) for t in tasks[:7]]
             del tasks[:7]
@@ -175,7 +175,7 @@ def test_hundreds_of_cancels_and_completions_at_once_end_each_task_once(
 
     def cancel_all() -> None:
         with Client(config) as client:
-            gate.wait(30)
+            gate.wait(120)
             if how == "all that fit":
                 client.cancel_tasks(name="work")
                 return

@@ -185,7 +185,7 @@ def test_of_two_who_revoke_at_once_one_is_recorded(database: Database, config: C
             assert found is not None
             assert found.is_usable
         first.commit()
-        assert second.result(30) is None
+        assert second.result(120) is None
     records = database.run(audit.page(limit=10, action="token.revoke"))
     assert [r.actor for r in records] == ["ann"]
 

@@ -23,7 +23,7 @@ def _commits(db: psycopg.Connection) -> int:
 
 def _settled_commits(db: psycopg.Connection, least: int) -> int:
     """The statistics arrive when a backend has told them: wait until they have caught up."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 120
     while (seen := _commits(db)) < least and time.monotonic() < deadline:
         time.sleep(0.05)
     return seen

@@ -49,7 +49,7 @@ async def test_second_stop_cancels_running_work_and_gives_it_back_without_a_retr
     @task
     def in_a_thread() -> None:
         in_thread.set()
-        thread_goes_on.wait(30)
+        thread_goes_on.wait(120)
 
     client = AsyncClient(config)
     ids = [await client.submit_task(on_loop), await client.submit_task(in_a_thread)]

@@ -105,7 +105,7 @@ def answering(answer: bytes) -> Iterator[int]:
         thread.start()
         yield listening.getsockname()[1]
         listening.shutdown(socket.SHUT_RDWR)
-    thread.join(20)
+    thread.join(120)
 
 
 async def test_a_password_that_the_server_refuses_is_explained_and_never_shown(greet: Any) -> None:

@@ -101,12 +101,12 @@ def test_wait_for_sees_a_task_that_ends_while_it_waits(config: Config, greet: An
         results: list[Any] = []
         waiting = threading.Thread(target=lambda: results.append(client.wait_for(task_id, timeout=30)))
         waiting.start()
-        assert client.looked.wait(20)
+        assert client.looked.wait(120)
         db.execute(
             "UPDATE tasks SET state = 'completed', result = '{\"value\": 7}', completed_at = now(), "
             "worker_id = NULL, locked_until = NULL"
         )
-        waiting.join(20)
+        waiting.join(120)
     assert results == [7]
 
 

@@ -69,7 +69,7 @@ async def test_result_is_of_the_type_that_the_function_declares(
     function = task(give)
     ids = [await function.submit(), function.submit_sync()]
     await work(config)
-    assert (await ids[0].result(timeout=10), ids[1].result(timeout=10)) == (value, value)
+    assert (await ids[0].result(timeout=120), ids[1].result(timeout=120)) == (value, value)
     assert type(await ids[0].result()) is type(value)
     plain = UUID(str(ids[0]))
     assert await tasklib.wait_for(plain) == tasklib.sync.wait_for(str(plain)) == value
@@ -86,7 +86,7 @@ async def test_get_wait_progress_and_cancel_ask_about_its_task(config: Config, i
     assert (await done.get()).state == "pending"
     assert await done.progress() is None
     await work(config)
-    assert (await done.wait(timeout=10), await waiting.wait()) == ("completed", "cancelled")
+    assert (await done.wait(timeout=120), await waiting.wait()) == ("completed", "cancelled")
     assert ((await done.get()).result, await done.progress()) == (3, {"done": 3})
     with pytest.raises(TaskCancelled):
         await waiting.result()
@@ -101,7 +101,7 @@ def test_the_ids_of_synchronous_code_block(config: Config, initialised: None) ->
     done, waiting = count.submit_sync(), count.options(delay_seconds=3600).submit_sync()
     assert waiting.cancel() is TaskState.CANCELLED
     Worker(config, burst=True, signals=False).run_sync()
-    assert (done.wait(timeout=10), done.get().result, done.progress()) == (TaskState.COMPLETED, 3, {"done": 3})
+    assert (done.wait(timeout=120), done.get().result, done.progress()) == (TaskState.COMPLETED, 3, {"done": 3})
     with pytest.raises(TaskCancelled):
         waiting.result()
 
@@ -135,7 +135,7 @@ async def test_an_id_asks_the_client_that_submitted_it(either: Either, config: C
     ids = [await either.submit_task(one), *await either.submit_many(one, [{}]), await either.submit(one.bind())]
     await work(config)  # tasklib.init() was not called
     for task_id in ids:
-        result = task_id.result(timeout=10)
+        result = task_id.result(timeout=120)
         assert (await result if isinstance(task_id, TaskId) else result) == 1
 
 
