@@ -25,6 +25,8 @@ class _Plain(NamedTuple):
 
     id: str
     token: int
+    trace_context: str | None = None
+    lane_name: str = ""
     reports: bool = False
     holds_places: bool = False
 

@@ -39,7 +39,7 @@ async def test_it_is_the_slots_until_a_higher_one_is_on_record() -> None:
     limit.ask_for_more()
     assert limit.most == 10, "asked for, and not on record yet"
     await raised(limit)
-    assert (limit.most, record.written) == (256, [("w", 256)])
+    assert (limit.most, record.written) == (1000, [("w", 1000)])
 
 
 async def test_it_stays_where_it_is_when_the_record_cant_be_reached() -> None:
@@ -58,9 +58,9 @@ async def test_a_record_under_an_id_that_is_not_ours_any_more_raises_nothing() -
     ids.append("new")
     limit.reset()
     await raised(limit)
-    assert record.written[0] == ("old", 256)
-    assert limit.most in (10, 256)
-    assert limit.most == 10 or record.written[-1] == ("new", 256)
+    assert record.written[0] == ("old", 1000)
+    assert limit.most in (10, 1000)
+    assert limit.most == 10 or record.written[-1] == ("new", 1000)
 
 
 async def test_it_is_lowered_only_when_no_more_is_held_than_there_are_slots() -> None:
@@ -69,7 +69,7 @@ async def test_it_is_lowered_only_when_no_more_is_held_than_there_are_slots() ->
     await raised(limit)
     slots.taken = 11
     await limit.lower()
-    assert limit.most == 256
+    assert limit.most == 1000
     slots.taken = 10
     await limit.lower()
     assert (limit.most, record.written[-1]) == (10, ("w", 10))

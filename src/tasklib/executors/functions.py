@@ -36,12 +36,14 @@ async def call_async(
     try:
         if surroundings or function.providers:
             return await _call_surrounded(function, kwargs, context, config, injected)
-        arguments = arguments_of(function, kwargs, context, config)
-        if isinstance(arguments, Failed):
-            return arguments
+        try:
+            arguments = typed_arguments(function, kwargs, context)
+        except TaskExecutionError as e:
+            return refused(e, config)
         returned = function.function(**arguments, **injected)
         # A decorator may have made a plain function of an async one, and give its result without it.
-        return done(await returned if hasattr(returned, "__await__") else returned, function, config)
+        is_awaitable = type(returned) is CoroutineType or hasattr(returned, "__await__")
+        return done(await returned if is_awaitable else returned, function, config)
     except (asyncio.CancelledError, GeneratorExit):
         raise
     except (SystemExit, KeyboardInterrupt) as e:
@@ -62,9 +64,10 @@ def call(
     try:
         if surroundings or function.providers:
             return run_now(_call_surrounded(function, kwargs, context, config, injected))
-        arguments = arguments_of(function, kwargs, context, config)
-        if isinstance(arguments, Failed):
-            return arguments
+        try:
+            arguments = typed_arguments(function, kwargs, context)
+        except TaskExecutionError as e:
+            return refused(e, config)
         return done(function.function(**arguments, **injected), function, config)
     except BaseException as e:
         if leave := leaving(e):
@@ -107,20 +110,13 @@ async def result_with_dependencies(
         return result_text(value, config, function.results.to_json)
 
 
-def arguments_of(
-    function: TaskFunction[Any, Any], kwargs: str, context: Callable[[], TaskContext], config: Config
-) -> dict[str, Any] | Failed:
-    """The typed arguments, or why they don't fit. A validator of the function's own may raise anything else."""
-    try:
-        return typed_arguments(function, kwargs, context)
-    except TaskExecutionError as e:
-        return refused(e, config)
-
-
 def typed_arguments(
     function: TaskFunction[Any, Any], kwargs: str, context: Callable[[], TaskContext]
 ) -> dict[str, Any]:
-    """The arguments that a row has, as the function declares them now."""
+    """The arguments that a row has, as the function declares them now; TaskExecutionError if they don't fit.
+
+    A validator of the function's own may raise anything else.
+    """
     if function.versions is None:
         return function.arguments.from_json(kwargs)
     return function.versions.read(function.arguments, kwargs, context().payload_version)
@@ -157,7 +153,11 @@ def result_text(value: Any, config: Config, write: Callable[[Any], str] = dump) 
     if value is None:
         return _NONE
     try:
-        return limited(f'{{"value":{write(value)}}}', config.max_payload_bytes, "the result")
+        text = f'{{"value":{write(value)}}}'
+        # A character takes at most four bytes: most results are far from the limit.
+        return (
+            text if 4 * len(text) <= config.max_payload_bytes else limited(text, config.max_payload_bytes, "the result")
+        )
     except UnstorableValue as e:
         raise ResultNotStorable(_refusal(value, e)) from None
 

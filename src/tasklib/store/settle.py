@@ -24,6 +24,10 @@ class Leased(Protocol):
     @property
     def token(self) -> int: ...
     @property
+    def trace_context(self) -> str | None: ...
+    @property
+    def lane_name(self) -> str: ...
+    @property
     def reports(self) -> bool:
         """Whether the end of the task may be counted by a gate."""
         ...
@@ -41,8 +45,16 @@ class Lease(NamedTuple):
     token: int
 
     @property
+    def trace_context(self) -> str | None:
+        """Not known here; neither are the others."""
+        return None
+
+    @property
+    def lane_name(self) -> str:
+        return "?"
+
+    @property
     def reports(self) -> bool:
-        """Not known here."""
         return True
 
     @property
@@ -127,7 +139,9 @@ def complete(completions: Sequence[Completion], worker_id: str, *, contended: bo
 
     parameters = {**arrays(leases), "worker": worker_id, "results": array([r for _, r in completions])}
     unlocked = Query("complete_unlocked", parameters, ours, all_text=True)
-    name = "complete_reporting" if any(lease.reports or lease.holds_places for lease in leases) else "complete"
+    # Tasks of no flow, schedule or trace that waited in the lane of all names; a comprehension, because it is quicker.
+    others = [lease for lease in leases if lease.trace_context or lease.lane_name]
+    name = "complete_reporting" if any(lease.reports or lease.holds_places for lease in others) else "complete"
     return unlocked if contended else Query(name, parameters, ours, all_text=True, if_locked=unlocked)
 
 

@@ -154,8 +154,8 @@ class Attempt:
         """It has a slot. Its time runs from now on, but in a child from when the child calls the function."""
         self.begun = True
         self.started_at = now
-        if self.executor is not Executor.PROCESS:
-            self.called(now)
+        if self.timeout_seconds is not None and self.executor is not Executor.PROCESS:
+            self.deadline = now + self.timeout_seconds
 
     def called(self, now: float) -> None:
         """The function is called now, and its time runs."""

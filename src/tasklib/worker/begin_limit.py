@@ -23,7 +23,7 @@ from typing import Protocol
 from tasklib.errors import DatabaseUnavailable
 from tasklib.worker.slots import Slots
 
-_MOST = 256
+_MOST = 1000
 _LOWER_EVERY_SECONDS = 5.0
 _DOUBT_SECONDS = 60.0
 

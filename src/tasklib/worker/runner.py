@@ -25,7 +25,7 @@ from tasklib.executors.children import TakenBack
 from tasklib.executors.durable import call_durable, call_durable_async
 from tasklib.executors.exits import is_from_a_signal_handler
 from tasklib.executors.functions import call, call_async, eager_task, failed
-from tasklib.executors.outcomes import Cancelled, Failed, FailureKind, Lost, Outcome, Released
+from tasklib.executors.outcomes import Cancelled, Done, Failed, FailureKind, Lost, Outcome, Released
 from tasklib.executors.processes import ProcessExecutor
 from tasklib.executors.threads import ThreadExecutor
 from tasklib.executors.timing import RepeatedLook
@@ -196,9 +196,11 @@ class Runner:
             return
         self._starting = True
         self._traces = tracing.API in sys.modules
+        slots = self._slots
         now = time.monotonic()
         breathe_at = now + _BREATH_SECONDS
-        while self._slots.running < self._slots.size:
+        # Here and in the calls below, what runs for every task is written out: functions cost more than their work.
+        while slots.running < slots.size:
             if self._ahead and self._take_back(self._first_ahead()):
                 break  # a slot is free: those that were handed over ahead come first
             if not self._waiting:
@@ -206,10 +208,11 @@ class Runner:
             if now > breathe_at:
                 self._loop.call_soon(self._start_waiting)
                 break
-            if self._slots.open >= self.begin_limit.most:
+            if slots.taken - slots.waiting >= self.begin_limit.most:
                 self.begin_limit.ask_for_more()
                 break
-            attempt = self._next_waiting()
+            slots.waiting -= 1
+            attempt = self._waiting.popleft()
             if attempt.interruption is not None:
                 continue
             if attempt.claimed.crash_count or attempt.function.at_most_once or self._records_all:
@@ -308,7 +311,9 @@ class Runner:
         del self._ahead[attempt]
         for other in self._ahead:
             other.overtaken += other.place < attempt.place
-        self._has_slot(attempt)
+        self._slots.running += 1
+        if self._events.routine:
+            self._tell_start(attempt)
 
     def _leave_slot(self, attempt: Attempt) -> None:
         if attempt in self._ahead:
@@ -338,8 +343,11 @@ class Runner:
         attempt.begin(now)
         if self._traces:
             begin_span(attempt)
-        self._watch_deadline(attempt)
-        self._has_slot(attempt)
+        if attempt.deadline is not None:
+            self._watch_deadline(attempt)
+        self._slots.running += 1
+        if self._events.routine:
+            self._tell_start(attempt)
         if attempt.executor is Executor.THREAD:
             self._threads.submit(partial(self._call_in_thread, attempt), partial(self._finish, attempt))
         else:
@@ -348,11 +356,9 @@ class Runner:
             if not task.done():
                 attempt.runner = task
 
-    def _has_slot(self, attempt: Attempt) -> None:
-        self._slots.running += 1
-        if self._events.routine:
-            claimed = attempt.claimed
-            self._events.emit_routine(TaskStarted(claimed.id, claimed.name, claimed.attempt, attempt.trace_id))
+    def _tell_start(self, attempt: Attempt) -> None:
+        claimed = attempt.claimed
+        self._events.emit_routine(TaskStarted(claimed.id, claimed.name, claimed.attempt, attempt.trace_id))
 
     async def _run(self, attempt: Attempt) -> None:
         attempt.entered = True
@@ -376,7 +382,10 @@ class Runner:
             if isinstance(e, GeneratorExit) and not self._loop.is_running():
                 raise  # the loop has ended, and Python closes what is left of its coroutines
             outcome = failed(e, attempt.function, self._config)  # whatever it is, the attempt has ended
-        self._finish(attempt, outcome)
+        if isinstance(outcome, TakenBack):
+            self._put_back(attempt)
+        else:
+            self._finish(attempt, outcome)
 
     async def _outcome(self, attempt: Attempt) -> Outcome | TakenBack:
         if attempt.ahead is not None:
@@ -458,19 +467,21 @@ class Runner:
     def _progress_of(self, attempt: Attempt) -> Callable[[], str | None]:
         return partial(self._settler.progress.newest, attempt)
 
-    def _finish(self, attempt: Attempt, outcome: Outcome | TakenBack) -> None:
+    def _finish(self, attempt: Attempt, outcome: Outcome) -> None:
         """The function has ended, in time or not."""
-        if isinstance(outcome, TakenBack):
-            self._put_back(attempt)
-            return
+        if attempt.ahead is None:
+            self._slots.running -= 1
+        else:
+            self._leave_slot(attempt)
         self.running.pop(attempt, None)
         attempt.runner = None  # it has the context, which has the attempt: that ring would be left to the collector
-        self._leave_slot(attempt)
         self._ended += 1
         if not attempt.function.at_most_once:  # what is not known to be short is never claimed ahead
             self._slots.prefetch.ended(attempt.claimed.name, time.monotonic() - attempt.started_at)
         if attempt.settled:
             self._slots.give_back()  # settled without it long ago; only now is its slot free
+        elif isinstance(outcome, Done) and attempt.interruption is None:
+            self._settler.put(attempt, outcome)  # as most
         elif attempt.interruption is Interruption.LEASE_LOST:
             self._settler.put(attempt, Lost())
         elif isinstance(outcome, Released) and outcome.reason and attempt.interruption is None:
