@@ -27,6 +27,8 @@ from tasklib.errors import (
     InvalidOption,
     InvalidTaskFunction,
     KeyMissing,
+    LimitNotFound,
+    LimitTimeout,
     NotInitialized,
     PayloadDamaged,
     QueueFull,
@@ -116,6 +118,7 @@ if typing.TYPE_CHECKING:
     from tasklib.tasks.flow_shapes import chain, group, spawned
     from tasklib.tasks.flows import Flow
     from tasklib.tasks.hooks import around_attempts, around_submissions, on_event, on_shutdown, on_startup
+    from tasklib.tasks.limit_blocks import limit
     from tasklib.tasks.limits import Limit, queue
     from tasklib.tasks.sealing import Sealed
     from tasklib.tasks.secrets import Hidden
@@ -152,6 +155,8 @@ __all__ = [
     "InvalidTaskFunction",
     "KeyMissing",
     "Limit",
+    "LimitNotFound",
+    "LimitTimeout",
     "NotInitialized",
     "PayloadDamaged",
     "QueueFull",
@@ -215,6 +220,7 @@ __all__ = [
     "is_pending",
     "is_running",
     "is_terminal",
+    "limit",
     "list_approvals",
     "list_schedules",
     "list_tasks",
@@ -279,6 +285,7 @@ _LATER = {
     "get_task": "tasklib.client.default",
     "group": "tasklib.tasks.flow_shapes",
     "init": "tasklib.client.default",
+    "limit": "tasklib.tasks.limit_blocks",
     "list_approvals": "tasklib.client.default",
     "list_schedules": "tasklib.client.default",
     "list_tasks": "tasklib.client.default",

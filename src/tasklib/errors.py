@@ -8,6 +8,8 @@ TaskLibError
 ├── TaskNotFound (LookupError)           no such task function, or no such task
 ├── WorkerNotFound (LookupError)         no live worker has this id
 ├── ScheduleNotFound (LookupError)       no schedule has this name
+├── LimitNotFound (LookupError)          limit(): no limit has this name
+├── LimitTimeout (TimeoutError)          limit(): no place, or start, became free in time
 ├── FlowNotFound (LookupError)           no flow has this id
 ├── ReplayNotFound (LookupError)         no replay has this id
 ├── ApprovalNotOpen                      the task doesn't ask for this approval, or it was answered before
@@ -49,6 +51,8 @@ __all__ = [
     "InvalidOption",
     "InvalidTaskFunction",
     "KeyMissing",
+    "LimitNotFound",
+    "LimitTimeout",
     "NotInitialized",
     "PayloadDamaged",
     "QueueFull",
@@ -146,6 +150,29 @@ class ScheduleNotFound(TaskLibError, LookupError):
     def __init__(self, name: str) -> None:
         super().__init__(f"no schedule is named {name!r}. See which there are: tasklib schedule list")
         self.name = name
+
+
+class LimitNotFound(TaskLibError, LookupError):
+    """`with limit(...)`: no limit has this name."""
+
+    def __init__(self, name: str, known: Iterable[str] = ()) -> None:
+        near = _near(name, list(known), 3)
+        hint = f" Did you mean {' or '.join(repr(n) for n in near)}?" if near else ""
+        super().__init__(
+            f"there is no limit {name!r}.{hint} Set it: tasklib limit set {name} --max-running N. Or give what it "
+            f"allows: limit(Limit({name!r}, max_running=N))."
+        )
+        self.name = name
+
+
+class LimitTimeout(TaskLibError, TimeoutError):
+    """`with limit(...)` gave up waiting. The block was not entered."""
+
+    def __init__(self, name: str, key: str, seconds: float) -> None:
+        which = f"{name!r} for {key!r}" if key else repr(name)
+        super().__init__(f"the limit {which} had no room within {seconds:g} s.")
+        self.name = name
+        self.key = key
 
 
 class FlowNotFound(TaskLibError, LookupError):

@@ -40,6 +40,7 @@ BY_NO_OPERATOR = {
         "stop",
         "extend",
         "progress",
+        "place_leave",
     ),
     *("worker_register", "worker_heartbeat", "worker_sleeps", "worker_may_begin", "worker_deregister"),
     # What durable tasks record, while they run.

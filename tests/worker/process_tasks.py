@@ -7,7 +7,7 @@ import signal
 import time
 from pathlib import Path
 
-from tasklib import task
+from tasklib import limit, task
 
 
 @task(name="child.add", executor="process")
@@ -43,3 +43,9 @@ def wait(go: str) -> None:
     Path(f"{go}.new").rename(f"{go}.pid")
     while not Path(go).exists():
         time.sleep(0.01)
+
+
+@task(name="child.enter_a_limit", executor="process", max_retries=0)
+def enter_a_limit() -> None:
+    with limit("stripe"):
+        raise AssertionError("entered")

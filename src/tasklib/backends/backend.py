@@ -20,6 +20,7 @@ from tasklib.config import Config
 from tasklib.store.claim import Claimed, Served
 from tasklib.store.durable import Consumed, NewStep, Recorded, Suspension, Written
 from tasklib.store.flows import ChildrenLook, SpawnOutcome
+from tasklib.store.limits import PlaceAnswer, PlaceRequest
 from tasklib.store.settle import Completion, Failure, Kept, Lease, Leased, Settled
 from tasklib.tasks.function import TaskFunction
 
@@ -209,6 +210,22 @@ class StepStore(Protocol):
 
     async def spawn(self, worker_id: str, lease: Leased, tasks: str) -> SpawnOutcome | None:
         """Add tasks, a JSON array, to the one that this attempt runs; None: it is another's by now."""
+        ...
+
+    async def take_place(self, worker_id: str, lease: Leased, asked: PlaceRequest) -> PlaceAnswer | None:
+        """Take a place, or a start, of a limit; None: the task is another's by now."""
+        ...
+
+    async def leave_place(self, lease: Leased, block: int) -> None:
+        """Give back what a block has taken."""
+        ...
+
+    async def declare_limit(self, name: str, rule: Mapping[str, Any]) -> None:
+        """Store what the code says of a limit, as a worker does when it starts."""
+        ...
+
+    async def limit_names(self) -> list[str]:
+        """The names of all limits."""
         ...
 
     async def children_look(self, lease: Leased, flow: str) -> ChildrenLook:

@@ -102,6 +102,10 @@ class Claimed(NamedTuple):
         """Whether it may hold places in limits."""
         return self.lane_name.startswith(LIMITED)
 
+    def with_places(self) -> Claimed:
+        """The same task, which holds places in limits from now on."""
+        return self if self.holds_places else self._replace(lane_name=LIMITED)
+
     @property
     def in_flow(self) -> FlowPart | None:
         """What a task of a flow knows of it."""

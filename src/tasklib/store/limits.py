@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
-from tasklib.db.query import Query
+from tasklib.db.query import Query, nothing
 from tasklib.store.audit import Action, audited
+from tasklib.store.settle import Leased
 
 _MOST_LANES = 2_000
 MOST_OF_A_LANE = 200
@@ -151,6 +152,38 @@ def limits_of(task_id: UUID, *, owner: str | None = None) -> Query[list[LimitOnT
     """The limits that a waiting task is behind."""
     parameters = {"id": str(task_id), "owner": owner}
     return Query("limits_of", parameters, lambda rows: [LimitOnTask(*row) for row in rows], repeatable=True)
+
+
+class PlaceAnswer(NamedTuple):
+    """What became of asking for a place."""
+
+    outcome: str
+    """`taken`; `full`; `later`, after `seconds`; `never`: the task itself holds all places; `unknown`: no such one."""
+    seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceRequest:
+    """A place, or a start, of a limit that a running task asks for."""
+
+    limit: str
+    key: str
+    cost: int
+    block: int
+    """Tells apart the blocks of one attempt, so that asking again after a lost answer takes nothing twice."""
+    nested: int
+    """How many blocks of the same limit and key are around this one."""
+
+
+def take_place(lease: Leased, worker_id: str, asked: PlaceRequest) -> Query[PlaceAnswer | None]:
+    """Take it for the attempt that holds this lease; None if the task is another attempt's by now."""
+    parameters = {"id": lease.id, "token": lease.token, "worker": worker_id, **asdict(asked)}
+    return Query("place_take", parameters, lambda rows: PlaceAnswer(*rows[0]) if rows else None, repeatable=True)
+
+
+def leave_place(lease: Leased, block: int) -> Query[None]:
+    """Give back what a block has taken."""
+    return Query("place_leave", {"id": lease.id, "token": lease.token, "block": block}, nothing, repeatable=True)
 
 
 def sync(

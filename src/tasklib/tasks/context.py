@@ -13,6 +13,7 @@ from uuid import UUID
 
 if TYPE_CHECKING:
     from tasklib.tasks.flow_parts import Signature
+    from tasklib.tasks.limit_blocks import LimitBlock
     from tasklib.tasks.task_id import SyncTaskId, TaskId
 
 T = TypeVar("T")
@@ -30,6 +31,11 @@ class WorkerCalls(Protocol):
 
     async def node_results(self, source: Mapping[str, Any], after: str | None, limit: int) -> list[tuple[str, Any]]: ...
     async def spawn(self, children: Sequence[tuple[UUID, Signature[Any]]]) -> None: ...
+    async def enter_limit(self, wanted: LimitBlock, nested: int) -> int:
+        """Wait for a place, or a start, of a limit; what `leave_limit` takes."""
+        ...
+
+    async def leave_limit(self, wanted: LimitBlock, block: int) -> None: ...
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
         """Carry out one of the above for a sync function, in its thread."""
         ...

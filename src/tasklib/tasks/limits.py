@@ -93,7 +93,7 @@ class Limit:
                 raise InvalidOption(f"a limit's own name can't begin with {name.partition(':')[0]!r}.")
         if key is not None and not is_name(key):
             raise InvalidOption(f"key must be the name of an argument, not {key!r}.")
-        _check_count("cost", cost, 1)
+        check_cost(cost)
         self.name = name
         self.rule = Rule(max_running, rate, per, burst)
         self.key = key
@@ -201,6 +201,10 @@ def _check_argument(function: TaskFunction[Any, Any], what: str, name: str | Non
 def check_limit_name(name: object) -> None:
     if not is_name(name) or _CONTROL.search(str(name)):
         raise InvalidOption(f"a limit's name is a string of 1 to 500 bytes without control characters, not {name!r}.")
+
+
+def check_cost(cost: object) -> None:
+    _check_count("cost", cost, 1)
 
 
 def lane_of(options: Options) -> str:

@@ -16,6 +16,7 @@ from tasklib.states import TERMINAL, TaskState
 from tasklib.store.submit import NewTask
 from tasklib.tasks.flow_parts import Signature
 from tasklib.tasks.gathering import ChildFlow
+from tasklib.tasks.limit_blocks import LimitBlock
 from tasklib.tasks.submitter import Submission
 from tasklib.testing.inline_task import InlineTask
 from tasklib.testing.loops import run_blocking
@@ -113,6 +114,13 @@ class InlineCallsOfTask:
                 task.flow, task.node = parent.flow, parent.node.removesuffix(":spawned") + ":spawned"
                 parent.flow.nodes.setdefault(task.node, []).append(task)
             await self._inline.run_async(task, self._config)
+
+    async def enter_limit(self, wanted: LimitBlock, nested: int) -> int:
+        """There is always room: no other task runs."""
+        return 0
+
+    async def leave_limit(self, wanted: LimitBlock, block: int) -> None:
+        """Nothing was taken."""
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
         return run_blocking(lambda: work)

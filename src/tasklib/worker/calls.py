@@ -12,7 +12,9 @@ from tasklib.client.flow_plans import spawned_rows
 from tasklib.client.submissions import Defaults
 from tasklib.errors import TaskCancelled, WorkerLost
 from tasklib.tasks.flow_parts import Signature
+from tasklib.tasks.limit_blocks import LimitBlock
 from tasklib.worker.attempt import Attempt
+from tasklib.worker.limit_blocks import LimitBlocks
 
 T = TypeVar("T")
 _MOST_AT_ONCE = 10_000
@@ -21,8 +23,16 @@ _MOST_AT_ONCE = 10_000
 class AttemptCalls:
     """The calls of one attempt; on demand, because most tasks make none."""
 
-    def __init__(self, store: StepStore, defaults: Defaults, loop: asyncio.AbstractEventLoop, attempt: Attempt) -> None:
+    def __init__(
+        self,
+        store: StepStore,
+        limits: LimitBlocks,
+        defaults: Defaults,
+        loop: asyncio.AbstractEventLoop,
+        attempt: Attempt,
+    ) -> None:
         self._store = store
+        self._limits = limits
         self._defaults = defaults
         self._loop = loop
         self._attempt = attempt
@@ -39,6 +49,14 @@ class AttemptCalls:
         ]
         await self._on_loop(self._spawn(rows))
 
+    async def enter_limit(self, wanted: LimitBlock, nested: int) -> int:
+        """Wait for room in a limit."""
+        return await self._on_loop(self._limits.enter(self._attempt, wanted, nested))
+
+    async def leave_limit(self, wanted: LimitBlock, block: int) -> None:
+        """Give it back."""
+        await self._on_loop(self._limits.leave(self._attempt, wanted, block))
+
     async def _spawn(self, pages: Sequence[str]) -> None:
         attempt = self._attempt
         for tasks in pages:
@@ -53,7 +71,8 @@ class AttemptCalls:
         if _running_loop() is self._loop:
             work.close()
             raise RuntimeError(
-                "this would block the worker's loop for ever. In an async function, write `async for` and `await`."
+                "this would block the worker's loop for ever. In an async function, write `async for`, `async with`, "
+                "`await`."
             )
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 

@@ -38,6 +38,7 @@ from tasklib.worker.begin_limit import BeginLimit
 from tasklib.worker.begins import Begins
 from tasklib.worker.calls import AttemptCalls
 from tasklib.worker.journal import AttemptJournal, Journals
+from tasklib.worker.limit_blocks import LimitBlocks
 from tasklib.worker.sealing import SEALED, open_arguments
 from tasklib.worker.settler import Settler
 from tasklib.worker.slots import PATIENCE_SECONDS, Slots
@@ -88,7 +89,7 @@ class Runner:
         self._async_database, self._database = AsyncDatabase(shared, TASK), Database(shared, TASK)
         defaults = Defaults(config)
         self._journals = None if steps is None else Journals(steps, self._async_database, self._database, defaults)
-        self._calls = None if steps is None else partial(AttemptCalls, steps, defaults, self._loop)
+        self._calls = None if steps is None else partial(AttemptCalls, steps, LimitBlocks(steps), defaults, self._loop)
         self.running: dict[Attempt, None] = {}
         """What this worker holds: attempts that run, and those that wait for a slot."""
         self._waiting: deque[Attempt] = deque()

@@ -760,7 +760,8 @@ CREATE TABLE {schema.}places (
     key        text    COLLATE "C" NOT NULL,
     token      bigint  NOT NULL,
     held       boolean NOT NULL DEFAULT false,
-    CONSTRAINT places_pkey PRIMARY KEY (task, limit_name, key)
+    block      integer NOT NULL DEFAULT 0, -- which `with limit(...)` of the attempt took it; 0: the claim
+    CONSTRAINT places_pkey PRIMARY KEY (task, limit_name, key, block)
 ) WITH (
     -- Rows live as long as attempts.
     autovacuum_vacuum_scale_factor = 0.02,
@@ -1177,10 +1178,10 @@ BEGIN
                     -- Tasks that began before there was a row for this one key, or while there was one, count too.
                     SELECT count(*) FILTER (WHERE counts), count(*) FILTER (WHERE NOT counts),
                            (array_agg(id) FILTER (WHERE counts AND waits))[1],
-                           bool_or(counts AND NOT waits AND NOT is_behind)
+                           bool_or(counts AND NOT waits AND NOT is_behind AND block = 0)
                     INTO running, garbage, held, adopted
                     FROM (
-                        SELECT runs.id, runs.state <> 'running' AS waits,
+                        SELECT runs.id, p.block, runs.state <> 'running' AS waits,
                                runs.lane >= E'\x01' AND runs.lane < E'\x02' AS is_behind,
                                COALESCE(runs.lease_token = p.token AND runs.state = 'running'
                                         OR p.held AND bound.serial = 'hold' AND runs.state IN ('pending', 'failed')
@@ -1380,6 +1381,89 @@ BEGIN
     at_taken := turn_taken;
     next_in := soonest;
     RETURN NEXT;
+END
+$$;
+
+-- A place, or a start, of a limit for a task that runs: `with limit(...)` in its code. As in a claim, the limit's row is
+-- locked before its places are counted. This waits for the lock and holds no other, so it can't deadlock. The time is read
+-- after the lock, for waiting must not gather tokens. `nested`: how many blocks of this limit are around this one.
+-- 'taken', 'full', 'later' (with the seconds), 'never' (the task itself holds all places) or 'unknown'.
+CREATE FUNCTION {schema.}tasklib_take_place(
+    of_task uuid, with_token bigint, of_limit text, of_key text, asked integer, of_block integer, nested integer)
+RETURNS TABLE (outcome text, next_in float8)
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    bound {schema.}limits;
+    bound_key text;
+    known {schema.}limit_states;
+    lane_key text := {schema.}tasklib_lane_key(of_key);
+    moment timestamptz;
+    running integer;
+    garbage integer;
+    claimed integer;
+    cost integer;
+    each_seconds float8;
+    full_at timestamptz; -- from when on the tokens count
+BEGIN
+    SELECT * INTO bound FROM {schema.}limits
+    WHERE name = of_limit OR lane_key <> '' AND name = of_limit || ':' || lane_key
+    ORDER BY length(name) DESC
+    LIMIT 1
+    FOR NO KEY UPDATE;
+    IF bound.name IS NULL THEN
+        RETURN QUERY SELECT 'unknown', NULL::float8;
+        RETURN;
+    END IF;
+    bound_key := CASE WHEN bound.name = of_limit THEN lane_key ELSE '' END;
+    moment := clock_timestamp();
+    SELECT * INTO known FROM {schema.}limit_states WHERE limit_name = bound.name AND key = bound_key;
+    -- A block that asks again after a lost answer may have its place.
+    SELECT count(*) FILTER (WHERE counts AND NOT ours), count(*) FILTER (WHERE NOT counts),
+           count(*) FILTER (WHERE counts AND task = of_task AND block = 0)
+    INTO running, garbage, claimed
+    FROM (
+        SELECT p.task, p.block, p.task = of_task AND p.token = with_token AND p.block = of_block AS ours,
+               COALESCE(runs.lease_token = p.token AND runs.state = 'running', false) AS counts
+        FROM (VALUES (of_limit, lane_key), (of_limit || ':' || lane_key, '')) AS spelled (limit_name, key)
+        JOIN {schema.}places AS p ON p.limit_name = spelled.limit_name AND p.key = spelled.key
+        LEFT JOIN {schema.}tasks AS runs ON runs.id = p.task
+    ) AS taken;
+    IF garbage > 0 THEN
+        DELETE FROM {schema.}places AS p
+        WHERE p.limit_name = bound.name AND p.key = bound_key
+          AND NOT EXISTS (SELECT FROM {schema.}tasks AS runs
+                          WHERE runs.id = p.task AND runs.lease_token = p.token AND runs.state = 'running');
+    END IF;
+    IF known.blocked_until > moment THEN
+        RETURN QUERY SELECT 'later', extract(epoch FROM known.blocked_until - moment)::float8;
+        RETURN;
+    END IF;
+    IF running >= bound.max_running THEN
+        RETURN QUERY SELECT CASE WHEN bound.max_running > 0 AND claimed + nested >= bound.max_running
+                                 THEN 'never' ELSE 'full' END, NULL::float8;
+        RETURN;
+    END IF;
+    IF bound.rate IS NOT NULL THEN
+        cost := least(asked, bound.burst);
+        each_seconds := bound.per / bound.rate;
+        full_at := greatest(known.empty_at, moment - make_interval(secs => bound.burst * each_seconds));
+        -- A little less than whole: a moment is stored in microseconds.
+        IF extract(epoch FROM moment - full_at)::float8 / each_seconds < cost - 0.000001 THEN
+            RETURN QUERY SELECT 'later',
+                cost * each_seconds - extract(epoch FROM moment - full_at)::float8;
+            RETURN;
+        END IF;
+        INSERT INTO {schema.}limit_states AS used_up (limit_name, key, empty_at)
+        VALUES (bound.name, bound_key, full_at + make_interval(secs => cost * each_seconds))
+        ON CONFLICT ON CONSTRAINT limit_states_pkey DO UPDATE SET empty_at = EXCLUDED.empty_at;
+    END IF;
+    IF bound.max_running IS NOT NULL THEN
+        INSERT INTO {schema.}places (task, limit_name, key, token, block)
+        VALUES (of_task, bound.name, bound_key, with_token, of_block)
+        ON CONFLICT ON CONSTRAINT places_pkey DO UPDATE SET token = EXCLUDED.token;
+    END IF;
+    RETURN QUERY SELECT 'taken', NULL::float8;
 END
 $$;
 
