@@ -37,6 +37,7 @@ PUBLIC = [
     "LimitTimeout",
     "NotInitialized",
     "PayloadDamaged",
+    "PayloadUnreadable",
     "QueueFull",
     "Reject",
     "ReplayNotFound",

@@ -22,6 +22,7 @@ TaskLibError
 ├── ResultNotReadable (ValueError)       a stored result doesn't fit the type that the function declares here
 ├── KeyMissing (LookupError)             the key of a sealed payload is not in this program's keyring
 ├── PayloadDamaged (ValueError)          a sealed payload was changed, cut, or moved from another task or column
+├── PayloadUnreadable                    a payload needs a package or a payload store that this program hasn't got
 ├── TaskTimeout                          an attempt ran past its timeout
 ├── WorkerLost                           a child process died, or the lease was lost, in mid-attempt
 ├── TaskFailed                           wait_for(): the task ended in the dead letter queue
@@ -55,6 +56,7 @@ __all__ = [
     "LimitTimeout",
     "NotInitialized",
     "PayloadDamaged",
+    "PayloadUnreadable",
     "QueueFull",
     "ReplayNotFound",
     "ResultNotReadable",
@@ -318,6 +320,10 @@ class PayloadDamaged(TaskLibError, ValueError):
     @classmethod
     def unreadable(cls) -> PayloadDamaged:
         return cls("", "", "", "a sealed payload has no readable form: it was changed or cut.")
+
+
+class PayloadUnreadable(TaskLibError):
+    """This program can't read a payload, though others can: the message says which package or setting it needs."""
 
 
 class TaskTimeout(TaskLibError):

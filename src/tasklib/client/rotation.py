@@ -11,7 +11,7 @@ from tasklib.errors import KeyMissing, PayloadDamaged
 from tasklib.store import stored_payloads
 from tasklib.store.stored_payloads import SealedRow
 from tasklib.tasks.keyring import Keyring
-from tasklib.tasks.sealing import TaskSeal, is_sealed
+from tasklib.tasks.sealing import TaskSeal, is_sealed, sealed_error
 from tasklib.tasks.secrets import SEALED_MARK
 
 PAGE = 500
@@ -64,14 +64,14 @@ def _resealed(row: SealedRow, ring: Keyring, old_key: str, new_key: str) -> Seal
         """A JSON value with the ciphertext in it sealed anew."""
         if not isinstance(value, dict) or SEALED_MARK not in value:
             return value
-        return {**value, SEALED_MARK: new.seal(column, old.open(column, value[SEALED_MARK]))}
+        return {**value, SEALED_MARK: old.moved(column, value[SEALED_MARK], new)}
 
     result = None if row.result is None else json.loads(row.result)
     if result is not None and is_sealed(result.get("value")):
         result = {"value": moved("result", result["value"])}
     error = row.error
-    if (opened := old.opened_error(error)) is not None and error is not None and opened != error:
-        error = new.error(opened, error.rpartition("\n")[2])
+    if error is not None and (sealed := sealed_error(error)) is not None:
+        error = error.replace(sealed, old.moved("error", sealed, new))
     return row._replace(
         kwargs=json.dumps(moved("kwargs", json.loads(row.kwargs))),
         result=None if result is None else json.dumps(result),

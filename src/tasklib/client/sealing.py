@@ -18,8 +18,8 @@ from tasklib.tasks.sealing import (
     TaskSeal,
     hashed_key,
     is_sealed,
-    key_capability,
     key_id_of,
+    required_by,
     seal_of,
     sealed_arguments,
     sealed_error,
@@ -72,7 +72,7 @@ class Sealer:
     def __init__(self, defaults: Defaults, *, have_given_ids: bool = False) -> None:
         self._config = defaults.config
         self._have_given_ids = have_given_ids
-        self._terms: dict[tuple[int, str], tuple[SubmitTerms, SubmitTerms]] = {}
+        self._terms: dict[tuple[int, tuple[str, ...]], tuple[SubmitTerms, SubmitTerms]] = {}
 
     def sealed(self, target: Target, id_: UUID, text: str, terms: SubmitTerms) -> tuple[str, SubmitTerms]:
         """The arguments as they are stored, and the terms with the key that a worker must have."""
@@ -80,8 +80,10 @@ class Sealer:
             return text, self._of_sealed(text, terms)
         if target.sealing is None:
             return text, terms
-        key_id, sealed = sealed_text(self._config, target, id_, text)
-        return sealed, self._with_key(terms, key_id)
+        _, sealed = sealed_text(self._config, target, id_, text)
+        found = sealed_arguments(sealed)
+        assert found is not None
+        return sealed, self._with_key(terms, found)
 
     def _of_sealed(self, text: str, terms: SubmitTerms) -> SubmitTerms:
         if (found := sealed_arguments(text)) is None:
@@ -93,15 +95,16 @@ class Sealer:
             )
         if terms.replaces:
             raise InvalidOption(f"sealed arguments of {terms.name} can't replace those of another task.")
-        return self._with_key(terms, key_id_of(found))
+        return self._with_key(terms, found)
 
-    def _with_key(self, terms: SubmitTerms, key_id: str) -> SubmitTerms:
+    def _with_key(self, terms: SubmitTerms, sealed: str) -> SubmitTerms:
         """Many tasks share their terms, and so do they afterwards."""
-        known = self._terms.get((id(terms), key_id))
+        required = tuple(required_by(sealed))
+        known = self._terms.get((id(terms), required))
         if known is None:
-            required = tuple(sorted({*terms.required_capabilities, key_capability(key_id)}))
-            known = terms, replace(terms, key_id=key_id, required_capabilities=required)
-            self._terms[id(terms), key_id] = known
+            every = tuple(sorted({*terms.required_capabilities, *required}))
+            known = terms, replace(terms, key_id=key_id_of(sealed), required_capabilities=every)
+            self._terms[id(terms), required] = known
         return known[1]
 
 
@@ -109,7 +112,7 @@ def sealed_text(config: Config, target: Any, id_: UUID, text: str) -> tuple[str,
     """The id of the key that seals a task, and its arguments as they are stored."""
     ring = ring_for(config, target.name)
     key_id = ring.first if config.key_for is None else config.key_for(target.name, json.loads(text))
-    seal = TaskSeal(ring, key_id, str(UUID(int=id_.int)), target.name)
+    seal = TaskSeal(ring, key_id, str(UUID(int=id_.int)), target.name, target.compress)
     return key_id, seal.arguments(text, target.sealing)
 
 

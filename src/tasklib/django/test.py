@@ -24,9 +24,10 @@ from tasklib.client.clients import Client
 from tasklib.client.default import default_client
 from tasklib.client.effects import once
 from tasklib.django.settings import alias, require_postgresql
-from tasklib.errors import PayloadDamaged
+from tasklib.errors import PayloadDamaged, PayloadUnreadable
 from tasklib.events import Event, TaskSubmitted, client_events
 from tasklib.executors.functions import failed, result_text, typed_arguments
+from tasklib.executors.outcomes import Released
 from tasklib.store import claim, settle
 from tasklib.store.claim import Claimed, Served
 from tasklib.store.settle import Completion, Failure
@@ -139,6 +140,8 @@ def _run_one(client: Client, claimed: Claimed) -> None:
     if function.sealing is not None:
         open_arguments(attempt, client.config)
     try:
+        if isinstance(attempt.refusal, Released):
+            raise PayloadUnreadable(attempt.refusal.reason)
         if attempt.refusal is not None:
             raise PayloadDamaged(claimed.name, claimed.id, "kwargs", attempt.refusal.error)
         if function.is_async:

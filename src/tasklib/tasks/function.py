@@ -93,6 +93,7 @@ class TaskFunction(Submitter[P, R], Generic[P, R, C, Q]):
         version: int | None = None,
         aliases: Iterable[str] = (),
         sealed: bool | Literal["new"] | None = None,
+        compress: bool = True,
     ) -> None:
         if isinstance(function, staticmethod):
             function = function.__func__
@@ -172,6 +173,8 @@ class TaskFunction(Submitter[P, R], Generic[P, R, C, Q]):
                 *(("Limit(key=...)", each.key) for each in self.limits),
             ]
             refuse_with_sealing(self, keys)
+        self.compress = _checked_compress(compress, self.name)
+        """False: what is sealed or put into a payload store is not compressed before."""
         functools.update_wrapper(self, function)
 
     @property
@@ -236,6 +239,7 @@ class TaskSettings(TypedDict, total=False):
     version: int | None
     aliases: Iterable[str]
     sealed: bool | Literal["new"] | None
+    compress: bool
 
 
 class Decorator(Protocol):
@@ -343,6 +347,7 @@ def task(
             version=settings.get("version"),
             aliases=settings.get("aliases", ()),
             sealed=settings.get("sealed"),
+            compress=settings.get("compress", True),
         )
         registry.register(made)
         return made
@@ -409,6 +414,12 @@ def _checked_aliases(aliases: object, name: str) -> tuple[str, ...]:
                 f"{name}: an alias is another name of 1 to {MAX_NAME_BYTES} bytes, not {alias!r}."
             )
     return several
+
+
+def _checked_compress(compress: object, name: str) -> bool:
+    if not isinstance(compress, bool):
+        raise InvalidTaskFunction(f"{name}: compress must be True or False, not {compress!r}.")
+    return compress
 
 
 def _is_method(function: Callable[..., Any]) -> bool:

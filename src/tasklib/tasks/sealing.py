@@ -4,7 +4,7 @@
 
 AES-256-GCM under a key of its own for each message, derived by HKDF-SHA256 from the ring's key and a random salt. The
 associated data are the header, the task's id, its name and the column: a ciphertext that was moved doesn't open. In the
-table it is base64 in {"$sealed": "..."}.
+table it is base64 in {"$sealed": "..."}. Version 2 is the same for a text that was compressed before.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, TypeAlias, TypeVar
 
 from tasklib.errors import InvalidTaskFunction, KeyMissing, PayloadDamaged
+from tasklib.tasks import compression
 from tasklib.tasks.keyring import Keyring
 from tasklib.tasks.marks import marked_parameters
 from tasklib.tasks.secrets import SEALED_MARK
@@ -27,7 +28,7 @@ from tasklib.tasks.secrets import SEALED_MARK
 T = TypeVar("T")
 _IN_TEXT = f'"{SEALED_MARK}"'
 _ERROR_PREFIX = f"{SEALED_MARK}:"
-_FORMAT = 1
+_PLAIN, _COMPRESSED = 1, 2
 _SALT_BYTES, _NONCE_BYTES, _TAG_BYTES = 16, 12, 16
 _INFO = b"tasklib sealed payload 1\x01"
 """HKDF's info and the number of its only block."""
@@ -75,26 +76,45 @@ class TaskSeal:
     key_id: str
     task_id: str
     name: str
+    compresses: bool = True
 
     def seal(self, column: str, text: str) -> str:
         """Text for this column of the task, as base64."""
-        head = _header(self.key_id)
-        salt, nonce = os.urandom(_SALT_BYTES), os.urandom(_NONCE_BYTES)
-        cipher = _aes_gcm()(message_key(self.ring[self.key_id], salt))
-        sealed = cipher.encrypt(nonce, text.encode(), self._associated(head, column))
-        return b64encode(b"".join((head, salt, nonce, sealed))).decode()
+        data = text.encode()
+        smaller = compression.smaller(data) if self.compresses else None
+        if smaller is None:
+            return self._sealed(column, _header(self.key_id, _PLAIN), data)
+        return self._sealed(column, _header(self.key_id, _COMPRESSED), smaller)
 
     def open(self, column: str, sealed: str) -> str:
         """The text; PayloadDamaged unless it was sealed for this column of this task."""
+        head, data = self._opened(column, sealed)
+        try:
+            return str(compression.whole(data) if head[0] == _COMPRESSED else data, "utf-8")
+        except ValueError:
+            raise PayloadDamaged(self.name, self.task_id, column) from None
+
+    def moved(self, column: str, sealed: str, to: TaskSeal) -> str:
+        """What this seal has sealed, sealed by another one, and compressed as it was."""
+        head, data = self._opened(column, sealed)
+        return to._sealed(column, _header(to.key_id, head[0]), data)
+
+    def _sealed(self, column: str, head: bytes, data: bytes) -> str:
+        salt, nonce = os.urandom(_SALT_BYTES), os.urandom(_NONCE_BYTES)
+        cipher = _aes_gcm()(message_key(self.ring[self.key_id], salt))
+        sealed = cipher.encrypt(nonce, data, self._associated(head, column))
+        return b64encode(b"".join((head, salt, nonce, sealed))).decode()
+
+    def _opened(self, column: str, sealed: str) -> tuple[bytes, bytes]:
         head, salt, nonce, ciphertext = _parts(sealed)
-        if head != _header(self.key_id):
+        if head != _header(self.key_id, head[0]):
             raise PayloadDamaged(self.name, self.task_id, column)
         from cryptography.exceptions import InvalidTag
 
         try:
             cipher = _aes_gcm()(message_key(self.ring[self.key_id], salt))
-            return str(cipher.decrypt(nonce, ciphertext, self._associated(head, column)), "utf-8")
-        except (InvalidTag, UnicodeDecodeError):
+            return head, cipher.decrypt(nonce, ciphertext, self._associated(head, column))
+        except InvalidTag:
             raise PayloadDamaged(self.name, self.task_id, column) from None
 
     def _associated(self, head: bytes, column: str) -> bytes:
@@ -143,12 +163,12 @@ class TaskSeal:
         return self.open("error", text.removeprefix(_ERROR_PREFIX).partition("\n")[0])
 
 
-def seal_of(ring: Keyring | None, task_id: object, name: str, sealed: str) -> TaskSeal:
+def seal_of(ring: Keyring | None, task_id: object, name: str, sealed: str, *, compresses: bool = True) -> TaskSeal:
     """For a task with this ciphertext; KeyMissing if its key is not here."""
     key_id = key_id_of(sealed)
     if ring is None or key_id not in ring:
         raise KeyMissing(key_id)
-    return TaskSeal(ring, key_id, str(task_id), name)
+    return TaskSeal(ring, key_id, str(task_id), name, compresses)
 
 
 def key_id_of(sealed: str) -> str:
@@ -188,6 +208,13 @@ def key_capability(key_id: str) -> str:
     return f"key:{key_id}"
 
 
+def required_by(sealed: str) -> list[str]:
+    """What these sealed arguments require of a worker: the key, and if they are compressed, the library for that."""
+    head = _parts(sealed)[0]
+    key = key_capability(str(head[2:], "ascii"))
+    return [key, compression.CAPABILITY] if head[0] == _COMPRESSED else [key]
+
+
 def message_key(key: bytes, salt: bytes) -> bytes:
     """HKDF-SHA256 with one block of output."""
     return hmac.digest(hmac.digest(salt, key, "sha256"), _INFO, "sha256")
@@ -225,7 +252,7 @@ def _parts(sealed: str) -> tuple[bytes, bytes, bytes, bytes]:
     end = 2 + raw[1] if len(raw) > 2 else 0
     if (
         not end
-        or raw[0] != _FORMAT
+        or raw[0] not in (_PLAIN, _COMPRESSED)
         or len(raw) < end + _SALT_BYTES + _NONCE_BYTES + _TAG_BYTES
         or not raw[2:end].isascii()
     ):
@@ -234,8 +261,8 @@ def _parts(sealed: str) -> tuple[bytes, bytes, bytes, bytes]:
     return raw[:end], raw[end:salt_end], raw[salt_end : salt_end + _NONCE_BYTES], raw[salt_end + _NONCE_BYTES :]
 
 
-def _header(key_id: str) -> bytes:
-    return bytes((_FORMAT, len(key_id))) + key_id.encode("ascii")
+def _header(key_id: str, version: int) -> bytes:
+    return bytes((version, len(key_id))) + key_id.encode("ascii")
 
 
 def _aes_gcm() -> Any:

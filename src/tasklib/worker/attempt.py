@@ -17,7 +17,7 @@ from tasklib.tasks.context import TaskContext, WorkerCalls
 from tasklib.tasks.function import Executor, TaskFunction
 
 if TYPE_CHECKING:
-    from tasklib.executors.outcomes import Failed
+    from tasklib.executors.outcomes import Failed, Released
     from tasklib.executors.processes import Ahead
     from tasklib.tasks.sealing import TaskSeal
     from tasklib.tracing.spans import Consumer
@@ -107,7 +107,7 @@ class Attempt:
         """True once its asyncio task has made its first step."""
         self.seal: TaskSeal | None = None
         """Seals what it stores, if its arguments are sealed."""
-        self.refusal: Failed | None = None
+        self.refusal: Failed | Released | None = None
         """Why the function is not called: its arguments can't be opened."""
         self.settled = False
         """True once an outcome was handed over for storing; whatever the function still does comes too late."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tasklib.config import Config
-from tasklib.errors import KeyMissing, PayloadDamaged
-from tasklib.executors.outcomes import Failed, FailureKind
+from tasklib.errors import KeyMissing, PayloadDamaged, PayloadUnreadable
+from tasklib.executors.outcomes import Failed, FailureKind, Released
 from tasklib.tasks.keyring import keyring_of
 from tasklib.tasks.sealing import seal_of, sealed_arguments
 from tasklib.tasks.secrets import SEALED_MARK
@@ -20,13 +20,16 @@ def open_arguments(attempt: Attempt, config: Config) -> None:
     sealed = sealed_arguments(claimed.kwargs)
     try:
         if sealed is not None:
-            attempt.seal = seal_of(keyring_of(config), claimed.id, claimed.name, sealed)
+            ring, compresses = keyring_of(config), attempt.function.compress
+            attempt.seal = seal_of(ring, claimed.id, claimed.name, sealed, compresses=compresses)
             attempt.claimed = claimed._replace(kwargs=attempt.seal.opened_arguments(claimed.kwargs))
         elif sealing is not None and not sealing.accepts_clear:
             attempt.refusal = _refused(
                 f"PayloadDamaged: {claimed.name} takes sealed arguments, and those of this task are clear: it was "
                 "inserted by SQL, or submitted before the function was sealed. @task(sealed='new') takes both."
             )
+    except PayloadUnreadable as e:  # no fault of the task's: another worker may read it
+        attempt.seal, attempt.refusal = None, Released(str(e))
     except (KeyMissing, PayloadDamaged) as e:
         attempt.seal = None
         # A key may come; what was damaged stays so.

@@ -471,6 +471,29 @@ $$;
 CREATE TRIGGER tasks_forget_steps AFTER DELETE ON {schema.}tasks
     REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION {schema.}tasklib_forget_steps();
 
+-- ---- sizes ----
+
+-- Long values are compressed by lz4 where the server was built with it: several times faster than pglz, the default.
+DO $migration$
+DECLARE
+    place record;
+BEGIN
+    IF 'lz4' = ANY (SELECT unnest(enumvals) FROM pg_settings WHERE name = 'default_toast_compression') THEN
+        FOR place IN
+            SELECT attrelid::regclass AS relation, attname AS name
+            FROM pg_type
+            JOIN pg_attribute ON attrelid = typrelid
+            WHERE (pg_type.oid = pg_typeof(NULL::{schema.}tasks)
+                   AND attname IN ('kwargs', 'result', 'error', 'history', 'progress'))
+               OR (pg_type.oid = pg_typeof(NULL::{schema.}steps) AND attname = 'result')
+               OR (pg_type.oid = pg_typeof(NULL::{schema.}signals) AND attname = 'payload')
+        LOOP
+            EXECUTE format('ALTER TABLE %s ALTER COLUMN %I SET COMPRESSION lz4', place.relation, place.name);
+        END LOOP;
+    END IF;
+END
+$migration$;
+
 -- ---- leadership ----
 
 -- One row: which process leads, in which term, until when. The term grows with every change of hands.
