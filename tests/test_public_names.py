@@ -63,6 +63,7 @@ PUBLIC = [
     "TaskFunction",
     "TaskId",
     "TaskLibError",
+    "TaskNotEditable",
     "TaskNotFound",
     "TaskState",
     "TaskTimeout",

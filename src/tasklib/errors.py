@@ -15,6 +15,7 @@ TaskLibError
 ├── ApprovalNotOpen                      the task doesn't ask for this approval, or it was answered before
 ├── TokenNotFound (LookupError)          no API token has this id or prefix
 ├── IdempotencyKeyTaken                  the key belongs to a task that this caller may not see
+├── TaskNotEditable                      the task doesn't wait any more, or this part of it can't be changed
 ├── DuplicateTask                        a task with this merge key exists, and may not be changed
 ├── QueueFull                            too much waits in the queue; `retry_after` says when to try again
 ├── TaskExecutionError                   the arguments don't fit the task function or can't be stored
@@ -68,6 +69,7 @@ __all__ = [
     "TaskExecutionError",
     "TaskFailed",
     "TaskLibError",
+    "TaskNotEditable",
     "TaskNotFound",
     "TaskTimeout",
     "TokenNotFound",
@@ -225,6 +227,14 @@ class IdempotencyKeyTaken(TaskLibError):
         )
         self.name = name
         self.key = key
+
+
+class TaskNotEditable(TaskLibError):
+    """The task doesn't wait any more, or this part of it can't be changed; the values themselves may be right."""
+
+    def __init__(self, message: str, task_id: UUID) -> None:
+        super().__init__(message)
+        self.task_id = task_id
 
 
 class DuplicateTask(TaskLibError):

@@ -21,6 +21,7 @@ COMMANDS = (
     "cancel",
     "replay",
     "run-now",
+    "edit",
     "pause",
     "resume",
     "pauses",

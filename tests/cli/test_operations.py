@@ -216,6 +216,27 @@ def test_run_now_makes_waiting_tasks_due(run: Run, db: psycopg.Connection) -> No
     assert "is pending and doesn't wait for its time" in again.stderr
 
 
+def test_edit_changes_a_waiting_task_and_leaves_the_rest(run: Run, db: psycopg.Connection) -> None:
+    task_id = insert(db, "b", kwargs="""'{"to": "a", "n": 1}'""", tags="""'{"a": 1}'""")
+    assert lines(run("edit", task_id, "to=b", "--queue", "slow", "--priority", "7", "--tag", "b=2")) == [
+        [task_id, "pending"]
+    ]
+    found = db.execute("SELECT kwargs, queue, priority, tags FROM tasks WHERE id = %s", [task_id]).fetchone()
+    assert found == ({"to": "b", "n": 1}, "slow", 7, {"a": 1, "b": 2})
+    assert lines(run("edit", task_id, "--json", '{"to": "c"}')) == [[task_id, "pending"]]
+    assert db.execute("SELECT kwargs FROM tasks WHERE id = %s", [task_id]).fetchone() == ({"to": "c"},)
+
+
+def test_edit_says_why_it_changes_nothing(run: Run, db: psycopg.Connection) -> None:
+    task_id, ended = insert(db, "b"), insert(db, "b", state="'cancelled'", completed_at="now()")
+    late = run("edit", ended, "--queue", "slow")
+    assert (late.exit_code, "is cancelled; only a task that waits can be edited" in late.stderr) == (1, True)
+    wrong = run("edit", task_id, "--priority", "500")
+    assert (wrong.exit_code, "priority must be from -10 to 100" in wrong.stderr) == (2, True)
+    assert run("edit", task_id, "to=b", "--json", "{}").exit_code == 2
+    assert run("edit", "0196f2a0-7a3c-7d41-9a5e-3f2b8c1d4e5f", "--queue", "slow").exit_code == 1
+
+
 # ---- the dead letter queue ----
 
 

@@ -90,6 +90,13 @@ def run_task_now(scene: Scene) -> Change:
     return Change("run_task_now", (task,), target=task)
 
 
+def edit_task(scene: Scene) -> Change:
+    task = scene.task(kwargs="""'{"to": "a", "n": 1}'""")
+    options = {"kwargs": {"to": "b", "n": 1}, "queue": "slow", "priority": 5}
+    details = {"queue": "slow", "priority": 5, "arguments": ["to"], "was": {"queue": "default", "priority": 0}}
+    return Change("edit_task", (task,), options, target=task, details=details)
+
+
 def signal_on_record(scene: Scene) -> Change:
     id_ = scene.task()
     return Change("signal_on_record", (id_, "approved", {"by": "Ada"}), {"key": "once"}, target=id_)
@@ -307,6 +314,7 @@ CHANGES: dict[Action, Callable[[Scene], Change]] = {
     Action.CANCEL_TASK: cancel_task,
     Action.REPLAY_TASK: replay_task,
     Action.RUN_TASK_NOW: run_task_now,
+    Action.EDIT_TASK: edit_task,
     Action.SIGNAL_TASK: signal_on_record,
     Action.ANSWER_APPROVAL: approve,
     Action.CANCEL_FLOW: cancel_flow,

@@ -131,7 +131,7 @@ def unknown(call: Callable[[UUID], Any], task_id: UUID) -> str:
 
 
 @pytest.mark.parametrize(
-    "call", ["wait_for", "cancel_task", "replay_task", "run_task_now", "explain_task", "queue_position"]
+    "call", ["wait_for", "cancel_task", "replay_task", "run_task_now", "edit_task", "explain_task", "queue_position"]
 )
 @pytest.mark.parametrize("state", ["pending", "cancelled"])
 def test_a_task_of_another_owner_is_as_unknown_as_one_that_is_not_there(

@@ -182,6 +182,21 @@ def test_a_task_is_edited_and_submitted_anew(tab: Tab, site: Site, ids: dict[str
     assert made.tags["edited_from"] == ids["dead"]
 
 
+def test_a_waiting_task_is_edited_in_place(tab: Tab, site: Site, ids: dict[str, str]) -> None:
+    page = tab(f"/tasks/{ids['pending']}", expecting=("422",))
+    page.get_by_role("link", name="Edit", exact=True).click()
+    portray(page, "task-edit-waiting")
+    page.get_by_label("Due").fill("some day")
+    page.get_by_role("button", name="Change this task").click()
+    page.get_by_text("Due is a time such as").wait_for()
+    page.get_by_label("Due").fill("2h")
+    page.get_by_label("Queue").fill("moved")
+    page.get_by_role("button", name="Change this task").click()
+    page.get_by_text("The task is changed.").wait_for()
+    assert site.client.get_task(ids["pending"]).queue == "moved"
+    page.locator(".timeline", has_text="task.edit").wait_for()
+
+
 # ---- dead letters ----
 
 

@@ -219,6 +219,47 @@ def test_arguments_are_checked_if_the_function_is_known(web: Running, client: Cl
     assert (made.kwargs, made.queue, made.priority) == ({"number": 2}, "other", 7)
 
 
+def test_a_waiting_task_is_changed_in_place(web: Running, client: Client, db: psycopg.Connection) -> None:
+    task_id = row(db, "pending", kwargs={"to": "ann", "password": "hunter2"}, tags={"batch": 1})
+    form = web.http.get(f"/tasks/{task_id}/edit", headers=HTML)
+    assert "Change this task" in text_of(form)
+    assert "hunter2" not in form.text
+    fields = {"in_place": "true", "queue": "slow", "priority": "9", "max_retries": "7", "timeout_seconds": "33"}
+    fields |= {"arguments": json.dumps({"to": "bob", "password": MASK}), "tags": '{"batch": 2}', "due": "2h"}
+    assert post(web, f"/tasks/{task_id}/edit", **fields).status_code == 303
+    found = client.get_task(task_id)
+    assert found is not None
+    assert (found.kwargs, found.tags) == ({"to": "bob", "password": "hunter2"}, {"batch": 2})
+    assert (found.queue, found.priority, found.max_retries, found.timeout_seconds) == ("slow", 9, 7, 33)
+    assert found.scheduled_at > datetime.now(UTC)
+    assert [(r.action, r.details["arguments"]) for r in client.audit(target=task_id)] == [("task.edit", ["to"])]
+    assert len(client.list_tasks()) == 1
+
+
+def test_a_form_that_is_sent_as_it_came_changes_nothing(web: Running, client: Client, db: psycopg.Connection) -> None:
+    task_id = row(db, "failed", kwargs={"to": "ann", "token": "hunter2"}, tags={"batch": 1})
+    before = db.execute("SELECT t::text FROM tasks AS t").fetchall()
+    page = web.http.get(f"/tasks/{task_id}/edit", headers=HTML).text
+    inputs = re.findall(r'<input[^>]* name="(\w+)" value="([^"]*)"', page)
+    areas = re.findall(r'(?s)<textarea[^>]* name="(\w+)"[^>]*>(.*?)</textarea>', page)
+    fields = {name: html.unescape(value) for name, value in [*inputs, *areas]}
+    assert fields.keys() >= {"arguments", "tags", "queue", "priority", "max_retries", "due", "in_place"}
+    assert post(web, f"/tasks/{task_id}/edit", **{k: v for k, v in fields.items() if k != "csrf"}).status_code == 303
+    assert db.execute("SELECT t::text FROM tasks AS t").fetchall() == before
+    assert client.audit(target=task_id) == []
+
+
+def test_an_edit_of_a_task_that_began_meanwhile_says_so(web: Running, db: psycopg.Connection) -> None:
+    task_id = row(db, "running")
+    before = db.execute("SELECT t::text FROM tasks AS t").fetchall()
+    refused = post(web, f"/tasks/{task_id}/edit", in_place="true", arguments="{}", queue="slow")
+    assert refused.status_code == 422
+    assert "is running; only a task that waits can be edited" in text_of(refused)
+    for wrong in ({"due": "soon"}, {"tags": "[]"}, {"max_retries": "many"}):
+        assert post(web, f"/tasks/{task_id}/edit", in_place="true", **wrong).status_code == 422
+    assert db.execute("SELECT t::text FROM tasks AS t").fetchall() == before
+
+
 # ---- what is hidden ----
 
 

@@ -206,6 +206,12 @@ async def cancel_and_replay(s: Scene) -> Any:
         await failure(s.client.replay_task(UNKNOWN)),
         await failure(s.client.run_task_now(waits)),
         await failure(s.client.run_task_now(UNKNOWN)),
+        await s.client.edit_task(waits, queue="slow", priority=7, tags={"a": 1}, max_retries=1, kwargs={"name": "b"}),
+        await failure(s.client.edit_task(waits, priority=200)),
+        await failure(s.client.edit_task(waits, kwargs={"x": object()})),
+        await failure(s.client.edit_task(runs, queue="slow")),
+        await failure(s.client.edit_task(UNKNOWN, queue="slow")),
+        await failure(s.client.edit_task(UNKNOWN, kwargs={})),
         [await s.client.get_task(i) for i in (waits, runs, done)],
     ]
 

@@ -51,6 +51,7 @@ def test_unknown_paths_and_methods_are_problems_too(server: Callable[..., Runnin
         (errors.ScheduleNotFound("x"), 404, "schedule_not_found"),
         (errors.FlowNotFound(uuid4()), 404, "flow_not_found"),
         (errors.ReplayNotFound(uuid4()), 404, "replay_not_found"),
+        (errors.TaskNotEditable("no", uuid4()), 409, "task_not_editable"),
         (errors.IdempotencyKeyTaken("mail", "k"), 409, "idempotency_key_taken"),
         (errors.TaskExecutionError("no", task="t", field="f"), 422, "invalid_arguments"),
         (errors.InvalidOption("no"), 422, "invalid_option"),

@@ -18,6 +18,44 @@ TASKS = "/api/v1/tasks"
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 
+# ---- editing ----
+
+
+def test_a_waiting_task_is_changed_and_masked_values_stay(api: Api) -> None:
+    parameters = {"to": "ann", "password": "hunter2"}
+    url = f"{TASKS}/{api.submit(api.ann, task_type='api_edit', parameters=parameters)}"
+    shown = api.ann.get(url).json()["parameters"]
+    assert shown["password"] != "hunter2"
+    changes = {"parameters": {**shown, "to": "bob"}, "priority": 7, "queue": "slow", "delay": 3600, "tags": {"a": 1}}
+    assert api.ann.patch(url, json=changes).json()["status"] == "pending"
+    found = api.client.get_task(url.rpartition("/")[2])
+    assert (found.kwargs, found.priority, found.queue) == ({"to": "bob", "password": "hunter2"}, 7, "slow")
+    assert found.scheduled_at > datetime.now(UTC) + timedelta(minutes=50)
+    assert found.tags == {"a": 1}
+
+
+def test_what_cannot_be_edited_is_refused(api: Api) -> None:
+    task_id = api.submit(api.ann, task_type="api_edit")
+    url = f"{TASKS}/{task_id}"
+    refused(api.bob.patch(url, json={"priority": 1}), 404, "task_not_found")
+    refused(api.ann.patch(f"{TASKS}/{uuid4()}", json={"parameters": {}}), 404, "task_not_found")
+    refused(api.ann.patch(url, json={"priority": 101}), 422, "invalid_option")
+    refused(api.ann.patch(url, json={"idempotency_key": "a"}), 422, "invalid_request")
+    refused(api.ann.patch(url, json={"delay": 5, "delay_seconds": 5}), 422, "invalid_request")
+    api.end(task_id, "completed")
+    refused(api.ann.patch(url, json={"priority": 1}), 409, "task_not_editable")
+
+
+def test_edited_parameters_are_checked_if_the_function_is_known(api: Api) -> None:
+    @task(name="api_edit_checked")
+    def checked(number: int) -> None: ...
+
+    url = f"{TASKS}/{api.submit(api.ann, task_type='api_edit_checked', parameters={'number': 1})}"
+    refused(api.ann.patch(url, json={"parameters": {"number": "many"}}), 422, "invalid_arguments")
+    assert api.ann.patch(url, json={"parameters": {"number": 2}}).status_code == 200
+    assert api.ann.get(url).json()["parameters"] == {"number": 2}
+
+
 # ---- submitting ----
 
 

@@ -29,6 +29,7 @@ from tasklib.cli.cancel import cancel, replay, run_now
 from tasklib.cli.check import check
 from tasklib.cli.dev import dev
 from tasklib.cli.doctor import doctor
+from tasklib.cli.edit import edit
 from tasklib.cli.explain import explain
 from tasklib.cli.listing import list_tasks
 from tasklib.cli.migrate import migrate
@@ -101,6 +102,7 @@ app.command()(wait)
 app.command()(cancel)
 app.command()(replay)
 app.command("run-now")(run_now)
+app.command()(edit)
 app.command()(signal)
 app.command()(approvals)
 app.command()(approve)

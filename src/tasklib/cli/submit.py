@@ -107,7 +107,7 @@ def submit(
     options: dict[str, Any] = {
         "delay_seconds": delay,
         "scheduled_at": future_moment("--at", at),
-        "priority": _priority(priority),
+        "priority": priority_from(priority),
         "queue": queue,
         "max_retries": max_retries,
         "timeout_seconds": timeout,
@@ -124,7 +124,9 @@ def submit(
         "serial_key": serial_key,
         "payload_version": payload_version,
     }
-    with _client(module or [], name, database_url, schema) as client:
+    with client_with(module or [], database_url, schema) as client:
+        if module:
+            _require_registered(name, module)
         typed = as_declared(name, kwargs, arguments or []) if module else kwargs
         try:
             task_id = client.submit_task(name, kwargs=typed, registered_elsewhere=not module, **options)
@@ -154,15 +156,14 @@ def wait(
         _print_result(client.perform(client.calls.wait_for_json(full_id(client, task_id), timeout)))
 
 
-def _client(modules: list[str], name: str, database_url: str | None, schema: str | None) -> Client:
-    """A client, once the modules are imported and known to have the task."""
+def client_with(modules: list[str], database_url: str | None, schema: str | None) -> Client:
+    """A client, once the modules are imported."""
     from tasklib.cli.worker import load_with_database
     from tasklib.client.clients import Client
 
     if not modules:
         return connected(database_url, schema)
     _, config = load_with_database(modules, database_url, schema)
-    _require_registered(name, modules)
     return Client(config)
 
 
@@ -238,7 +239,8 @@ def _arguments(words: list[str] | None, text: str | None) -> dict[str, Any]:
     return mapping("--json", typer.get_text_stream("stdin").read() if text == "-" else text)
 
 
-def _priority(text: str | None) -> int | str | None:
+def priority_from(text: str | None) -> int | str | None:
+    """A number, or the name of a level."""
     try:
         return None if text is None else int(text)
     except ValueError:

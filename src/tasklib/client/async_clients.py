@@ -101,6 +101,7 @@ class AsyncClient:
     cancel_task = _awaitable(Calls.cancel_task)
     replay_task = _awaitable(Calls.replay_task)
     run_task_now = _awaitable(Calls.run_task_now)
+    edit_task = _awaitable(Calls.edit_task)
     signal = _awaitable(Calls.signal)
     signal_on_record = _awaitable(Calls.signal_on_record)
     steps_of = _awaitable(Calls.steps_of)

@@ -14,6 +14,7 @@ from tasklib.client.approvals import ApprovalCalls
 from tasklib.client.backpressure import BackpressureCalls
 from tasklib.client.breakers import BreakerCalls
 from tasklib.client.durable import DurableCalls
+from tasklib.client.editing import EditCalls
 from tasklib.client.effects import Call, Pause
 from tasklib.client.explaining import ExplainingCalls
 from tasklib.client.failures import FailureCalls
@@ -27,7 +28,7 @@ from tasklib.client.saved_searches import SavedSearchCalls
 from tasklib.client.schedules import ScheduleCalls
 from tasklib.client.sealing import opened_outcome
 from tasklib.client.searching import SearchingCalls
-from tasklib.client.submissions import Defaults, SubmitCalls
+from tasklib.client.submissions import Defaults
 from tasklib.client.suggesting import SuggestingCalls
 from tasklib.client.tokens import TokenCalls
 from tasklib.db.query import Query
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
 
 class Calls(
-    SubmitCalls,
+    EditCalls,
     BackpressureCalls,
     LimitCalls,
     BreakerCalls,

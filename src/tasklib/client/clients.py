@@ -88,6 +88,7 @@ class Client:
     cancel_task = _blocking(Calls.cancel_task)
     replay_task = _blocking(Calls.replay_task)
     run_task_now = _blocking(Calls.run_task_now)
+    edit_task = _blocking(Calls.edit_task)
     signal = _blocking(Calls.signal)
     signal_on_record = _blocking(Calls.signal_on_record)
     steps_of = _blocking(Calls.steps_of)

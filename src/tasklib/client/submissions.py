@@ -329,7 +329,7 @@ def new_tasks(
                 before = target, options
             text = write(arguments)
             if 4 * len(text) > limit:  # a character takes four bytes at most
-                _refuse_too_long(terms.name, text, limit)
+                refuse_too_long(terms.name, text, limit)
             texts.append(text)
             all_terms.append(defaults.keyed(terms, target, text) if terms.needs_key else terms)
     except TaskLibError as e:
@@ -419,7 +419,8 @@ def _plain_arguments(name: str, kwargs: Mapping[str, Any]) -> str:
         ) from e
 
 
-def _refuse_too_long(name: str, kwargs: str, limit: int) -> None:
+def refuse_too_long(name: str, kwargs: str, limit: int) -> None:
+    """Refuse arguments that take more bytes than a task may have."""
     try:
         limited(kwargs, limit, "the arguments")
     except UnstorableValue as e:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -14,17 +15,19 @@ from tasklib.client.cursors import cursor
 from tasklib.client.durable import checked_signal
 from tasklib.client.effects import Call, Pause
 from tasklib.client.explaining import Explanation, Position
-from tasklib.client.submissions import Submitted
+from tasklib.client.submissions import Submitted, writer_of
 from tasklib.errors import InvalidOption, TaskNotFound
 from tasklib.events import CancelRequested, TaskReplayed, client_events
 from tasklib.http import responses
 from tasklib.http.approvals import HttpApprovalCalls
 from tasklib.http.requests import API, Request, get, query_of
-from tasklib.http.submitting import TaskToSend, around, new_tasks, tell
+from tasklib.http.submitting import TaskToSend, around, edit_as_json, new_tasks, tell
 from tasklib.http.transport import checked
 from tasklib.states import TaskState, is_terminal
 from tasklib.store.filters import TaskFilter, texts
 from tasklib.store.lookup import Outcome
+from tasklib.tasks import registry
+from tasklib.tasks.options import Options
 from tasklib.tasks.submitter import Submission
 
 if TYPE_CHECKING:
@@ -83,6 +86,35 @@ class HttpCalls(HttpApprovalCalls):
     def run_task_now(self, task_id: UUID | str) -> Call[TaskState]:
         task_id = checks.as_id(task_id)
         request = Request("POST", f"{API}/tasks/{task_id}/run", about={"task_id": task_id})
+        return TaskState((yield from self._ask(request))["status"])
+
+    def edit_task(
+        self,
+        task_id: UUID | str,
+        *,
+        kwargs: Mapping[str, Any] | None = None,
+        queue: str | None = None,
+        priority: int | str | None = None,
+        delay_seconds: float | None = None,
+        scheduled_at: datetime | None = None,
+        max_retries: int | None = None,
+        timeout_seconds: int | None = None,
+        tags: Mapping[str, Any] | None = None,
+        required_capabilities: Iterable[str] | None = None,
+    ) -> Call[TaskState]:
+        task_id = checks.as_id(task_id)
+        options = Options(
+            delay_seconds, scheduled_at, max_retries, timeout_seconds, priority, tags, queue, required_capabilities
+        )
+        parameters = None
+        if kwargs is not None:
+            task = yield from self.get_task(task_id)
+            if task is None:
+                raise TaskNotFound.with_id(task_id)
+            parameters = writer_of(registry.functions.get(task.name) or task.name)(kwargs)
+        body = edit_as_json(options, parameters)
+        # Not repeated: the second time, the task may have been changed by someone else.
+        request = Request("PATCH", f"{API}/tasks/{task_id}", body=body, about={"task_id": task_id})
         return TaskState((yield from self._ask(request))["status"])
 
     def signal(

@@ -21,6 +21,7 @@ from tasklib.errors import (
     ServerUnavailable,
     TaskExecutionError,
     TaskLibError,
+    TaskNotEditable,
     TaskNotFound,
     TokenNotFound,
     UnexpectedAnswer,
@@ -71,6 +72,8 @@ def error_of(request: Request, answer: Answer) -> TaskLibError:
             return TokenNotFound(about.get("id_or_prefix", ""))
         case "idempotency_key_taken":
             return IdempotencyKeyTaken(str(problem.get("name", "")), str(problem.get("key", "")))
+        case "task_not_editable":
+            return TaskNotEditable(detail, about["task_id"])
         case "duplicate_task":
             task_id, state = UUID(str(problem.get("task_id"))), str(problem.get("state", ""))
             return DuplicateTask(str(problem.get("name", "")), task_id, state)

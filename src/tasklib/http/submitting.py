@@ -42,13 +42,8 @@ class TaskToSend:
 
     def as_json(self) -> str:
         """As the API takes it."""
-        given = self.options.given()
-        # These may hold whatever Pydantic can turn into JSON, like the arguments.
-        texts = {name: _json(name, given.pop(name)) for name in ("tags", "trace_context") if name in given}
         ids = {} if self.id is None else {"task_id": str(self.id)}
-        values = json.dumps({**ids, "task_type": self.name, **given}, default=_plain)
-        more = "".join(f',"{name}":{text}' for name, text in texts.items())
-        return f'{values[:-1]},"parameters":{self.kwargs}{more}}}'
+        return _as_json({**ids, "task_type": self.name}, self.options, self.kwargs)
 
 
 def new_tasks(items: Alike | Sequence[Submission], ids: Sequence[UUID] | None, defaults: Defaults) -> list[TaskToSend]:
@@ -82,6 +77,11 @@ def _with_hashed_key(defaults: Defaults, target: Any, options: Options) -> Optio
     return replace(options, idempotency_key=stored_key(defaults, target, options.idempotency_key))
 
 
+def edit_as_json(options: Options, kwargs: str | None) -> str:
+    """What changes of a task, as the API takes it."""
+    return _as_json({}, options, kwargs)
+
+
 @contextmanager
 def around(tasks: Sequence[TaskToSend]) -> Iterator[Mapping[str, str]]:
     """The span of the call that submits these tasks, and the program's own hooks; yields what the request carries."""
@@ -99,6 +99,15 @@ def tell(tasks: Sequence[TaskToSend], stored: Sequence[Submitted], by: str, trac
     for task, (id_, is_new) in zip(tasks, stored, strict=True):
         trace_id = tracing.trace_id_for(id_, task.options.trace_context or trace)
         client_events.emit_routine(TaskSubmitted(str(id_), task.name, task.queue, by, is_new, trace_id))
+
+
+def _as_json(values: dict[str, str], options: Options, kwargs: str | None) -> str:
+    given = options.given()
+    # These may hold whatever Pydantic can turn into JSON, like the arguments.
+    texts = {} if kwargs is None else {"parameters": kwargs}
+    texts |= {name: _json(name, given.pop(name)) for name in ["tags", "trace_context"] if name in given}
+    plain = [f"{json.dumps(name)}:{json.dumps(v, default=_plain)}" for name, v in {**values, **given}.items()]
+    return f"{{{','.join([*plain, *(f'{json.dumps(name)}:{text}' for name, text in texts.items())])}}}"
 
 
 def _json(option: str, value: Any) -> str:

@@ -67,6 +67,7 @@ KNOWN: dict[str, Known] = {
     "headers_too_slow": Known(408, "The headers took longer than `header_timeout_seconds`."),
     "task_not_finished": Known(409, "Only a finished task can be replayed."),
     "task_not_waiting": Known(409, "Only a task with a start time or a retry in the future can be run now."),
+    "task_not_editable": Known(409, "The task doesn't wait any more, or this part of it can't be changed."),
     "stale_attempt": Known(409, "The attempt has ended, or another worker has the task now. Nothing was changed."),
     "already_settled": Known(
         409, "The attempt has ended already, possibly by an earlier copy of this report. Nothing was changed."
@@ -208,6 +209,8 @@ def _ours(error: errors.TaskLibError) -> Problem:
                 name=error.name,
                 key=error.key,
             )
+        case errors.TaskNotEditable():
+            return Problem(409, "task_not_editable", "The task can't be edited", str(error))
         case errors.DuplicateTask():
             return Problem(
                 409,

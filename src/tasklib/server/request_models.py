@@ -56,11 +56,9 @@ class SignalBody(Body):
     key: Annotated[Name | None, Field(description="A second signal with this key to the same task is ignored.")] = None
 
 
-class TaskBody(Body):
-    """What tasks that are submitted singly and tasks of a flow have in common."""
+class OptionsBody(Body):
+    """What can be said of a task when it is submitted, and while it waits."""
 
-    task_type: Annotated[Name, Field(description="The name of the task function.")]
-    parameters: dict[str, Any] = Field(default_factory=dict, description="Its arguments, by name.")
     priority: StrictInt | str | None = Field(
         None, description="From -10 to 100, or a level (`low`, `medium`, `high`), which brings its retries and timeout."
     )
@@ -76,13 +74,6 @@ class TaskBody(Body):
         None, description="Run it no sooner than then; with a time zone. A moment that has passed means now."
     )
     tags: dict[str, Any] | None = Field(None, description="For finding it again.")
-    trace_context: dict[str, str] | None = Field(
-        None, description="`traceparent` and `tracestate` of W3C; else those of the request's headers."
-    )
-
-    payload_version: StrictInt | None = Field(
-        None, ge=1, le=MAX_VERSION, description="The version of its arguments, if the task function has versions."
-    )
 
     @model_validator(mode="after")
     def _one_time(self) -> Self:
@@ -91,8 +82,8 @@ class TaskBody(Body):
             raise ValueError(f"give one of {' and '.join(given)}")
         return self
 
-    def options(self, trace_context: Mapping[str, str] | None) -> dict[str, Any]:
-        """The options as `submit_task` names them; only those that were given."""
+    def said(self) -> dict[str, Any]:
+        """The options as the calls of a client name them; only those that were given."""
         said = {
             "priority": self.priority,
             "queue": self.queue,
@@ -102,10 +93,44 @@ class TaskBody(Body):
             "delay_seconds": self.delay if self.delay is not None else self.delay_seconds,
             "scheduled_at": self.scheduled_at,
             "tags": self.tags,
-            "trace_context": self.trace_context if self.trace_context is not None else trace_context,
-            "payload_version": self.payload_version,
         }
         return {name: value for name, value in said.items() if value is not None}
+
+
+class EditBody(OptionsBody):
+    """What to change of a task that waits; what is not given stays as it is."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"queue": "slow", "priority": 5}, {"delay_seconds": 3600}]}
+    )
+
+    parameters: dict[str, Any] | None = Field(
+        None, description="All its arguments, by name. A masked value that comes back stays as it was."
+    )
+
+
+class NamedBody(Body):
+    """A task function and its arguments."""
+
+    task_type: Annotated[Name, Field(description="The name of the task function.")]
+    parameters: dict[str, Any] = Field(default_factory=dict, description="Its arguments, by name.")
+
+
+class TaskBody(OptionsBody, NamedBody):
+    """What tasks that are submitted singly and tasks of a flow have in common."""
+
+    trace_context: dict[str, str] | None = Field(
+        None, description="`traceparent` and `tracestate` of W3C; else those of the request's headers."
+    )
+    payload_version: StrictInt | None = Field(
+        None, ge=1, le=MAX_VERSION, description="The version of its arguments, if the task function has versions."
+    )
+
+    def options(self, trace_context: Mapping[str, str] | None) -> dict[str, Any]:
+        """The options as `submit_task` names them; only those that were given."""
+        trace = self.trace_context if self.trace_context is not None else trace_context
+        said = {"trace_context": trace, "payload_version": self.payload_version}
+        return {**self.said(), **{name: value for name, value in said.items() if value is not None}}
 
 
 class SubmitBody(TaskBody):

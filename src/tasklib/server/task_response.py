@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 from uuid import UUID
 
 from starlette.responses import Response
 
+from tasklib.client.call_arguments import typed
 from tasklib.client.effects import Call
 from tasklib.client.explaining import Explanation, Reason
 from tasklib.client.sealing import opened_task
 from tasklib.client.search_terms import SearchError, terms
 from tasklib.db.query import Query
-from tasklib.errors import KeyMissing, PayloadDamaged
+from tasklib.errors import KeyMissing, PayloadDamaged, TaskNotFound
 from tasklib.models import Task
 from tasklib.priorities import effective_priority
 from tasklib.server.access import Principal, Role, checked, client_of
@@ -28,6 +30,7 @@ from tasklib.states import CLAIMABLE
 from tasklib.store import audit
 from tasklib.store.audit import Action
 from tasklib.store.lookup import Listed, Outcome, within
+from tasklib.tasks import registry
 
 _RECORDED_SECONDS = 60.0
 """A page that is revealed refreshes itself: one record for this long is enough."""
@@ -55,6 +58,19 @@ async def shown(
         )
         for task in tasks
     ]
+
+
+def edited_arguments(
+    task: Task | None, task_id: UUID, edited: Mapping[str, Any], services: Services
+) -> Mapping[str, Any]:
+    """Arguments that came back as JSON: with masks replaced by what they hid, as the function declares them."""
+    if task is None:
+        raise TaskNotFound.with_id(task_id)
+    restored: dict[str, Any] = services.redaction.restored(dict(edited), task.kwargs, services.redaction.texts_of(task))
+    function = registry.functions.get(task.name)
+    # Those of another version can't be read here, and sealed ones not at all: edit_task refuses them.
+    is_ours = function is not None and function.version == task.payload_version and task.key_id is None
+    return typed(task.name, restored) if is_ours else restored
 
 
 _API_NAMES = {"kwargs": "parameters"}

@@ -20,6 +20,7 @@ class Action(StrEnum):
     CANCEL_TASK = "task.cancel"
     REPLAY_TASK = "task.replay"
     RUN_TASK_NOW = "task.run_now"
+    EDIT_TASK = "task.edit"
     SIGNAL_TASK = "task.signal"
     ANSWER_APPROVAL = "task.answer"
     CANCEL_TASKS = "tasks.cancel"

@@ -1,11 +1,11 @@
-"""Cancelling and replaying."""
+"""Cancelling, replaying and editing."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from tasklib.db.query import Query, Rows
@@ -88,6 +88,56 @@ def run_now(task_id: UUID, *, by: str, owner: str | None = None) -> Query[str | 
     """Make a task due that waits for its time; reads its state, or None: it doesn't, is unknown or not the owner's."""
     parameters = {"id": str(task_id), "owner": owner}
     return audited("run_now", parameters, _state, by=by, action=Action.RUN_TASK_NOW, target=str(task_id))
+
+
+class EditLook(NamedTuple):
+    """What an edit has to know of a task besides its columns."""
+
+    version: str
+    """It changes with every claim, and with every change of the columns that can be edited."""
+    has_steps: bool
+    """A durable function that began."""
+    holds_place: bool
+    """A failed task of a serial line that waits for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskEdit:
+    """What changes of a task, as it is stored; None: nothing."""
+
+    kwargs: str | None = None
+    queue: str | None = None
+    priority: int | None = None
+    max_retries: int | None = None
+    timeout_seconds: int | None = None
+    tags: str | None = None
+    required_capabilities: list[str] | None = None
+    delay_seconds: float | None = None
+    scheduled_at: datetime | None = None
+
+    def given(self) -> dict[str, Any]:
+        """Only what changes."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+    def __bool__(self) -> bool:
+        return bool(self.given())
+
+
+def edit_look(task_id: UUID, *, owner: str | None = None) -> Query[EditLook | None]:
+    """Look at a task before it is edited; reads None if it is unknown or not the owner's."""
+    parameters = {"id": str(task_id), "owner": owner}
+    return Query("edit_look", parameters, lambda rows: EditLook(*rows[0]) if rows else None, repeatable=True)
+
+
+def edit(
+    task_id: UUID, edit: TaskEdit, version: str, details: Mapping[str, Any], *, by: str, owner: str | None = None
+) -> Query[str | None]:
+    """Change a task that waits, if it is still of this version; reads its state, or None."""
+    moment = None if edit.scheduled_at is None else edit.scheduled_at.isoformat()
+    parameters = {**asdict(edit), "scheduled_at": moment, "id": str(task_id), "version": version, "owner": owner}
+    return audited(
+        "edit", parameters, _state, by=by, action=Action.EDIT_TASK, target=str(task_id), details=details, prepare=False
+    )
 
 
 def _state(rows: Rows) -> str | None:

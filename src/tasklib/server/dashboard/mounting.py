@@ -31,6 +31,7 @@ from tasklib.server.dashboard import (
     signals,
     subjects,
     task,
+    task_edit,
     tasks,
     workers,
 )
@@ -59,6 +60,7 @@ ROUTERS: list[APIRouter] = [
     tasks.router,
     task.router,
     signals.router,
+    task_edit.router,
     dead_letters.router,
     failures.router,
     replays.router,

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 from urllib.parse import urlsplit
+from uuid import UUID
 
 from fastapi import APIRouter, Depends, Request
 from starlette.datastructures import FormData
 
-from tasklib.server.access import Principal, Role, allow, services
+from tasklib.errors import TaskNotFound
+from tasklib.models import Task
+from tasklib.server.access import Principal, Role, allow, client_of, services
 from tasklib.server.dashboard.shell import local_path, root_of, sessions
 from tasklib.server.problems import Problem
 from tasklib.server.services import Services
@@ -72,6 +75,14 @@ def _page_before(request: Request) -> str:
 def screen_router() -> APIRouter:
     """A router for screens. Its forms are checked to be genuine, all of them."""
     return APIRouter(dependencies=[Depends(genuine)], include_in_schema=False)
+
+
+async def found_task(principal: Principal, services: Services, task_id: UUID) -> Task:
+    """The task that a screen is about. TaskNotFound if there is none, or the principal may not know of it."""
+    found: Task | None = await client_of(principal, services).get_task(task_id)
+    if found is None:
+        raise TaskNotFound.with_id(task_id)
+    return found
 
 
 def _is_same_site(request: Request) -> bool:

@@ -9,12 +9,11 @@ from uuid import UUID
 from fastapi import Form, Request
 from starlette.responses import Response
 
-from tasklib.errors import InvalidOption, TaskNotFound
+from tasklib.errors import InvalidOption
 from tasklib.models import Task
-from tasklib.server.access import Principal, client_of
-from tasklib.server.dashboard.screens import Operator, Serving, screen_router
+from tasklib.server.access import client_of
+from tasklib.server.dashboard.screens import Operator, Serving, found_task, screen_router
 from tasklib.server.dashboard.shell import done, page
-from tasklib.server.services import Services
 from tasklib.states import is_terminal
 from tasklib.steps import is_plain_signal
 
@@ -23,7 +22,7 @@ router = screen_router()
 
 @router.get("/tasks/{task_id}/signal")
 async def form(request: Request, principal: Operator, services: Serving, task_id: UUID) -> Response:
-    found = await _found(principal, services, task_id)
+    found = await found_task(principal, services, task_id)
     return _form(request, found, next(iter(waited_for(found)), ""), "null", "", None)
 
 
@@ -37,7 +36,7 @@ async def send(
     payload: Annotated[str, Form()] = "",
     key: Annotated[str, Form()] = "",
 ) -> Response:
-    found = await _found(principal, services, task_id)
+    found = await found_task(principal, services, task_id)
     client = client_of(principal, services, to_change=True)
     try:
         sent = await client.signal_on_record(task_id, name.strip(), _value(payload), key=key.strip() or None)
@@ -66,13 +65,6 @@ def _form(request: Request, task: Task, name: str, payload: str, key: str, error
         key=key,
         error=error,
     )
-
-
-async def _found(principal: Principal, services: Services, task_id: UUID) -> Task:
-    found: Task | None = await client_of(principal, services).get_task(task_id)
-    if found is None:
-        raise TaskNotFound.with_id(task_id)
-    return found
 
 
 def _value(text: str) -> Any:

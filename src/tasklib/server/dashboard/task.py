@@ -7,30 +7,27 @@ from datetime import UTC, datetime
 from typing import Annotated, Any
 from uuid import UUID
 
-from fastapi import Form, Query, Request
+from fastapi import Query, Request
 from starlette.responses import Response
 
-from tasklib.client.call_arguments import typed
 from tasklib.client.explaining import Explanation, Reason
 from tasklib.client.identity import said_key
-from tasklib.errors import InvalidOption, TaskExecutionError, TaskNotFound
+from tasklib.errors import InvalidOption
 from tasklib.models import Task
 from tasklib.priorities import effective_priority
-from tasklib.server.access import Principal, Role, client_of
+from tasklib.server.access import Role, client_of
 from tasklib.server.dashboard.approvals import address as approval_address
 from tasklib.server.dashboard.approvals import may_answer
 from tasklib.server.dashboard.related import children_of, only, outside_links, related
 from tasklib.server.dashboard.schedules import address
-from tasklib.server.dashboard.screens import Operator, Reader, Serving, screen_router
+from tasklib.server.dashboard.screens import Operator, Reader, Serving, found_task, screen_router
 from tasklib.server.dashboard.shell import done, page
+from tasklib.server.dashboard.task_edit import json_of
 from tasklib.server.dashboard.task_spans import life
 from tasklib.server.dashboard.timeline import progress_of, seconds_taken, steps
-from tasklib.server.redaction import Redaction
-from tasklib.server.services import Services
 from tasklib.server.task_response import may_reveal, redaction_for, revealed, shown_explanation
-from tasklib.states import TaskState, is_terminal
+from tasklib.states import CLAIMABLE, TaskState, is_terminal
 from tasklib.store import dead_letters, flows
-from tasklib.tasks import registry
 
 router = screen_router()
 
@@ -50,7 +47,7 @@ async def task(
     reveal: Annotated[bool, Query()] = False,
 ) -> Response:
     client = client_of(principal, services)
-    found = await _found(principal, services, task_id)
+    found = await found_task(principal, services, task_id)
     settings = await client.settings()
     explanation: Explanation | None = None
     if not is_terminal(found):
@@ -76,6 +73,7 @@ async def task(
         "task.html",
         task=found,
         is_finished=is_terminal(found),
+        is_editable=found.state in CLAIMABLE,
         waits_for_its_time=_waits_for_its_time(found),
         is_revealed=reveal,
         is_hiding=_values(found) != stored,
@@ -143,76 +141,7 @@ def _waits_for_its_time(task: Task) -> bool:
     """Whether it can be run now: as run_now.sql decides, which has the last word."""
     due = task.next_retry_at or task.scheduled_at
     at_rest = task.waits_for is None and task.awaited_signals is None
-    return task.state in (TaskState.PENDING, TaskState.FAILED) and at_rest and due > datetime.now(UTC)
-
-
-@router.get("/tasks/{task_id}/edit")
-async def edit(request: Request, principal: Operator, services: Serving, task_id: UUID) -> Response:
-    found = await _found(principal, services, task_id)
-    shown = services.redaction.masked(found.kwargs, services.redaction.texts_of(found))
-    return _form(request, found, _text(shown), found.queue, str(found.priority), None)
-
-
-@router.post("/tasks/{task_id}/edit")
-async def submit_edited(
-    request: Request,
-    principal: Operator,
-    services: Serving,
-    task_id: UUID,
-    arguments: Annotated[str, Form()] = "{}",
-    queue: Annotated[str, Form()] = "",
-    priority: Annotated[str, Form()] = "",
-) -> Response:
-    """A new task with other arguments; the old one stays as it is."""
-    found = await _found(principal, services, task_id)
-    try:
-        kwargs = typed(found.name, _edited(arguments, found, services.redaction))
-        made = await client_of(principal, services).submit_task(
-            found.name,
-            kwargs=kwargs,
-            registered_elsewhere=registry.functions.get(found.name) is None,
-            queue=queue.strip() or found.queue,
-            priority=_priority(priority, found.priority),
-            max_retries=found.max_retries,
-            timeout_seconds=found.timeout_seconds,
-            required_capabilities=found.required_capabilities,
-            tags={**found.tags, "edited_from": str(found.id)},
-        )
-    except (InvalidOption, TaskExecutionError, TaskNotFound) as e:
-        return _form(request, found, arguments, queue, priority, str(e))
-    return done(request, f"/tasks/{made}", "Submitted as a new task. The original task is unchanged.")
-
-
-def _form(request: Request, task: Task, arguments: str, queue: str, priority: str, error: str | None) -> Response:
-    return page(
-        request, "task_edit.html", status=422 if error else 200, task=task, arguments=arguments, queue=queue,
-        priority=priority, error=error, is_known=registry.functions.get(task.name) is not None,
-    )  # fmt: skip
-
-
-async def _found(principal: Principal, services: Services, task_id: UUID) -> Task:
-    found: Task | None = await client_of(principal, services).get_task(task_id)
-    if found is None:
-        raise TaskNotFound.with_id(task_id)
-    return found
-
-
-def _edited(text: str, task: Task, redaction: Redaction) -> dict[str, Any]:
-    try:
-        edited = json.loads(text)
-    except (ValueError, RecursionError) as e:
-        raise InvalidOption(f"The arguments are not JSON: {e}.") from None
-    if not isinstance(edited, dict):
-        raise InvalidOption('The arguments are a JSON object, such as {"to": "ada@example.com"}.')
-    restored: dict[str, Any] = redaction.restored(edited, task.kwargs, redaction.texts_of(task))
-    return restored
-
-
-def _priority(text: str, otherwise: int) -> int:
-    try:
-        return int(text) if text.strip() else otherwise
-    except ValueError:
-        raise InvalidOption(f"The priority is a number from -10 to 100, not {text!r}.") from None
+    return task.state in CLAIMABLE and at_rest and due > datetime.now(UTC)
 
 
 def _values(task: Task) -> list[Any]:
@@ -237,11 +166,7 @@ def _before_last_line(error: str | None) -> str:
 
 
 def _shown(value: Any) -> str:
-    return _cut(_text(value)) or ""
-
-
-def _text(value: Any) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=False, default=str)
+    return _cut(json_of(value)) or ""
 
 
 def _cut(text: str | None) -> str | None:

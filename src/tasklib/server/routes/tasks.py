@@ -1,4 +1,4 @@
-"""Tasks: submit, list, get, cancel, replay."""
+"""Tasks: submit, list, get, cancel, replay, edit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tasklib.server import filters
 from tasklib.server.access import Principal, Role, checked, client_of
 from tasklib.server.openapi import refusals
 from tasklib.server.problems import Problem, problem_of
-from tasklib.server.request_models import BatchBody, CancelBody, SignalBody, SubmitBody
+from tasklib.server.request_models import BatchBody, CancelBody, EditBody, SignalBody, SubmitBody
 from tasklib.server.response_models import (
     BatchAnswer,
     BatchItem,
@@ -42,6 +42,7 @@ from tasklib.server.routing import (
 )
 from tasklib.server.services import Services
 from tasklib.server.task_response import (
+    edited_arguments,
     listed,
     redaction_for,
     refuse_hidden,
@@ -183,6 +184,19 @@ async def get_task(task_id: UUID, principal: Reader, given: Given, reveal: Revea
     redaction = await redaction_for(principal, given, task_id, reveal)
     task = revealed(task, given) if reveal else task
     return (await shown([task], principal, given, redaction))[0]
+
+
+@router.patch(
+    "/{task_id}", operation_id="edit_task", summary="Change a waiting task", responses=refusals(404, 409, 429)
+)
+async def edit_task(task_id: UUID, body: EditBody, principal: Submitter, given: Given) -> StatusAnswer:
+    """Change arguments and options of a task that no worker has taken yet. A submitter: only of its own tasks."""
+    client = client_of(principal, given, to_change=True)
+    kwargs = None
+    if body.parameters is not None:
+        kwargs = edited_arguments(await client.get_task(task_id), task_id, body.parameters, given)
+    state = await client.edit_task(task_id, kwargs=kwargs, **body.said())
+    return StatusAnswer(task_id=task_id, status=state)
 
 
 @router.delete(
