@@ -21,6 +21,8 @@
 #define COUNT_WHAT_IS_DELETED
 #elif MUTANT == 7
 #define ARRIVE_IN_ANOTHER_TRANSACTION
+#elif MUTANT == 8
+#define FORGET_WHAT_WAS_COUNTED
 #endif
 
 #ifndef DEATHS
@@ -63,6 +65,20 @@ byte failed = 0;
 bool is_open = false;
 bool is_failed = false;
 bool locked = false;
+
+/* sql/flows/fragments/worth_counting.sql: whether these arrivals, together with those that were counted before, may decide
+   the gate. Others are left to the session that adds the last one. */
+#define HAS_END(bits, task) (((bits) >> (task)) & 1)
+#define HAS_BAD_END(bits, task) (HAS_END(bits, task) && bad[task])
+#define ENDS(bits) (HAS_END(bits, PARENT) + HAS_END(bits, CHILD) + HAS_END(bits, MEMBER) + ((bits) / STALE))
+#ifdef FORGET_WHAT_WAS_COUNTED
+#define BEFORE 0
+#else
+#define BEFORE (completed + failed)
+#endif
+#define WORTH_COUNTING(bits) (is_open || is_failed || ((bits) & (GROWN | LOOK)) \
+    || HAS_BAD_END(bits, PARENT) || HAS_BAD_END(bits, CHILD) || HAS_BAD_END(bits, MEMBER) \
+    || BEFORE + ENDS(bits) >= expected)
 
 /* Ghosts. */
 byte counted = 0;        /* arrivals that were counted, as bits */
@@ -113,11 +129,16 @@ inline decide() {
     fi
 }
 
-/* sql/flows/fold.sql, repeated while there is something to count. */
+/* sql/flows/fold.sql, repeated while there is something to count. The leader counts all there is. */
 inline fold() {
     do
-    :: snapshot = arrivals;
-        if :: snapshot == 0 -> break :: else fi;
+    :: atomic {
+            snapshot = arrivals;
+            if
+            :: snapshot != 0 && (is_leader || WORTH_COUNTING(snapshot))
+            :: else -> snapshot = 0; break
+            fi
+        };
         atomic {
 #ifndef FOLD_WITHOUT_LOCK
             if
@@ -159,7 +180,7 @@ inline fold() {
 
 proctype Attempt(byte task; byte mine) {
     byte snapshot, taken, now_completed, now_failed, now_expected;
-    bool may_die = true, held = false;
+    bool may_die = true, held = false, is_leader = false;
     atomic {
         if
         :: there[task] && token[task] == mine -> skip
@@ -229,7 +250,7 @@ active proctype Rescue() {
 #ifdef SWEEP
 active proctype Leader() {
     byte snapshot, taken, now_completed, now_failed, now_expected;
-    bool may_die = false;
+    bool may_die = false, is_leader = true;
     do
     :: arrivals != 0 -> fold()
     :: arrivals == 0 && quiet -> break

@@ -34,6 +34,7 @@ GATE_MUTANTS = {
     5: "folding without the lock",
     6: "counting what another fold has counted",
     7: "arriving in another transaction than ending",
+    8: "waiting for more arrivals without those that were counted before",
 }
 WITH_DEATHS = frozenset({4, 7})
 """The mutants that only matter where processes die. There a sweep does what a second look forgot. The model without a

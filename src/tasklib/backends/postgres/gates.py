@@ -7,7 +7,7 @@ this process dies in between, the leader's sweep does the rest (`maintenance/gat
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from tasklib.db.failures import conflict_pause
 from tasklib.db.query import Runs
@@ -16,6 +16,8 @@ from tasklib.store import flows
 
 _MOST_LOOKS = 60
 """So often a burst looks again at gates that another session has locked; then they are left to the leader."""
+_MOST_UNMOVED = 1000
+"""Gates that are remembered as waiting for more."""
 
 
 class GateFolds:
@@ -26,6 +28,8 @@ class GateFolds:
         self._wanted: set[str] = set()
         self._any = False
         self._again: set[str] = set()
+        self._unmoved: set[str] = set()
+        """Gates of large groups: at the last look there was nothing to count yet."""
         self._folding: asyncio.Task[None] | None = None
         self._folded_gates: set[str] | None = None
         """For `counted()`: those that may have been locked."""
@@ -74,8 +78,7 @@ class GateFolds:
                     await self._count()
                 else:  # the second look
                     again, self._again = sorted(self._again), set()
-                    left = await self._db.run(flows.with_arrivals(again))
-                    self._wanted.update(left)
+                    self._wanted.update(await self._look(again))
         except DatabaseUnavailable:
             return  # the leader's sweep finds what is left
 
@@ -84,10 +87,26 @@ class GateFolds:
         gates = sorted(self._wanted)[: flows.MOST_GATES] if self._wanted else None
         self._any = self._any and gates is not None
         self._wanted.difference_update(gates or ())
+        # A look takes a twentieth of the time of a fold, but one more round trip: only where it may save the fold.
+        if gates and self._unmoved.issuperset(gates) and not (gates := await self._look(gates)):
+            return
         again = await self._db.run(flows.fold(gates))
         self._again.update(again)
+        self._note_unmoved(gates or (), again)
         if self._folded_gates is not None:
             self._folded_gates.update(gates or (), again)
+
+    async def _look(self, gates: Sequence[str]) -> list[str]:
+        """Those of these gates that have arrivals which have to be counted."""
+        found = await self._db.run(flows.with_arrivals(gates))
+        self._note_unmoved(gates, found)
+        return found
+
+    def _note_unmoved(self, gates: Iterable[str], moved: Iterable[str]) -> None:
+        if len(self._unmoved) > _MOST_UNMOVED:
+            self._unmoved.clear()
+        self._unmoved.update(gates)
+        self._unmoved.difference_update(moved)
 
     def _folded(self, folding: asyncio.Task[None]) -> None:
         self._folding = None

@@ -102,7 +102,8 @@ class PostgresSettlements:
 
     def committed(self, leases: Iterable[Leased]) -> None:
         """The ends of these tasks are stored: count them in the gates they report to."""
-        for lease in leases:
+        # What the claim says of gates is the same text for all tasks of a group: one of each text will do.
+        for lease in {c.trace_context if isinstance(c, Claimed) else "": c for c in leases}.values():
             if lease.reports:
                 part = lease.in_flow if isinstance(lease, Claimed) else None
                 self.folds.arrived(None if part is None else part.reports_to)

@@ -9,9 +9,11 @@ SELECT id, name, queue, state, required_capabilities, priority,
        (SELECT paused_at FROM {schema.}pauses WHERE kind = 'queue' AND value = queue),
        (SELECT paused_at FROM {schema.}pauses WHERE kind = 'name' AND value = name),
        (SELECT jsonb_build_object('gate', gate.id, 'flow', flow.name, 'flow_id', flow.id, 'nodes', gate.nodes,
-                                  'policy', gate.policy, 'expected', gate.expected, 'sealed', gate.sealed,
-                                  'completed', gate.completed, 'failed', gate.failed)
+                                  'policy', gate.policy, 'expected', gate.expected + COALESCE(arrived.expected, 0),
+                                  'sealed', gate.sealed, 'completed', gate.completed + COALESCE(arrived.completed, 0),
+                                  'failed', gate.failed + COALESCE(arrived.failed, 0))
         FROM {schema.}gates AS gate LEFT JOIN {schema.}flows AS flow ON flow.id = gate.flow
+        CROSS JOIN LATERAL {include uncounted} AS arrived
         WHERE gate.id = tasks.waits_for),
        (SELECT jsonb_build_object('state', breaker.state, 'since', since, 'until', until, 'attempts', seen_attempts,
                                   'failures', seen_failures, 'is_probe', tasks.id = ANY (probe_ids))

@@ -4,11 +4,7 @@ SELECT flow.id::text, flow.name, flow.created_at, flow.cancel_requested_at, flow
        COALESCE(gate.failed, 0) + COALESCE(arrived.failed, 0), now()
 FROM {schema.}flows AS flow
 LEFT JOIN {schema.}gates AS gate ON gate.flow = flow.id AND gate.kind = 'flow'
-LEFT JOIN LATERAL (
-    SELECT sum(completed)::bigint AS completed, sum(failed)::bigint AS failed,
-           sum(expected)::bigint AS expected
-    FROM {schema.}arrivals WHERE arrivals.gate = gate.id
-) AS arrived ON true
+LEFT JOIN LATERAL {include uncounted} AS arrived ON true
 WHERE (%(id)s::text IS NULL OR flow.id = %(id)s::text::uuid)
   AND (%(after)s::text IS NULL OR flow.id < %(after)s::text::uuid)
   AND (%(name)s::text IS NULL OR flow.name = %(name)s::text)

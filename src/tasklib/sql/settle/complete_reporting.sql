@@ -2,15 +2,16 @@
 WITH written AS (
     UPDATE {schema.}tasks AS task
     {include completed}
-    FROM unnest(%(ids)s::uuid[], %(tokens)s::bigint[], %(results)s::text[]) AS done (id, token, result)
-    WHERE task.id = ANY (ARRAY[done.id])
+    FROM (SELECT unnest(%(ids)s::uuid[]) AS id, unnest(%(tokens)s::bigint[]) AS token,
+                 unnest(%(results)s::text[]) AS result) AS done
+    WHERE task.id BETWEEN done.id AND done.id
       AND {still_running}
       AND task.lease_token = done.token
       AND task.worker_id = %(worker)s
-    RETURNING task.id, task.state, task.node, task.reports_to
+    RETURNING task.id, task.node, task.reports_to
 ),
 ended AS (
-    SELECT * FROM written
+    SELECT id, 'completed' AS state, node, reports_to FROM written
 ),
 {include reported},
 {include freed}
