@@ -44,12 +44,27 @@ def _serial(limit: LimitOnTask) -> Reason:
 
 
 def _full(limit: LimitOnTask) -> Reason:
+    raising = f"tasklib limit set {limit.name} --max-running N"
+    if not limit.max_running:
+        return Reason(
+            "limit_reached", f"The limit {_named(limit)} lets no task begin.", f"Raise it: {raising}", _details(limit)
+        )
     return Reason(
         "limit_reached",
-        f"The limit {_named(limit)} is reached: {limit.running} of {count(limit.max_running or 0, 'task')} run.",
-        f"It begins when one of them ends. Or raise it: tasklib limit set {limit.name} --max-running N",
-        _details(limit),
+        f"The limit {_named(limit)} is reached: {limit.running} of {count(limit.max_running, 'task')} run. "
+        f"{_expected(limit.free_in)}",
+        f"It begins when one of them ends. Or raise it: {raising}",
+        {**_details(limit), "seconds": limit.free_in},
     )
+
+
+def _expected(free_in: float | None) -> str:
+    """When a place becomes free, as far as is known."""
+    if free_in is None:
+        return "When the first of them ends is not known."
+    if free_in < 1:
+        return "By how long such tasks took in the last hour, the first of them ends any moment."
+    return f"By how long such tasks took in the last hour, the first of them ends in about {duration(free_in)}."
 
 
 def _spent(limit: LimitOnTask, seconds: float) -> Reason:

@@ -60,6 +60,9 @@ class LimitOnTask:
     blocked_until: datetime | None
     token_in: float | None
     """In how many seconds a rate has enough tokens for this task, if it is the next."""
+    free_in: float | None
+    """In how many seconds the first task that holds a place is expected to end, by how long its name took in the last
+    hour. None: not known."""
 
 
 def set_limit(name: str, values: Mapping[str, Any], *, by: str) -> Query[bool]:
@@ -134,6 +137,38 @@ def holders(name: str, most: int) -> Query[list[Holder]]:
     """Tasks that hold places in a limit."""
     parameters = {"name": name, "most": most}
     return Query("limit_holders", parameters, lambda rows: [Holder(*row) for row in rows], repeatable=True)
+
+
+class FullLimit(NamedTuple):
+    """A limit all of whose places are taken."""
+
+    name: str
+    key: str
+    running: int
+    seconds: float
+    """Since when no place was given."""
+    holder: str
+    """The id of the task that has held one longest."""
+
+
+class MissingLimit(NamedTuple):
+    """A limit that functions are declared with, and that bounds nothing."""
+
+    name: str
+    functions: list[str]
+    is_removed: bool
+    """An operator has removed what the code says."""
+
+
+def full(seconds: float, most: int) -> Query[list[FullLimit]]:
+    """Limits that have been full for so long, without a place given to another task."""
+    parameters = {"seconds": seconds, "most": most}
+    return Query("limit_full", parameters, lambda rows: [FullLimit(*row) for row in rows], repeatable=True)
+
+
+def missing() -> Query[list[MissingLimit]]:
+    """Limits that functions are declared with, and that bound nothing."""
+    return Query("limit_missing", {}, lambda rows: [MissingLimit(*row) for row in rows], repeatable=True)
 
 
 def waiting() -> Query[dict[str, int]]:

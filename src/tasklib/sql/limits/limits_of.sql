@@ -30,16 +30,26 @@ SELECT bounds.name, bounds.key, max_running, rate, per, burst, serial, taken.cou
        known.blocked_until,
        CASE WHEN rate IS NOT NULL THEN greatest(0, extract(epoch FROM
            greatest(known.empty_at, now() - make_interval(secs => burst * per / rate))
-           + make_interval(secs => least(cost, burst) * per / rate) - now()))::float8 END
+           + make_interval(secs => least(cost, burst) * per / rate) - now()))::float8 END,
+       taken.free_in
 FROM bounds
 LEFT JOIN {schema.}limit_states AS known ON known.limit_name = bounds.name AND known.key = bounds.key
 CROSS JOIN LATERAL (
-    SELECT count(*) AS count, (array_agg(runs.id))[1] AS holder
+    SELECT count(*) AS count, (array_agg(holder.id))[1] AS holder,
+           -- What took its place in its own code gives it back before its end: no one knows when.
+           min(greatest(0, usual.seconds - extract(epoch FROM now() - holder.started_at)::float8))
+               FILTER (WHERE holder.state = 'running' AND place.block = 0) AS free_in
     FROM {schema.}places AS place
-    JOIN {schema.}tasks AS runs ON runs.id = place.task
+    JOIN {schema.}tasks AS holder ON holder.id = place.task
+    -- How long tasks of its name took in the last hour.
+    LEFT JOIN LATERAL (
+        SELECT sum(seconds) / sum(count) AS seconds
+        FROM {schema.}stats
+        WHERE span = 60 AND start > now() - interval '1 hour' AND name = holder.name AND outcome = 'completed'
+          AND worker = ''
+    ) AS usual ON true
     WHERE place.limit_name = bounds.name AND place.key = bounds.key
-      AND (runs.lease_token = place.token AND runs.state = 'running'
-           OR place.held AND runs.state IN ('pending', 'failed') AND runs.lease_token IN (place.token, place.token - 1))
-      AND runs.id <> %(id)s::text::uuid
+      AND {include holding}
+      AND holder.id <> %(id)s::text::uuid
 ) AS taken
 ORDER BY bounds.place
