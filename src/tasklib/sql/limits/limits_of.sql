@@ -36,8 +36,8 @@ FROM bounds
 LEFT JOIN {schema.}limit_states AS known ON known.limit_name = bounds.name AND known.key = bounds.key
 CROSS JOIN LATERAL (
     SELECT count(*) AS count, (array_agg(holder.id))[1] AS holder,
-           -- What took its place in its own code gives it back before its end: no one knows when.
-           min(greatest(0, usual.seconds - extract(epoch FROM now() - holder.started_at)::float8))
+           -- What took its place in its own code gives it back before its end, at an unknown time.
+           min(usual.seconds - least(usual.seconds, extract(epoch FROM now() - holder.started_at)::float8))
                FILTER (WHERE holder.state = 'running' AND place.block = 0) AS free_in
     FROM {schema.}places AS place
     JOIN {schema.}tasks AS holder ON holder.id = place.task
