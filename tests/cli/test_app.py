@@ -22,6 +22,7 @@ COMMANDS = (
     "replay",
     "run-now",
     "edit",
+    "failures",
     "pause",
     "resume",
     "pauses",

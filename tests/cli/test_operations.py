@@ -260,6 +260,28 @@ def test_dlq_lists_the_verdict_on_a_poison_task_and_shows_what_led_to_it(run: Ru
     assert f"lost, worker w-1: gone\n{verdict}\n" in run("dlq", "show", poison).stdout
 
 
+def test_failures_are_shown_by_cause_and_for_whom(run: Run, db: psycopg.Connection) -> None:
+    for n in range(3):
+        dead = die(db, "mail", f"Traceback\nTimeoutError: {n} s")
+        db.execute("UPDATE tasks SET tags = %s WHERE id = %s", [json.dumps({"customer": "acme", "n": n}), dead])
+    die(db, "resize", "OSError: full")
+    insert(
+        db, "mail", state="'failed'", next_retry_at="now() + interval '1 h'", error="'TimeoutError: 9 s'",
+        started_at="now() - interval '1 min'", tags="""'{"customer": "acme"}'""",
+    )  # fmt: skip
+    first, second = lines(run("failures", "--since", "10m"))
+    fingerprint, attempts, tasks, dead_letters, name, *_, whom, error = first
+    assert (attempts, tasks, dead_letters, name) == ("4", "4", "3", "mail")
+    assert (whom, error.partition(":")[0], second[4]) == ("customer=acme", "TimeoutError", "resize")
+    [found] = [
+        json.loads(line) for line in run("failures", "--fingerprint", fingerprint[:8], "--json").stdout.splitlines()
+    ]
+    assert (found["retrying"], found["is_new"], len(found["ids"])) == (1, None, 4)
+    assert lines(run("failures", "--name", "resize", "--since", "10m"))[0][4] == "resize"
+    assert run("failures", "--since", "10m", "--until", "9h").exit_code == 1
+    assert lines(run("failures", "--queue", "none")) == []
+
+
 def test_dlq_groups_lead_to_a_replay_of_one_cause(run: Run, db: psycopg.Connection) -> None:
     wanted = {die(db, "mail", f"KeyError: {n}") for n in range(3)}
     left = die(db, "mail", "OSError")

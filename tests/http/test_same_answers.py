@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -379,6 +380,12 @@ async def cancel_by_filter(s: Scene) -> Any:
     ]
 
 
+async def failures_of(s: Scene) -> Any:
+    report = await s.client.failures(since=timedelta(days=3650), name="http.greet", values=2)
+    # The range ends when the question is asked.
+    return [report.attempts, report.fields, [replace(cause, counts=(sum(cause.counts),)) for cause in report.causes]]
+
+
 @row
 async def dead_letters(s: Scene) -> Any:
     for n in range(5):
@@ -389,6 +396,9 @@ async def dead_letters(s: Scene) -> Any:
     return [
         every,
         groups,
+        await failures_of(s),
+        await failure(s.client.failures(since=NOT_BEFORE, until=NOT_BEFORE)),
+        await failure(s.client.failures(limit=0)),
         await s.client.dead_letter_groups(error="OSError", limit=1),
         await s.client.dead_letters(limit=2, after=every[1]),
         await s.client.dead_letters(limit=2, after=every[1].id),

@@ -22,7 +22,6 @@ WITHOUT_A_ROUTE: dict[str, Any] = {
     "cancel_chosen": [[UNKNOWN]],
     "replay_chosen": [[UNKNOWN]],
     "count_states": [],
-    "failures": [],
     "latest_dead_letter_groups": [],
     "dead_letters_alike": ["abcdef"],
     "signal_on_record": [UNKNOWN, "approved"],

@@ -59,6 +59,7 @@ TABLE = {
     "GET    /api/v1/queue/stats": "                     401    403   403    200 403 403     200      200   200",
     "GET    /api/v1/dead-letters": "                    401    403   403    200 200 200     200      200   200",
     "GET    /api/v1/dead-letters/groups": "             401    403   403    200 200 200     200      200   200",
+    "GET    /api/v1/failures": "                        401    403   403    200 200 200     200      200   200",
     "POST   /api/v1/dead-letters/replay": "             401    403   403    403 200 200     200      200   200",
     "DELETE /api/v1/dead-letters": "                    401    403   403    403 403 403     403      200   200",
     "GET    /api/v1/replays": "                        401    403   403    200 403 403     200      200   200",
@@ -162,6 +163,7 @@ TABLE = {
 SEEN = {
     "GET    /api/v1/tasks": {"viewer", "ann", "watcher", "operator", "admin"},
     "GET    /api/v1/dead-letters": {"viewer", "ann", "watcher", "operator", "admin"},
+    "GET    /api/v1/failures": {"viewer", "ann", "watcher", "operator", "admin"},
     "GET    /api/v1/dead-letters/groups": {"viewer", "ann", "watcher", "operator", "admin"},
     "POST   /api/v1/dead-letters/replay": {"ann", "operator", "admin"},
     "DELETE /api/v1/dead-letters": {"operator", "admin"},
@@ -223,7 +225,7 @@ QUERIES = {
     "GET    /schedules/backfill": "name=matrix",
 }
 DEAD = {"GET    /api/v1/dead-letters", "GET    /api/v1/dead-letters/groups", "POST   /api/v1/dead-letters/replay"}
-DEAD |= {"DELETE /api/v1/dead-letters"}
+DEAD |= {"DELETE /api/v1/dead-letters", "GET    /api/v1/failures"}
 ENDED = {f"{way}/api/v1/tasks/{{task_id}}/{last}" for way, last in [("POST   ", "replay"), ("GET    ", "result")]}
 ENDED |= {"GET    /api/v1/tasks/{task_id}/events", "GET    /tasks/{task_id}/edit"}
 

@@ -52,7 +52,9 @@ def leaked(text: str) -> list[str]:
 def test_the_api_masks_secrets_unless_asked_to_reveal_them(api: Api, state: str) -> None:
     task_id = filled(api, state)
     paths = [TASKS, f"{TASKS}/{task_id}", f"{TASKS}/{task_id}/explain"]
-    paths += ["/api/v1/dead-letters", "/api/v1/dead-letters/groups"] if state == "dead_letter" else []
+    paths += (
+        ["/api/v1/dead-letters", "/api/v1/dead-letters/groups", "/api/v1/failures"] if state == "dead_letter" else []
+    )
     paths += [f"{TASKS}/{task_id}/events"] if state in ("completed", "dead_letter") else []
     for name in SHOWING:
         for path in paths:

@@ -31,6 +31,7 @@ from tasklib.cli.dev import dev
 from tasklib.cli.doctor import doctor
 from tasklib.cli.edit import edit
 from tasklib.cli.explain import explain
+from tasklib.cli.failures import failures
 from tasklib.cli.listing import list_tasks
 from tasklib.cli.migrate import migrate
 from tasklib.cli.options import DEBUG, DatabaseUrl, Debug
@@ -98,6 +99,7 @@ app.command("list")(list_tasks)
 app.add_typer(search.app, name="search")
 app.command()(show)
 app.command()(explain)
+app.command()(failures)
 app.command()(wait)
 app.command()(cancel)
 app.command()(replay)

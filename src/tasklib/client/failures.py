@@ -18,7 +18,8 @@ from tasklib.store.fleet import Deploy
 MOST_CAUSES = 200
 _TASKS_LOOKED_AT = 1_500
 """Tasks whose tags and arguments are read, divided among the causes."""
-_MOST_OF_ONE = 300
+MOST_VALUES = 300
+"""Tasks of one cause whose values are read, and so the values of a field."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +68,14 @@ class FailureCalls(OnBehalf):
         """
         checked_dead_letters(EVERY_DEAD_LETTER, {"name": name, "queue": queue, "fingerprint": fingerprint})
         validation.check_limit(limit, MOST_CAUSES)
-        validation.check_limit(values, 100)
+        validation.check_limit(values, MOST_VALUES)
         end = until if until is not None else (yield dead_letters.now())
         begin = end - since if isinstance(since, timedelta) else since
         checked_dead_letters(EVERY_DEAD_LETTER, {"since": begin, "until": end})
         if begin >= end:
             raise InvalidOption(f"since ({begin.isoformat()}) has to be before until ({end.isoformat()}).")
         chosen = FailureFilter(begin, end, name, queue, fingerprint, self.identity.owner)
-        most_ids = min(_MOST_OF_ONE, max(10, _TASKS_LOOKED_AT // limit))
+        most_ids = min(MOST_VALUES, max(10, _TASKS_LOOKED_AT // limit))
         found: Sampled = yield failures.causes(chosen, limit, most_ids)
         fields: dict[str, list[FailureField]] = {}
         if found.causes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -11,10 +12,11 @@ from tasklib.client import validation as checks
 from tasklib.client.cursors import cursor
 from tasklib.client.dead_letters import RAMP_SECONDS
 from tasklib.client.effects import Call, Pause
+from tasklib.client.failures import FailureReport
 from tasklib.errors import TaskNotFound
 from tasklib.http import responses
 from tasklib.http.requests import API, Request, body_of, get, query_of
-from tasklib.http.transport import Asking
+from tasklib.http.transport import Asking, checked
 from tasklib.store.dead_letters import DeadLetterGroup, DeadLetterPlace
 from tasklib.store.filters import DeadLetterFilter, texts
 
@@ -27,7 +29,29 @@ MOST_IDS = 500
 
 
 class HttpDeadLetterCalls(Asking):
-    """The calls for the dead letter queue."""
+    """The calls for failures and the dead letter queue."""
+
+    def failures(
+        self,
+        *,
+        since: datetime | timedelta = timedelta(hours=1),
+        until: datetime | None = None,
+        name: str | None = None,
+        queue: str | None = None,
+        fingerprint: str | None = None,
+        limit: int = 50,
+        values: int = 3,
+    ) -> Call[FailureReport]:
+        checked(
+            super().failures(
+                since=since, until=until, name=name, queue=queue, fingerprint=fingerprint, limit=limit, values=values
+            )
+        )
+        begin = {"seconds": since.total_seconds()} if isinstance(since, timedelta) else {"since": since}
+        query = query_of(
+            **begin, until=until, name=name, queue=queue, fingerprint=fingerprint, limit=limit, values=values
+        )
+        return responses.failures_of((yield from self._ask(get("/failures", query))))
 
     def _dead_letters(self, chosen: DeadLetterFilter, after: DeadLetterPlace | None, limit: int) -> Call[list[Task]]:
         start = None if after is None else cursor("dead_letters", after.completed_at.isoformat(), after.id)

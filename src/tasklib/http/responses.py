@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 from tasklib.client.explaining import Explanation, Position, Reason
+from tasklib.client.failures import FailureReport
 from tasklib.client.flows import FlowDetails
 from tasklib.client.schedules import Preview
 from tasklib.columns import TASK_COLUMNS
@@ -18,6 +19,7 @@ from tasklib.store.approvals import OpenApproval
 from tasklib.store.audit import AuditRecord
 from tasklib.store.breakers import BreakerInfo
 from tasklib.store.dead_letters import DeadLetterGroup
+from tasklib.store.failures import FailureCause, FailureField, FieldValue
 from tasklib.store.fleet import WorkerInfo
 from tasklib.store.flows import FlowInfo, GateInfo, NodeInfo
 from tasklib.store.limits import LimitInfo
@@ -141,6 +143,30 @@ def paused_of(found: Json) -> Paused:
 
 def group_of(found: Json) -> DeadLetterGroup:
     return _made(DeadLetterGroup, found, first_seen=moment_of, last_seen=moment_of, sample_id=UUID)
+
+
+def failures_of(found: Json) -> FailureReport:
+    causes = [
+        _made(
+            FailureCause,
+            {**each, "ids": each["task_ids"]},
+            first_seen=moment_of,
+            last_seen=moment_of,
+            counts=tuple,
+            ids=lambda ids: tuple(map(UUID, ids)),
+        )
+        for each in found["causes"]
+    ]
+    fields = {
+        each["fingerprint"]: [
+            _made(FailureField, field, values=lambda values: tuple(FieldValue(**value) for value in values))
+            for field in each["fields"]
+        ]
+        for each in found["causes"]
+        if each["fields"]
+    }
+    times: dict[str, Any] = {name: moment_of(found[name]) for name in ("since", "until", "back_to", "deployed_at")}
+    return FailureReport(causes=causes, fields=fields, attempts=found["attempts"], **times)
 
 
 def replay_of(found: Json) -> Replay:

@@ -34,11 +34,14 @@ def task_filter(
     return TaskFilter(state or None, name, queue, tags, created_after, created_before, worker, task_id)
 
 
+Fingerprint = Annotated[
+    str | None, Query(pattern="^[0-9a-f]{6,32}$", description="The fingerprint of a cause, or the start of it.")
+]
+
+
 def dead_letter_filter(
     task_id: Ids = None,
-    fingerprint: Annotated[
-        str | None, Query(pattern="^[0-9a-f]{6,32}$", description="The fingerprint of a group, or the start of it.")
-    ] = None,
+    fingerprint: Fingerprint = None,
     name: NameFilter = None,
     queue: NameFilter = None,
     error: Annotated[Text | None, Query(description="A part of the traceback, ignoring case.")] = None,

@@ -13,6 +13,7 @@ from starlette.responses import Response
 from tasklib.errors import InvalidOption
 from tasklib.formatting import count
 from tasklib.server.access import client_of
+from tasklib.server.dashboard.samples import sample_of
 from tasklib.server.dashboard.screens import Operator, Reader, Serving, screen_router
 from tasklib.server.dashboard.shell import done, page
 from tasklib.store.dead_letters import DeadLetterPlace
@@ -50,13 +51,10 @@ async def group(
     found = await client.dead_letters_alike(fingerprint, after=place, limit=PAGE)
     found = replace(found, tasks=services.redaction.errors(found.tasks))
     older = {"at": found.after.completed_at.isoformat(), "after": found.after.id} if found.after else None
-    sample = await client.get_task(found.tasks[0].id) if found.tasks else None
-    if sample is not None:
-        services.redaction.task(sample)
+    sample = await sample_of(principal, services, found.tasks[0].id if found.tasks else None)
     return page(
-        request, "dead_letter_group.html", fingerprint=fingerprint, found=found, older=older, sample=sample,
-        is_first=place is None,
-        before_error=(sample.error or "").rstrip().rpartition("\n")[0][-20_000:] if sample else "",
+        request, "dead_letter_group.html", fingerprint=fingerprint, found=found, older=older, is_first=place is None,
+        **sample,
     )  # fmt: skip
 
 

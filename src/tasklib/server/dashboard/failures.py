@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 from urllib.parse import urlencode
@@ -17,11 +17,13 @@ from tasklib.errors import InvalidOption
 from tasklib.server.access import Principal, client_of
 from tasklib.server.dashboard import charts
 from tasklib.server.dashboard.charts import ChartData
+from tasklib.server.dashboard.samples import sample_of
 from tasklib.server.dashboard.screens import Reader, Serving, screen_router
 from tasklib.server.dashboard.shell import page
-from tasklib.server.redaction import MASK, Redaction
+from tasklib.server.failure_models import shown_failures
+from tasklib.server.redaction import MASK
 from tasklib.server.services import Services
-from tasklib.store.failures import LOOK, LOOK_AT_OTHERS, STEPS, FailureCause, FailureField, FieldValue
+from tasklib.store.failures import LOOK, LOOK_AT_OTHERS, STEPS, FailureCause, FailureField
 
 router = screen_router()
 
@@ -112,9 +114,7 @@ async def cause(
         window, error = _window("24h", None, None), str(e)
         report = await _one(request, principal, services, window, fingerprint)
     found = report.causes[0] if report.causes else None
-    sample = await client_of(principal, services).get_task(found.ids[0]) if found else None
-    if sample is not None:
-        services.redaction.task(sample)
+    sample = await sample_of(principal, services, found.ids[0] if found else None)
     # A submitter sees its own failures; replays concern all dead letters of a cause.
     jobs = [] if principal.only_own else await client_of(principal, services).replays(fingerprint=fingerprint, limit=5)
     return page(
@@ -131,8 +131,7 @@ async def cause(
         cause=found,
         fields=report.fields.get(found.fingerprint, []) if found else [],
         chart=_chart(report, found) if found else None,
-        sample=sample,
-        before_error=(sample.error or "").rstrip().rpartition("\n")[0][-20_000:] if sample else "",
+        **sample,
         **_common(window),
     )
 
@@ -146,22 +145,6 @@ def telling(fields: list[FailureField]) -> list[FailureField]:
     hidden = [field for field in fields if field.values[0].text == MASK]
     open_ = [field for field in fields if field not in hidden and not (field.different == field.tasks > 3)]
     return sorted(open_, key=lambda f: (f.kind != "tag", -share(f), f.key))[:_FIELDS_SHOWN]
-
-
-def masked(report: FailureReport, redaction: Redaction) -> FailureReport:
-    """The report as it may be shown."""
-    fields = {
-        fingerprint: [_masked(field, redaction) for field in of_cause]
-        for fingerprint, of_cause in report.fields.items()
-    }
-    return replace(report, causes=redaction.errors(report.causes), fields=fields)
-
-
-def _masked(field: FailureField, redaction: Redaction) -> FailureField:
-    if redaction.hides(field.key):
-        return replace(field, values=(FieldValue(MASK, field.tasks),), different=0)
-    values = tuple(replace(value, text=redaction.text(value.text) or "") for value in field.values)
-    return replace(field, values=values)
 
 
 async def _one(
@@ -180,8 +163,7 @@ async def _report(
     known = kept.get(key)
     if "hx-request" in request.headers and known is not None and known[0] > time.monotonic():
         return known[1]
-    report = await client.failures(since=window.since, until=window.until, **options)
-    report = masked(report, services.redaction)
+    report = await shown_failures(client, services.redaction, since=window.since, until=window.until, **options)
     if len(kept) >= _MOST_KEPT:
         kept.clear()
     kept[key] = (time.monotonic() + _KEPT_SECONDS, report)

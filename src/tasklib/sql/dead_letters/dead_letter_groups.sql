@@ -8,7 +8,7 @@ WITH looked AS MATERIALIZED (
     LIMIT %(look)s
 )
 SELECT fingerprint, name, tasks, first_seen, last_seen, sample,
-       (SELECT split_part(rtrim(error, E' \t\r\n'), E'\n', -1) FROM {schema.}tasks WHERE id = sample::uuid),
+       (SELECT {include last_line} FROM {schema.}tasks WHERE id = sample::uuid),
        (SELECT count(*) FROM looked)
 FROM (
     SELECT fingerprint, name, count(*) AS tasks,

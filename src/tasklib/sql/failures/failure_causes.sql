@@ -37,7 +37,7 @@ steps AS (
     GROUP BY fingerprint
 )
 SELECT fingerprint, name, attempts, tasks, dead_letters, retrying, first_seen, last_seen,
-       split_part(rtrim(error, E' \t\r\n'), E'\n', -1), counts, ids[1 : %(most_ids)s],
+       {include last_line}, counts, ids[1 : %(most_ids)s],
        (SELECT count(*) FROM latest WHERE at >= %(since)s::timestamptz), (SELECT back_to FROM reach)
 FROM (SELECT) AS one
 LEFT JOIN (cause JOIN steps USING (fingerprint)) ON true
