@@ -15,7 +15,7 @@ import importlib
 import os
 import typing
 
-from tasklib.config import Config
+from tasklib.config import Config, PayloadStore
 from tasklib.errors import (
     AccessDenied,
     ApprovalNotOpen,
@@ -122,6 +122,7 @@ if typing.TYPE_CHECKING:
     from tasklib.tasks.hooks import around_attempts, around_submissions, on_event, on_shutdown, on_startup
     from tasklib.tasks.limit_blocks import limit
     from tasklib.tasks.limits import Limit, queue
+    from tasklib.tasks.payload_stores import FileStore, S3Store
     from tasklib.tasks.sealing import Sealed
     from tasklib.tasks.secrets import Hidden
     from tasklib.worker.worker import Worker
@@ -149,6 +150,7 @@ __all__ = [
     "DeadLetterFilter",
     "Depends",
     "DuplicateTask",
+    "FileStore",
     "Flow",
     "FlowNotFound",
     "Hidden",
@@ -161,6 +163,7 @@ __all__ = [
     "LimitTimeout",
     "NotInitialized",
     "PayloadDamaged",
+    "PayloadStore",
     "PayloadUnreadable",
     "QueueFull",
     "Reject",
@@ -170,6 +173,7 @@ __all__ = [
     "Results",
     "Retry",
     "RetryPolicy",
+    "S3Store",
     "Schedule",
     "ScheduleNotFound",
     "SchemaError",
@@ -266,6 +270,8 @@ _LATER = {
     "Limit": "tasklib.tasks.limits",
     "Results": "tasklib.tasks.flow_results",
     "Schedule": "tasklib.schedules",
+    "FileStore": "tasklib.tasks.payload_stores",
+    "S3Store": "tasklib.tasks.payload_stores",
     "Sealed": "tasklib.tasks.sealing",
     "Hidden": "tasklib.tasks.secrets",
     "SettledTask": "tasklib.tasks.flow_results",

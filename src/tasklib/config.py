@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from tasklib import environment
 from tasklib.errors import ConfigError
@@ -61,6 +61,20 @@ class Retention:
 
 Keys: TypeAlias = str | Sequence[tuple[str, bytes]] | Callable[[], "str | Sequence[tuple[str, bytes]]"]
 """`id:base64,...`, pairs of an id and 32 bytes, or a function that returns either."""
+
+
+class PayloadStore(Protocol):
+    """Where long payloads are kept outside of the table. Its methods may be called from any thread.
+
+    Any error they raise counts as a failure of the store, which is tried again; KeyError of `get` says that the store
+    has no such payload. `keys` returns at most `limit` keys behind this one, in their order: by it the leader finds
+    payloads whose tasks were deleted.
+    """
+
+    def put(self, key: str, data: bytes) -> None: ...
+    def get(self, key: str) -> bytes: ...
+    def delete(self, key: str) -> None: ...
+    def keys(self, after: str, limit: int) -> Sequence[str]: ...
 
 
 def _default_levels() -> Mapping[str, Level]:
@@ -208,6 +222,13 @@ class Config:
 
     key_for: Callable[[str, Mapping[str, Any]], str] | None = field(default=None, repr=False)
     """Which key seals a task, by its name and arguments; None: the first one. It returns an id of the keyring."""
+
+    payload_store: str | PayloadStore | None = field(default=None, repr=False)
+    """Where long arguments and results are kept outside of the table: a directory, s3://bucket/prefix, or an object
+    with the methods of `PayloadStore`. All programs need the same. None: all are in the table."""
+
+    payload_store_from_bytes: int = 256 * 1024
+    """Arguments and results from this size on go to the payload store."""
 
     levels: Mapping[str, Level] = field(default_factory=_default_levels)
     """The named priority levels."""
@@ -374,6 +395,7 @@ _RANGES: tuple[tuple[str, float, bool], ...] = (
     ("max_connections", 1, True),
     ("shutdown_grace_seconds", 0, True),
     ("max_payload_bytes", 1, True),
+    ("payload_store_from_bytes", 1024, True),
     ("max_error_bytes", 1024, True),
     ("process_start_timeout_seconds", 0, False),
     ("process_max_tasks", 1, True),

@@ -90,4 +90,4 @@ def test_a_task_of_a_flow_is_read_without_the_arguments_that_come_later(run: Run
     )
     result = run("check", "app_tasks")
     assert result.exit_code == 0
-    assert "1 task of flows not checked" in result.stdout
+    assert "1 task not checked" in result.stdout

@@ -51,8 +51,8 @@ def _print(found: Compatibility, problems: list[Incompatibility]) -> None:
         typer.echo(printable(f"✗ {where}: {p.sentence}"))
     if found.unchecked:
         typer.echo(
-            f"- {count(found.unchecked, 'task')} of flows not checked: arguments of an older version are results of "
-            "tasks that have not ended"
+            f"- {count(found.unchecked, 'task')} not checked: arguments are sealed, in a payload store, or of an older "
+            "version and results of tasks that have not ended"
         )
     read = f"{count(found.tasks, 'unfinished task')} and {count(found.schedules, 'schedule')}"
     typer.echo(f"Read {read}: " + ("this code can run all of them." if not problems else "see above."))

@@ -70,7 +70,9 @@ def _revealed(client: Client, task: Task) -> Task:
     from tasklib.client.effects import once
     from tasklib.client.sealing import opened_task
     from tasklib.store import audit
+    from tasklib.tasks import blobs
 
+    task.kwargs, task.result = (blobs.resolved(client.config, value) for value in (task.kwargs, task.result))
     opened = opened_task(client.config, task)
     by = client.calls.identity.actor
     client.perform(once(audit.record(by=by, action=audit.Action.REVEAL_TASK, target=str(task.id))))

@@ -12,6 +12,7 @@ from uuid import UUID
 from tasklib.client import call_arguments, validation
 from tasklib.client.approvals import ApprovalCalls
 from tasklib.client.backpressure import BackpressureCalls
+from tasklib.client.blobs import with_result
 from tasklib.client.breakers import BreakerCalls
 from tasklib.client.durable import DurableCalls
 from tasklib.client.editing import EditCalls
@@ -189,13 +190,13 @@ class Calls(
         that it couldn't be reached in the end.
         """
         task_id = validation.as_id(task_id)
-        ended = yield from self._ended(task_id, timeout)
+        ended = yield from self._with_result((yield from self._ended(task_id, timeout)))
         return validation.typed_result(task_id, opened_outcome(self.config, task_id, ended))
 
     def wait_for_json(self, task_id: UUID | str, timeout: float | None = None) -> Call[Any]:
         """The same, but the result as it is stored: what JSON has for it."""
         task_id = validation.as_id(task_id)
-        ended = yield from self._ended(task_id, timeout)
+        ended = yield from self._with_result((yield from self._ended(task_id, timeout)))
         return validation.result_of(task_id, opened_outcome(self.config, task_id, ended))
 
     def wait_until_done(self, task_id: UUID | str, timeout: float | None = None) -> Call[TaskState]:
@@ -252,6 +253,9 @@ class Calls(
                 break
             yield Pause(pause)
         raise validation.still_waiting(task_id, outcome, timeout)
+
+    def _with_result(self, ended: lookup.Outcome) -> Call[lookup.Outcome]:
+        return with_result(self.config, ended)
 
     def _outcome(self, task_id: UUID) -> Query[lookup.Outcome | None]:
         return lookup.outcome(task_id, owner=self.identity.owner)

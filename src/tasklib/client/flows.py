@@ -10,7 +10,7 @@ from uuid import UUID
 
 import psycopg
 
-from tasklib.client import submissions, validation
+from tasklib.client import blobs, submissions, validation
 from tasklib.client.effects import Call, InTransaction, OnConnection
 from tasklib.client.flow_graphs import FlowGraph, check_graph, graph_of
 from tasklib.client.flow_plans import FlowPlan, planned
@@ -76,6 +76,8 @@ class FlowCalls(OnBehalf):
 
     def _submit_graph(self, graph: FlowGraph, flow_id: UUID | None, connection: Any) -> Call[FlowPlan]:
         plan = planned(graph, self.defaults, self.id_type, self.identity.submitted_by, flow_id)
+        if self.config.payload_store is not None:
+            yield from blobs.offload(self.config, plan.tasks)
         with submissions.around(plan.tasks) if len(plan.tasks) else nullcontext():
             yield from self._store_flow(plan, connection, must_be_new=flow_id is not None)
         if client_events.routine:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
-from tasklib.client.effects import Call
-from tasklib.errors import KeyMissing, PayloadDamaged
+from tasklib.client.effects import Call, RunCoroutine
+from tasklib.config import Config
+from tasklib.errors import KeyMissing, PayloadDamaged, PayloadUnreadable
 from tasklib.store import stored_payloads
 from tasklib.store.stored_payloads import SealedRow
+from tasklib.tasks import blobs
 from tasklib.tasks.keyring import Keyring
+from tasklib.tasks.payload_stores import store_of
 from tasklib.tasks.sealing import TaskSeal, is_sealed, sealed_error
 from tasklib.tasks.secrets import SEALED_MARK
 
@@ -31,7 +36,12 @@ class Rotation:
 
 
 def rotate(
-    ring: Keyring, old_key: str, new_key: str, *, by: str, told: Callable[[Rotation], None] = lambda _: None
+    ring: Keyring,
+    old_key: str,
+    new_key: str,
+    *,
+    by: str,
+    told: Callable[[Rotation], None] = lambda _: None,
 ) -> Call[Rotation]:
     """Seal anew everything that this key seals. Interrupted at any point, it goes on from there when it is repeated."""
     for key_id in (old_key, new_key):
@@ -45,8 +55,10 @@ def rotate(
                 done.skipped += 1
                 continue
             try:
+                if blobs.IN_TEXT in row.kwargs or blobs.IN_TEXT in (row.result or ""):
+                    row = yield RunCoroutine(partial(_with_blobs, row, ring, old_key, new_key))
                 made.append(_resealed(row, ring, old_key, new_key))
-            except (PayloadDamaged, ValueError, TypeError, KeyError):
+            except (PayloadDamaged, PayloadUnreadable, ValueError, TypeError, KeyError):
                 done.unreadable.append(row.id)
         if made:
             stored: set[str] = yield stored_payloads.reseal(made, old_key, new_key, by=by)
@@ -55,6 +67,28 @@ def rotate(
         told(done)
         after = page[-1].id
     return done
+
+
+async def _with_blobs(row: SealedRow, ring: Keyring, old_key: str, new_key: str, config: Config) -> SealedRow:
+    """What a task holds, with payloads in the store sealed anew and put there under other keys."""
+    return await asyncio.to_thread(_put_again, row, ring, old_key, new_key, config)
+
+
+def _put_again(row: SealedRow, ring: Keyring, old_key: str, new_key: str, config: Config) -> SealedRow:
+    store = store_of(config)
+    kwargs, result = json.loads(row.kwargs), json.loads(row.result or "null")
+    whole = row._replace(kwargs="{}", result=None, error=None, progress=None)
+    if blobs.is_pointer(kwargs):
+        opened = whole._replace(kwargs=json.dumps(blobs.fetched(config, kwargs)))
+        text = _resealed(opened, ring, old_key, new_key).kwargs
+        assert store is not None, "it was fetched from there"
+        row = row._replace(kwargs=blobs.stored(store, row.id, "kwargs", text, compress=blobs.is_compressed(kwargs)))
+    if result is not None and blobs.is_pointer(result.get("value")):
+        opened = whole._replace(result=json.dumps({"value": blobs.fetched(config, result["value"])}))
+        text = _resealed(opened, ring, old_key, new_key).result or ""
+        assert store is not None
+        row = row._replace(result=blobs.stored_result(store, row.id, text))
+    return row
 
 
 def _resealed(row: SealedRow, ring: Keyring, old_key: str, new_key: str) -> SealedRow:

@@ -24,7 +24,7 @@ from tasklib.tasks.sealing import (
     sealed_arguments,
     sealed_error,
 )
-from tasklib.tasks.secrets import SEALED_MARK
+from tasklib.tasks.secrets import BLOB_MARK, SEALED_MARK
 
 if TYPE_CHECKING:
     from tasklib.client.call_arguments import Target
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from tasklib.models import Task
 
 T = TypeVar("T", bound="Task")
+_BLOB = f'{{"{BLOB_MARK}":'
 
 
 def seals(target: Target, defaults: Defaults) -> bool:
@@ -77,7 +78,7 @@ class Sealer:
     def sealed(self, target: Target, id_: UUID, text: str, terms: SubmitTerms) -> tuple[str, SubmitTerms]:
         """The arguments as they are stored, and the terms with the key that a worker must have."""
         if isinstance(target, str):
-            return text, self._of_sealed(text, terms)
+            return text, self._of_blob(text, terms) if text.startswith(_BLOB) else self._of_sealed(text, terms)
         if target.sealing is None:
             return text, terms
         _, sealed = sealed_text(self._config, target, id_, text)
@@ -96,6 +97,11 @@ class Sealer:
         if terms.replaces:
             raise InvalidOption(f"sealed arguments of {terms.name} can't replace those of another task.")
         return self._with_key(terms, found)
+
+    def _of_blob(self, text: str, terms: SubmitTerms) -> SubmitTerms:
+        raise InvalidOption(
+            f"these arguments of {terms.name} are a pointer into a payload store. Submit it with its arguments."
+        )
 
     def _with_key(self, terms: SubmitTerms, sealed: str) -> SubmitTerms:
         """Many tasks share their terms, and so do they afterwards."""

@@ -15,7 +15,7 @@ from uuid import UUID
 import psycopg
 
 from tasklib import tracing
-from tasklib.client import merging, sealing, validation
+from tasklib.client import blobs, merging, sealing, validation
 from tasklib.client.backpressure import Unbounded, refuse_full, subjects_of
 from tasklib.client.call_arguments import Alike, Target
 from tasklib.client.effects import Call, Effect, InTransaction, OnConnection
@@ -84,6 +84,8 @@ class SubmitCalls(OnBehalf):
         return (yield from self._submit(new_tasks(items, self.defaults, id_type=self.id_type), connection))
 
     def _submit(self, tasks: NewTasks, connection: Any) -> Call[list[UUID]]:
+        if self.config.payload_store is not None:
+            yield from blobs.offload(self.config, tasks)
         if self.config.backpressure:
             yield from self._admit(subjects_of(tasks.kinds), connection)
         if submission_hooks or tracing.API in sys.modules:
@@ -289,6 +291,17 @@ class NewTasks(Sequence[NewTask]):
         each = [sealer.sealed(target, *task) for target, task in zip(targets, self, strict=True)]
         self._kwargs, self._terms = [text for text, _ in each], [terms for _, terms in each]
         self.kinds = frozenset(self._terms)
+
+    @property
+    def texts(self) -> Sequence[str]:
+        """The arguments of each, as they are stored."""
+        return self._kwargs
+
+    def replace(self, place: int, text: str, terms: SubmitTerms) -> None:
+        """Let one of them have other arguments and terms."""
+        self._kwargs, self._terms = list(self._kwargs), list(self._terms)
+        self._kwargs[place], self._terms[place] = text, terms
+        self.kinds |= {terms}
 
     def __len__(self) -> int:
         return len(self._kwargs)

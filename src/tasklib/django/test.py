@@ -38,7 +38,8 @@ from tasklib.tasks.signature import CONNECTION
 from tasklib.testing.draining import wanted_capabilities
 from tasklib.testing.inline_mode import Inline
 from tasklib.worker.attempt import Attempt
-from tasklib.worker.sealing import open_arguments
+from tasklib.worker.blobs import read_arguments
+from tasklib.worker.sealing import MARKED, open_arguments
 
 if TYPE_CHECKING:
     from tasklib.models import Task
@@ -137,8 +138,10 @@ def _run_one(client: Client, claimed: Claimed) -> None:
     now = time.monotonic()
     attempt = Attempt(claimed, function, _WORKER, now + client.config.lock_timeout_seconds, now)
     attempt.called(now)
-    if function.sealing is not None:
+    if function.sealing is not None or claimed.kwargs.startswith(MARKED):
         open_arguments(attempt, client.config)
+    if attempt.unread:
+        read_arguments(attempt, client.config)
     try:
         if isinstance(attempt.refusal, Released):
             raise PayloadUnreadable(attempt.refusal.reason)

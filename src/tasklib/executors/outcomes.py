@@ -27,6 +27,11 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
+class DoneAndStored(Done):
+    """The same, with a result that is stored as it is: it is sealed already, or a pointer to one that is."""
+
+
+@dataclass(frozen=True, slots=True)
 class Failed:
     """The function raised, ran out of time, or took its process down."""
 

@@ -16,7 +16,7 @@ from tasklib.client.durable import checked_signal
 from tasklib.client.effects import Call, Pause
 from tasklib.client.explaining import Explanation, Position
 from tasklib.client.submissions import Submitted, writer_of
-from tasklib.errors import InvalidOption, TaskNotFound
+from tasklib.errors import InvalidOption, PayloadUnreadable, TaskNotFound
 from tasklib.events import CancelRequested, TaskReplayed, client_events
 from tasklib.http import responses
 from tasklib.http.approvals import HttpApprovalCalls
@@ -27,6 +27,7 @@ from tasklib.states import TaskState, is_terminal
 from tasklib.store.filters import TaskFilter, texts
 from tasklib.store.lookup import Outcome
 from tasklib.tasks import registry
+from tasklib.tasks.blobs import is_pointer
 from tasklib.tasks.options import Options
 from tasklib.tasks.submitter import Submission
 
@@ -70,6 +71,13 @@ class HttpCalls(HttpApprovalCalls):
                 raise checks.still_waiting(task_id, outcome, timeout)
             if now - began < _QUICK_SECONDS:  # a server that doesn't allow long polls
                 yield Pause(_PAUSE_SECONDS if deadline is None else min(_PAUSE_SECONDS, deadline - now))
+
+    def _with_result(self, ended: Outcome) -> Call[Outcome]:
+        """The server has fetched it, unless it has no payload store itself."""
+        if is_pointer(ended.result):
+            raise PayloadUnreadable("the result is in a payload store that the server doesn't have.")
+        yield from ()
+        return ended
 
     def cancel_task(self, task_id: UUID | str) -> Call[TaskState]:
         task_id = checks.as_id(task_id)

@@ -13,6 +13,7 @@ from tasklib.maintenance.gates import sweep_gates
 from tasklib.maintenance.idempotency import expire_keys
 from tasklib.maintenance.orphans import rescue_orphans
 from tasklib.maintenance.overdue import fail_overdue
+from tasklib.maintenance.payloads import sweep_payloads
 from tasklib.maintenance.replays import INTERVAL_SECONDS, work_replays
 from tasklib.maintenance.retention import delete_expired
 from tasklib.maintenance.snapshot import take_snapshot
@@ -22,6 +23,7 @@ from tasklib.maintenance.stats import fold_stats
 def duties_of(config: Config) -> Sequence[Duty]:
     """The leader's duties, in the order of a round: recovery often, upkeep now and then."""
     often, now_and_then = config.sweep_interval_seconds, config.upkeep_interval_seconds
+    stored = [Duty("payloads", now_and_then, sweep_payloads)] if config.payload_store is not None else []
     return [
         Duty("replays", min(INTERVAL_SECONDS, often), work_replays),
         Duty("dead workers", often, bury_dead_workers),
@@ -34,4 +36,5 @@ def duties_of(config: Config) -> Sequence[Duty]:
         Duty("idempotency", now_and_then, expire_keys),
         Duty("dead letters", now_and_then, expire_dead_letters),
         Duty("retention", now_and_then, delete_expired),
+        *stored,
     ]

@@ -27,7 +27,7 @@ RAN = ("completed", "failed", "dead_letter", "cancelled")
 REASONS = ("error", "timeout", "retry", "rejected", "crash", "lost")
 DUTIES = (
     *("dead workers", "orphans", "overdue", "gates", "snapshot", "stats", "breakers", "idempotency", "dead letters"),
-    *("retention", "replays"),
+    *("retention", "replays", "payloads"),
     *("election", "cancel requests", "registration", "schedules"),
 )
 PROMOTIONS = (("low", "medium"), ("low", "high"), ("medium", "high"))

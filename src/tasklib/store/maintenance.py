@@ -36,6 +36,11 @@ def expire_keys(term: Term, limit: int) -> Query[list[str]]:
     return Query("expire_keys", {**term.parameters(), "limit": limit}, _ids)
 
 
+def without_tasks(term: Term, ids: Sequence[str]) -> Query[list[str]]:
+    """Which of these ids no task has."""
+    return Query("without_tasks", {**term.parameters(), "ids": list(ids)}, _ids)
+
+
 def expire_dead_letters(term: Term, age: float, limit: int) -> Query[list[str]]:
     return Query("expire_dead_letters", {**term.parameters(), "age": float(age), "limit": limit}, _ids)
 

@@ -19,6 +19,8 @@ SECRET_MARK = "$secret"
 
 SEALED_MARK = "$sealed"
 """The key under which ciphertext is stored: see sealing.py."""
+BLOB_MARK = "$blob"
+"""The only key of a pointer into a payload store: see blobs.py."""
 _MASKED = "**********"
 """What Pydantic writes for a secret."""
 

@@ -64,6 +64,7 @@ class Attempt:
         "span",
         "started_at",
         "timeout_seconds",
+        "unread",
         "worker_id",
     )
 
@@ -109,6 +110,8 @@ class Attempt:
         """Seals what it stores, if its arguments are sealed."""
         self.refusal: Failed | Released | None = None
         """Why the function is not called: its arguments can't be opened."""
+        self.unread = False
+        """True while arguments of it are in the payload store."""
         self.settled = False
         """True once an outcome was handed over for storing; whatever the function still does comes too late."""
         self.span: Consumer | None = None

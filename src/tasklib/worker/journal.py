@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import psycopg
@@ -20,6 +21,7 @@ from tasklib.db.reconnecting import backoff
 from tasklib.errors import DatabaseUnavailable, TaskLibError, WorkerLost
 from tasklib.store import settle
 from tasklib.store.durable import NewStep, Written, record_steps
+from tasklib.tasks.blobs import IN_TEXT, is_long, resolved_result
 from tasklib.tasks.durable import called
 from tasklib.tasks.durable_effects import (
     CallFunction,
@@ -35,7 +37,9 @@ from tasklib.tasks.durable_effects import (
     SubmitChildren,
 )
 from tasklib.tasks.durable_run import LoseTask
+from tasklib.tasks.payload_stores import store_of
 from tasklib.worker.attempt import Attempt
+from tasklib.worker.blobs import stored_or_kept
 from tasklib.worker.child_flows import ChildSubmission
 
 T = TypeVar("T")
@@ -130,13 +134,16 @@ class AttemptJournal:
     def __init__(self, journals: Journals, attempt: Attempt) -> None:
         self._journals = journals
         self._attempt = attempt
+        self._store = store_of(journals.defaults.config)
 
     async def perform(self, effect: Effect) -> Any:
         match effect:
             case Load():
                 return await self._load()
             case Record(id_, result, seconds):
-                return await self._journals.record(self._attempt, NewStep(self._attempt.claimed, id_, result, seconds))
+                stored = result if self._store is None or result is None else await self._stored(result)
+                step = NewStep(self._attempt.claimed, id_, stored, seconds)
+                return await self._read(await self._journals.record(self._attempt, step))
             case Consume():
                 return await self._consume(effect)
             case CallInTransaction():
@@ -160,7 +167,30 @@ class AttemptJournal:
 
     async def _load(self) -> Loading:
         recorded = await self._until_answered(lambda: self._journals.store.steps_of(self._attempt.claimed))
-        return Loading({step.id: step.result for step in recorded.steps}, recorded.now)
+        return Loading({step.id: await self._read(step.result) for step in recorded.steps}, recorded.now)
+
+    async def _stored(self, result: str) -> str:
+        """A result as it is recorded: a long one is in the payload store."""
+        config, claimed = self._journals.defaults.config, self._attempt.claimed
+        if self._store is None or not is_long(config, result):
+            return result
+        keep = partial(stored_or_kept, compress=self._attempt.function.compress)
+        return await asyncio.to_thread(keep, self._store, claimed.id, claimed.name, result)
+
+    async def _read(self, result: str) -> str:
+        """A recorded result as it was. While the store fails it is tried again, until the attempt is over."""
+        if IN_TEXT not in result:
+            return result
+        failures = 0
+        while not self._attempt.settled:
+            try:
+                return await asyncio.to_thread(resolved_result, self._journals.defaults.config, result)
+            except TaskLibError:
+                raise
+            except Exception:  # the store's own
+                await asyncio.sleep(backoff(failures))
+                failures += 1
+        raise LoseTask
 
     def _submission(self, effect: SubmitChildren) -> ChildSubmission:
         database = self._journals.database

@@ -32,14 +32,17 @@ from tasklib.executors.timing import RepeatedLook
 from tasklib.executors.transactions import call_in_transaction, call_in_transaction_async, transaction_config
 from tasklib.store.settle import Leased
 from tasklib.tasks import registry
+from tasklib.tasks.blobs import is_long
 from tasklib.tasks.function import Executor
+from tasklib.tasks.payload_stores import store_of
 from tasklib.worker.attempt import Attempt, Interruption
 from tasklib.worker.begin_limit import BeginLimit
 from tasklib.worker.begins import Begins
+from tasklib.worker.blobs import put_result, read_arguments
 from tasklib.worker.calls import AttemptCalls
 from tasklib.worker.journal import AttemptJournal, Journals
 from tasklib.worker.limit_blocks import LimitBlocks
-from tasklib.worker.sealing import SEALED, open_arguments
+from tasklib.worker.sealing import MARKED, open_arguments
 from tasklib.worker.settler import Settler
 from tasklib.worker.slots import PATIENCE_SECONDS, Slots
 from tasklib.worker.spans import begin_span
@@ -98,6 +101,7 @@ class Runner:
         self._claimed = 0
         self._starting = self._traces = False
         self._records_all = config.crash_limit <= 1  # then the first crash is the last
+        self._store = store_of(config)
         self._recording: set[asyncio.Task[None]] = set()
         self._ended = 0
         self._late = RepeatedLook(self._give_back_late)
@@ -111,7 +115,7 @@ class Runner:
             assert function is not None, "a claim only brings names this worker asked for"
             self._claimed += 1
             attempt = Attempt(row, function, found.worker_id, found.lease_deadline, now, self._claimed)
-            if function.sealing is not None or row.kwargs.startswith(SEALED):
+            if function.sealing is not None or row.kwargs.startswith(MARKED):
                 open_arguments(attempt, self._config)
             self.running[attempt] = None
             self._waiting.append(attempt)
@@ -371,6 +375,8 @@ class Runner:
                 outcome = self._interrupted(attempt)
             else:
                 outcome = await self._outcome(attempt)
+                if self._store is not None and isinstance(outcome, Done) and is_long(self._config, outcome.result):
+                    outcome = await asyncio.to_thread(put_result, attempt, outcome, self._store, self._config)
         except asyncio.CancelledError as e:
             outcome = self._interrupted(attempt) if attempt.interruption else failed(e, attempt.function, self._config)
         except (SystemExit, KeyboardInterrupt) as e:
@@ -394,7 +400,10 @@ class Runner:
                 task.cancel()  # it could not be before its first step, and a child may have its order
             return await self._processes.run_ahead(attempt.ahead)
         if attempt.refusal is not None:
-            return attempt.refusal
+            if attempt.unread:
+                await asyncio.to_thread(read_arguments, attempt, self._config)
+            if attempt.refusal is not None:
+                return attempt.refusal
         function, kwargs = attempt.function, attempt.claimed.kwargs
         if attempt.executor is Executor.PROCESS:
             trace = attempt.span.carried if attempt.span is not None else None
@@ -437,11 +446,14 @@ class Runner:
             self._deadlines.at(attempt.deadline)
 
     def _call_in_thread(self, attempt: Attempt) -> Outcome:
-        function, kwargs = attempt.function, attempt.claimed.kwargs
         if attempt.interruption:
             return self._interrupted(attempt)
         if attempt.refusal is not None:
-            return attempt.refusal
+            if attempt.unread:
+                read_arguments(attempt, self._config)
+            if attempt.refusal is not None:
+                return attempt.refusal
+        function, kwargs = attempt.function, attempt.claimed.kwargs
         if attempt.span is not None:
             attempt.span.enter()
         try:
@@ -456,8 +468,12 @@ class Runner:
                     attempt.seal,
                 )
             if function.durable:
-                return call_durable(function, kwargs, attempt.context, self._journal_of(attempt), self._config)
-            return call(function, kwargs, attempt.context, self._config)
+                outcome = call_durable(function, kwargs, attempt.context, self._journal_of(attempt), self._config)
+            else:
+                outcome = call(function, kwargs, attempt.context, self._config)
+            if self._store is not None and isinstance(outcome, Done):
+                outcome = put_result(attempt, outcome, self._store, self._config)
+            return outcome
         except BaseException as e:
             return failed(e, function, self._config)  # whatever it is, the attempt has ended
 

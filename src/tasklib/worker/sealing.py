@@ -5,18 +5,22 @@ from __future__ import annotations
 from tasklib.config import Config
 from tasklib.errors import KeyMissing, PayloadDamaged, PayloadUnreadable
 from tasklib.executors.outcomes import Failed, FailureKind, Released
+from tasklib.tasks.blobs import IN_STORE
 from tasklib.tasks.keyring import keyring_of
 from tasklib.tasks.sealing import seal_of, sealed_arguments
-from tasklib.tasks.secrets import SEALED_MARK
 from tasklib.worker.attempt import Attempt
 
-SEALED = f'{{"{SEALED_MARK}"'
-"""What arguments begin with that are sealed as a whole. Those with Sealed[...] fields are known by the function."""
+MARKED = '{"$'
+"""What arguments begin with that are sealed as a whole, or in a payload store. Those with Sealed[...] fields are known
+by the function."""
 
 
 def open_arguments(attempt: Attempt, config: Config) -> None:
     """Give the attempt clear arguments, or the reason why it can't have them: it becomes a dead letter at once."""
     claimed, sealing = attempt.claimed, attempt.function.sealing
+    if claimed.kwargs.startswith(IN_STORE):
+        attempt.unread, attempt.refusal = True, Released("its arguments were not read yet")
+        return
     sealed = sealed_arguments(claimed.kwargs)
     try:
         if sealed is not None:

@@ -21,6 +21,7 @@ from tasklib.executors.outcomes import (
     Cancelled,
     Committed,
     Done,
+    DoneAndStored,
     Failed,
     FailureKind,
     Lost,
@@ -164,7 +165,8 @@ class Settler:
         for attempt, outcome in batch:
             match outcome:
                 case Done(result):
-                    stored = result if attempt.seal is None else attempt.seal.result(result)
+                    is_final = attempt.seal is None or isinstance(outcome, DoneAndStored)
+                    stored = result if is_final or attempt.seal is None else attempt.seal.result(result)
                     completions.append((attempt, Completion(attempt.claimed, stored)))
                 case Failed():
                     failures.append((attempt, self._failure(attempt, outcome)))

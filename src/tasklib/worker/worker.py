@@ -24,7 +24,7 @@ from tasklib.errors import AccessDenied, ConfigError, TaskLibError
 from tasklib.events import DutyFailed, Events, SchedulesSynced, WorkerDraining, WorkerStarted, WorkerStopped
 from tasklib.executors.exits import exits_kept_in_attempts
 from tasklib.stats import StatsCollector
-from tasklib.tasks import compression, registry
+from tasklib.tasks import blobs, compression, registry
 from tasklib.tasks.hooks import Lifespan, subscribers
 from tasklib.tasks.keyring import keyring_of
 from tasklib.tasks.limits import any_declared
@@ -87,6 +87,7 @@ class Worker:
         self.concurrency = concurrency
         self.queues = _names("queues", queues)
         keys = [key_capability(key_id) for key_id in keyring_of(given) or ()]
+        keys += [blobs.CAPABILITY] if given.payload_store is not None else []
         keys += [compression.CAPABILITY] if keys and compression.is_available() else []
         self.capabilities = tuple(sorted({*(_names("capabilities", capabilities) or ()), *keys}))
         self.names = _with_aliases(_names("names", names))

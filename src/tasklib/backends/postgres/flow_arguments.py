@@ -9,6 +9,7 @@ from typing import Any
 from tasklib.db.query import Runs
 from tasklib.store import flows
 from tasklib.store.claim import Claimed, FlowPart, need_results
+from tasklib.tasks.blobs import FETCH, IN_TEXT
 
 MOST_IN_LIST = 1_000_000
 """More than a submission allows: a group that grew while it ran is cut off only here."""
@@ -40,4 +41,6 @@ async def _filled_in(
         else:
             query = flows.node_results(part.flow or "", reference["nodes"], settled, None, MOST_IN_LIST)
             values[name] = [value for _, value in await db.run(query)]
-    return claimed._replace(kwargs=json.dumps({**json.loads(claimed.kwargs), **values}))
+    results = json.dumps(values)
+    fetch = {FETCH: True} if IN_TEXT in results else {}  # the worker has the store, and the keys
+    return claimed._replace(kwargs=json.dumps({**fetch, **json.loads(claimed.kwargs), **values}))

@@ -10,6 +10,7 @@ from uuid import UUID
 from fastapi import APIRouter, Header, Query, Request, Response
 
 from tasklib.client.async_clients import AsyncClient
+from tasklib.client.blobs import with_result
 from tasklib.client.validation import known
 from tasklib.server.access import Principal, client_of
 from tasklib.server.caps import EventStream, slot_of
@@ -21,6 +22,7 @@ from tasklib.server.services import Services
 from tasklib.server.task_response import redaction_for, shown_listed, shown_outcome
 from tasklib.states import TaskState
 from tasklib.store import lookup
+from tasklib.tasks.blobs import is_pointer
 
 router = APIRouter(prefix="/api/v1/tasks", tags=["tasks"])
 
@@ -90,6 +92,8 @@ async def get_result(
                 break
             seen = standing.version
             outcome = await _outcome(client, given, task_id)
+    if is_pointer(outcome.result) and given.config.payload_store is not None:
+        outcome = await client.perform(with_result(given.config, outcome))
     return shown_outcome(task_id, outcome, principal, redaction)
 
 
