@@ -149,3 +149,16 @@ def test_names_and_keys_from_elsewhere_are_text(web: Running, client: Client, db
     for path in ("/limits", "/limits/shares", f"/limits/show?name={HOSTILE}"):
         assert "<script>alert" not in get(web, path).text
         assert "<img src=x" not in get(web, path).text
+
+
+def test_the_bounds_of_a_queue_and_of_a_name_are_set_on_their_pages(web: Running, client: Client) -> None:
+    assert "Set the bounds" in text_of(get(web, "/queues/mail"))
+    post(web, "/limits/bounds", kind="queue", value="mail", max_wait="60", max_pending="")
+    post(web, "/limits/bounds", kind="name", value="a/b c", max_wait="", max_pending="500")
+    assert [(b.queue, b.max_wait, b.max_pending) for b in client.queue_bounds()] == [("mail", 60.0, None)]
+    assert [(b.name, b.max_wait, b.max_pending) for b in client.name_bounds()] == [("a/b c", None, 500)]
+    assert "more than 500 wait" in text_of(get(web, "/names/a%2Fb%20c"))
+    post(web, "/limits/bounds", kind="queue", value="mail", max_wait="-1")
+    assert [b.max_wait for b in client.queue_bounds()] == [60.0]
+    post(web, "/limits/bounds", kind="queue", value="mail", max_wait="", max_pending="")
+    assert client.queue_bounds() == []

@@ -163,6 +163,8 @@ def test_limits_and_bounds_that_apply_are_on_the_page(web: Running, db: psycopg.
     assert "queue:other" not in queue
     assert "more than 5,000 wait" in queue
     assert "smtp : 0 of 5 running" in words(get(web, "/names/send"))
+    db.execute("INSERT INTO backpressure (subject, max_wait) VALUES ('name:send', 90)")
+    assert "refuses submissions while the oldest waits over" in words(get(web, "/names/send"))
 
 
 def test_a_worker_has_a_page_with_its_attempts_even_after_it_has_left(web: Running, database: Database) -> None:

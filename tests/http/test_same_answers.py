@@ -315,6 +315,24 @@ async def limits(s: Scene) -> Any:
 
 
 @row
+async def bounds(s: Scene) -> Any:
+    s.api.db.execute("DELETE FROM backpressure")
+    return [
+        [await s.client.bound_queue("a é&=", max_wait=1.5) for _ in "12"],
+        await s.client.bound_name("send é&=", max_wait=60, max_pending=7),
+        [(b.queue, b.max_wait, b.max_pending, type(b.changed_at)) for b in await s.client.queue_bounds()],
+        [(b.name, b.max_wait, b.max_pending, type(b.changed_at)) for b in await s.client.name_bounds()],
+        [await s.client.bound_queue("a é&=") for _ in "12"],
+        [await s.client.bound_name("send é&=") for _ in "12"],
+        await s.client.queue_bounds(),
+        await failure(s.client.bound_queue("a", max_wait=-1)),
+        await failure(s.client.bound_queue("", max_wait=1)),
+        await failure(s.client.bound_name("", max_wait=1)),
+        await failure(s.client.bound_name("a", max_pending=True)),
+    ]
+
+
+@row
 async def breakers(s: Scene) -> Any:
     s.api.db.execute("DELETE FROM breakers")
     return [

@@ -57,6 +57,9 @@ class BackpressureCalls(OnBehalf):
                 raise InvalidOption(f"{name} must be a number above 0, at most {MAX_INT:,}, not {value!r}.")
         if max_pending is not None and not isinstance(max_pending, int):
             raise InvalidOption(f"max_pending must be a whole number, not {max_pending!r}.")
+        return (yield from self._store_bounds(subject, max_wait, max_pending))
+
+    def _store_bounds(self, subject: str, max_wait: float | None, max_pending: int | None) -> Call[bool]:
         by = self.identity.actor
         if max_wait is None and max_pending is None:
             changed: bool = yield backpressure.unbound(subject, by=by)

@@ -17,6 +17,7 @@ from tasklib.schedules import PreviewedSlot
 from tasklib.states import TaskState
 from tasklib.store.approvals import OpenApproval
 from tasklib.store.audit import AuditRecord
+from tasklib.store.backpressure import NameBound, QueueBound
 from tasklib.store.breakers import BreakerInfo
 from tasklib.store.dead_letters import DeadLetterGroup
 from tasklib.store.failures import FailureCause, FailureField, FieldValue
@@ -127,6 +128,14 @@ def flow_details_of(found: Json) -> FlowDetails:
 
 def limit_of(found: Json) -> LimitInfo:
     return _made(LimitInfo, found, changed_at=moment_of, blocked_until=moment_of)
+
+
+def queue_bound_of(found: Json) -> QueueBound:
+    return _made(QueueBound, found, changed_at=moment_of)
+
+
+def name_bound_of(found: Json) -> NameBound:
+    return _made(NameBound, found, changed_at=moment_of)
 
 
 def breaker_of(found: Json) -> BreakerInfo:

@@ -21,6 +21,7 @@ from tasklib.server.request_log import RequestLog
 from tasklib.server.routes import (
     approvals,
     audit,
+    bounds,
     breakers,
     dead_letters,
     failures,
@@ -61,6 +62,7 @@ ROUTERS: list[APIRouter] = [
     approvals.router,
     pauses.router,
     limits.router,
+    bounds.router,
     breakers.router,
     searches.router,
     settings_routes.router,

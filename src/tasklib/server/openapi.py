@@ -30,6 +30,7 @@ _TAGS = {
     "pauses": "Paused queues and task names.",
     "searches": "Searches of tasks that are kept under a name.",
     "limits": "How many tasks run at a time, or begin within a time.",
+    "bounds": "What may wait in a queue, or of a task name, before submissions are refused.",
     "breakers": "Task names that wait after too many failures.",
     "settings": "Settings that can be changed at run time.",
     "tokens": "API tokens.",

@@ -1,9 +1,9 @@
-"""Limits, shares and circuit breakers: what is allowed, what runs and waits; and what an operator changes."""
+"""Limits, shares, bounds and circuit breakers: what is allowed, what runs and waits; and what an operator changes."""
 
 from __future__ import annotations
 
 from typing import Annotated
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from fastapi import Form, Query, Request
 from starlette.responses import Response
@@ -167,6 +167,29 @@ async def set_breaker(
         return done(request, "/limits", str(e)[:300], "bad")
     text = f"Set the circuit breaker of {name[:_SHOWN]}." if changed else "It was so already."
     return done(request, "/limits", text)
+
+
+@router.post("/limits/bounds")
+async def set_bounds(
+    request: Request,
+    principal: Operator,
+    services: Serving,
+    kind: Annotated[str, Form(pattern="^(queue|name)$")],
+    value: GivenName,
+    max_wait: Number = "",
+    max_pending: Number = "",
+) -> Response:
+    """What may wait of a queue or a task name; without any bound, they are removed."""
+    client = client_of(principal, services)
+    back = f"/{kind}s/{quote(value, safe='')}"
+    try:
+        wait, pending = _number("Oldest waits", max_wait), _whole("Waiting", max_pending)
+        bound = client.bound_queue if kind == "queue" else client.bound_name
+        changed = await bound(value, max_wait=wait, max_pending=pending)
+    except TaskLibError as e:
+        return done(request, back, str(e)[:300], "bad")
+    text = "Removed the bounds." if wait is pending is None else "Set the bounds: they apply within five seconds."
+    return done(request, back, text if changed else "It was so already.")
 
 
 def address(name: str) -> str:

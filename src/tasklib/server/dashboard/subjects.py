@@ -52,7 +52,6 @@ async def queue(
     waiting = [level for level in await run(levels.levels()) if level.queue == queue]
     late = await queues_behind(run, waiting, paused, only=queue)
     workers = [w for w in await _live(services) if w.queues is None or queue in w.queues]
-    bounds = [b for b in await run(backpressure.queue_bounds()) if b.queue == queue]
     return await _show(
         request, services, query, "queue", queue,
         Standing(
@@ -64,7 +63,7 @@ async def queue(
         workers,
         parts=await run(stats.by_name(query.minutes, queue=queue, limit=_MOST)),
         limits=[x for x in await run(limits.limits()) if x.name in ("queue", f"queue:{queue}")],
-        bounds=bounds[0] if bounds else None,
+        bounds=next((b for b in await run(backpressure.queue_bounds()) if b.queue == queue), None),
         paused_at=next((p.paused_at for p in paused if p.kind == "queue" and p.value == queue), None),
         unfit=unfit([lane for lane in await run(doctor.lanes(_READ_LANES)) if lane.queue == queue], workers),
     )  # fmt: skip
@@ -93,7 +92,7 @@ async def name(
         workers,
         parts=await run(stats.by_queue(query.minutes, name=name, limit=_MOST)),
         limits=[x for x in await run(limits.limits()) if x.name in used],
-        bounds=None,
+        bounds=next((b for b in await run(backpressure.name_bounds()) if b.name == name), None),
         paused_at=paused_at,
         unfit=unfit([lane for lane in await run(doctor.lanes(_READ_LANES)) if lane.name == name], workers),
     )  # fmt: skip
