@@ -328,3 +328,19 @@ def test_with_the_prefork_pool_tasks_run_in_child_processes(tmp_path: Path, data
     )
     program = "from forked import pids; import os; print(len(set(pids.delay().get(timeout=60))), os.getpid() > 0)"
     assert run(tmp_path, database_url, "forked", program) == ["3 True\n"]
+
+
+def test_discovery_skips_packages_without_tasks_and_names_a_package_that_is_missing(
+    app: Celery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("found_app", "plain_app"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("class Config: ...\n")
+    (tmp_path / "found_app" / "jobs.py").write_text(
+        "from tasklib.celery import shared_task\n\n@shared_task\ndef ring():\n    return 1\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    app.autodiscover_tasks(["found_app.Config", "plain_app"], "jobs", force=True)
+    assert "found_app.jobs.ring" in app.tasks
+    with pytest.raises(ModuleNotFoundError, match="no_such_app"):
+        app.autodiscover_tasks(["no_such_app.inner"], "jobs", force=True)

@@ -12,7 +12,7 @@ import pytest
 
 import tasklib
 from tasklib.celery import Celery, signature, states, uuid
-from tasklib.celery.exceptions import MaxRetriesExceededError, NotOnTaskLib, TaskRevokedError, TimeoutError
+from tasklib.celery.exceptions import MaxRetriesExceededError, NotOnTaskLib, Reject, TaskRevokedError, TimeoutError
 from tasklib.celery.result import AsyncResult
 from tasklib.testing import drain_sync
 
@@ -100,6 +100,34 @@ def test_a_failure_raises_the_exception_of_the_task_and_is_not_retried(proj: Any
     assert (result.state, result.failed()) == ("FAILURE", True)
     assert isinstance(result.get(timeout=30, propagate=False), ValueError)
     assert 'raise ValueError("no such order")' in result.traceback
+
+
+def test_an_exception_comes_back_with_its_arguments(app: Celery) -> None:
+    @app.task
+    def fail(*args: Any) -> None:
+        raise LookupError(*args)
+
+    @app.task
+    def miss(key: str) -> None:
+        raise KeyError(key)
+
+    failed = [fail.delay("no such order", 7), fail.delay("(not a tuple)"), fail.delay(), miss.delay("order")]
+    drain_sync()
+    errors = [result.get(timeout=30, propagate=False) for result in failed]
+    assert [error.args for error in errors] == [("no such order", 7), ("(not a tuple)",), (), ("order",)]
+    assert [type(error) for error in errors] == [LookupError, LookupError, LookupError, KeyError]
+
+
+def test_a_rejected_task_raises_celerys_reject(app: Celery) -> None:
+    @app.task
+    def refuse() -> None:
+        raise Reject("no such order", requeue=False)
+
+    result = refuse.delay()
+    drain_sync()
+    with pytest.raises(Reject, match="no such order"):
+        result.get(timeout=30)
+    assert result.state == "FAILURE"
 
 
 def test_waiting_too_long_raises_celerys_timeout_error(proj: Any) -> None:

@@ -125,3 +125,11 @@ def test_what_a_canvas_can_not_do_is_refused_by_name(proj: Any) -> None:
 def test_a_group_that_is_empty_has_no_results_and_its_chord_gets_an_empty_list(proj: Any) -> None:
     assert group([]).apply_async().get() == []
     assert ran(chord([])(proj.xsum.s())) == 0
+
+
+def test_a_group_of_one_task_before_a_task_gives_it_a_list(proj: Any) -> None:
+    assert ran((group([proj.add.s(2, 5)]) | proj.xsum.s())()) == 7
+
+
+def test_a_task_stands_for_its_signature_in_groups_and_chords(proj: Any) -> None:
+    assert ran(chord([proj.xsum, proj.xsum], proj.xsum.s()).apply_async(([1, 2],))) == 6

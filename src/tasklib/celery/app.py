@@ -452,11 +452,19 @@ def _packages_of(names: Any) -> Iterator[str]:
 
 
 def _import_related(package: str, related: str) -> None:
+    """Import a package's module of tasks if it has one. The package itself may be named by a class in it."""
+    try:
+        importlib.import_module(package)
+    except ImportError:
+        package = package.rpartition(".")[0]
+        if not package:
+            raise
+        importlib.import_module(package)
     name = f"{package}.{related}" if related else package
     try:
         importlib.import_module(name)
     except ModuleNotFoundError as e:
-        if e.name is None or not (name == e.name or name.startswith(f"{e.name}.")):
+        if e.name != name:
             raise
 
 

@@ -299,7 +299,7 @@ class group(_Combined):
                 tasks = tuple(only.tasks)
             elif not isinstance(only, CelerySignature | dict):
                 tasks = tuple(only)
-        made = [maybe_signature(each, app) for each in tasks]
+        made = [maybe_signature(each if isinstance(each, dict) else signature(each, app=app), app) for each in tasks]
         super().__init__("celery.group", (), {"tasks": made}, options, app=app)
 
     def __repr__(self) -> str:
@@ -430,11 +430,17 @@ def maybe_signature(d: Any, app: Celery | None = None, clone: bool = False) -> A
 
 
 def chained(left: CelerySignature, right: CelerySignature) -> CelerySignature:
-    """`left | right`, as Celery upgrades it: a group before a task is a chord."""
+    """`left | right`, as Celery upgrades it: a group before a task is a chord, also a group of one task."""
     app = left.app or right.app
-    if isinstance(right, group) and len(right.tasks) == 1 and not isinstance(left, group):
+    if _is_group_of_one(left):
+        return chord(left, right, app=app)
+    if _is_group_of_one(right) and not isinstance(left, group):
         return chain(left, right.tasks[0], app=app)
     return chain(left, right, app=app)
+
+
+def _is_group_of_one(part: Any) -> bool:
+    return isinstance(part, group) and len(part.tasks) == 1
 
 
 def _links_of(part: CelerySignature) -> list[CelerySignature]:

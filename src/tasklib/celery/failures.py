@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import builtins
 import re
 import sys
 from typing import Any
 
-from tasklib.celery.exceptions import CeleryTaskError
+from tasklib.celery.exceptions import CeleryReject, CeleryTaskError
 
 _RAISED = re.compile(r"^([A-Za-z_][\w.]*)(?:: ?(.*))?$", re.DOTALL)
 _UPSTREAM = re.compile(r"^UpstreamFailed: cancelled because .* \(task ([0-9a-f-]{36})\)")
@@ -21,15 +22,33 @@ class RemoteError(CeleryTaskError):
 def exception_of(error: str | None) -> BaseException:
     """The exception that a traceback ends with: of its own class if that is imported here, with its message."""
     name, message = raised(error or "")
+    if name == "tasklib.Reject":  # what Celery's Reject has become on the worker
+        return CeleryReject(message)
     kind = _class(name)
     if kind is not None:
         try:
-            return kind(message) if message else kind()
+            return kind(*_arguments(kind, message))
         except Exception:  # its constructor wants something else
             made: BaseException = kind.__new__(kind)
             made.args = (message,)
             return made
     return RemoteError(f"{name}: {message}" if message else name)
+
+
+def _arguments(kind: type[BaseException], message: str) -> tuple[Any, ...]:
+    """What the exception was made with, as far as its message shows it: Python prints several as their tuple."""
+    if not message:
+        return ()
+    if kind.__str__ in (BaseException.__str__, KeyError.__str__):
+        try:
+            value = ast.literal_eval(message)
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            return (message,)
+        if isinstance(value, tuple) and len(value) > 1:
+            return value
+        if kind.__str__ is KeyError.__str__:
+            return (value,)
+    return (message,)
 
 
 def raised(error: str) -> tuple[str, str]:
