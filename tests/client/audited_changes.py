@@ -120,6 +120,13 @@ def cancel_tasks(scene: Scene) -> Change:
     return Change("cancel_tasks", options=filters, details={**filters, "count": 2})
 
 
+def erase_tasks(scene: Scene) -> Change:
+    for _ in range(2):
+        scene.task(state="'completed'", completed_at="now()", tags="""'{"customer": 42}'""")
+    filters = {"tags": {"customer": 42}}
+    return Change("erase_tasks", options=filters, details={**filters, "count": 2})
+
+
 def replay_chosen(scene: Scene) -> Change:
     ids = [scene.dead_letter(), scene.dead_letter()]
     return Change("replay_chosen", (ids,), details={"count": 2})
@@ -320,6 +327,7 @@ CHANGES: dict[Action, Callable[[Scene], Change]] = {
     Action.CANCEL_FLOW: cancel_flow,
     Action.REPLAY_FLOW: replay_flow,
     Action.CANCEL_TASKS: cancel_tasks,
+    Action.ERASE_TASKS: erase_tasks,
     Action.REPLAY_TASKS: replay_chosen,
     Action.REPLAY_DEAD_LETTERS: replay_dead_letters,
     Action.PURGE_DEAD_LETTERS: purge_dead_letters,

@@ -393,6 +393,11 @@ async def cancel_by_filter(s: Scene) -> Any:
         await s.client.cancel_tasks(ids=[UNKNOWN]),
         await s.client.cancel_tasks(TaskFilter(state="pending"), queue="hello"),
         await s.client.cancel_tasks(everything=True),
+        await s.client.erase_tasks(tags={"n": 1}, dry_run=True),
+        await s.client.erase_tasks(name="http.greet", state="cancelled"),
+        await s.client.erase_tasks(state=[]),
+        await failure(s.client.erase_tasks()),
+        await failure(s.client.erase_tasks(state="pending")),
         await failure(s.client.cancel_tasks()),
         await failure(s.client.cancel_tasks(state="completed")),
     ]

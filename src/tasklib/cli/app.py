@@ -30,6 +30,7 @@ from tasklib.cli.check import check
 from tasklib.cli.dev import dev
 from tasklib.cli.doctor import doctor
 from tasklib.cli.edit import edit
+from tasklib.cli.erase import erase
 from tasklib.cli.explain import explain
 from tasklib.cli.failures import failures
 from tasklib.cli.listing import list_tasks
@@ -102,6 +103,7 @@ app.command()(explain)
 app.command()(failures)
 app.command()(wait)
 app.command()(cancel)
+app.command()(erase)
 app.command()(replay)
 app.command("run-now")(run_now)
 app.command()(edit)

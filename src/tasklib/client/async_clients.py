@@ -136,6 +136,7 @@ class AsyncClient:
     settings = _awaitable(Calls.settings)
     change_settings = _awaitable(Calls.change_settings)
     cancel_tasks = _awaitable(Calls.cancel_tasks)
+    erase_tasks = _awaitable(Calls.erase_tasks)
     cancel_found = _awaitable(Calls.cancel_found)
     replay_found = _awaitable(Calls.replay_found)
     cancel_chosen = _awaitable(Calls.cancel_chosen)

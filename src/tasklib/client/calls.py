@@ -17,6 +17,7 @@ from tasklib.client.breakers import BreakerCalls
 from tasklib.client.durable import DurableCalls
 from tasklib.client.editing import EditCalls
 from tasklib.client.effects import Call, Pause
+from tasklib.client.erasing import ErasingCalls
 from tasklib.client.explaining import ExplainingCalls
 from tasklib.client.failures import FailureCalls
 from tasklib.client.filters import TaskConditions, checked_tasks
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 
 class Calls(
     EditCalls,
+    ErasingCalls,
     BackpressureCalls,
     LimitCalls,
     BreakerCalls,

@@ -123,6 +123,7 @@ class Client:
     settings = _blocking(Calls.settings)
     change_settings = _blocking(Calls.change_settings)
     cancel_tasks = _blocking(Calls.cancel_tasks)
+    erase_tasks = _blocking(Calls.erase_tasks)
     cancel_found = _blocking(Calls.cancel_found)
     replay_found = _blocking(Calls.replay_found)
     cancel_chosen = _blocking(Calls.cancel_chosen)

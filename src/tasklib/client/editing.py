@@ -22,6 +22,7 @@ from tasklib.states import TaskState
 from tasklib.store import control, lookup
 from tasklib.store.control import EditLook, TaskEdit
 from tasklib.tasks import registry
+from tasklib.tasks.blobs import is_pointer
 from tasklib.tasks.options import Options
 from tasklib.tasks.sealing import key_capability, sealed_arguments
 from tasklib.tasks.versions import capability
@@ -125,6 +126,10 @@ def _arguments(task: Task, look: EditLook, target: Target, kwargs: Mapping[str, 
         return None
     if (because := _reason_against(task, look)) is not None:
         raise _refusal(task, "its arguments", because)
+    if is_pointer(task.kwargs):
+        raise _refusal(
+            task, "its arguments", "they are in a payload store: cancel it, and submit it with other arguments"
+        )
     if task.key_id is not None or (not isinstance(target, str) and target.sealing is not None):
         raise _refusal(task, "its arguments", "they are sealed: cancel it, and submit it with other arguments")
     if not isinstance(target, str) and target.version != task.payload_version:

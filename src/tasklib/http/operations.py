@@ -22,6 +22,7 @@ from tasklib.store.control import CancelCounts
 from tasklib.store.filters import TaskFilter, texts
 from tasklib.store.fleet import WorkerInfo
 from tasklib.store.pauses import Paused
+from tasklib.store.stored_payloads import ErasedCounts
 from tasklib.store.tokens import NewToken, TokenInfo, prefix_in
 
 
@@ -75,6 +76,13 @@ class HttpOperatorCalls(HttpDeadLetterCalls):
         body = body_of(**{**chosen.given(), "ids": texts(chosen.ids)}, everything=chosen.is_everything, dry_run=dry_run)
         found = yield from self._ask(Request("POST", f"{API}/tasks/cancel", (), body))
         return CancelCounts(found["cancelled"], found["asked"])
+
+    def _erase(self, chosen: TaskFilter, dry_run: bool) -> Call[ErasedCounts]:
+        if chosen.state == ():
+            return ErasedCounts(0, 0)
+        body = body_of(**{**chosen.given(), "ids": texts(chosen.ids)}, dry_run=dry_run)
+        found = yield from self._ask(Request("POST", f"{API}/tasks/erase", (), body))
+        return ErasedCounts(found["erased"], found["left"])
 
     def create_token(
         self,

@@ -240,6 +240,26 @@ class CancelBody(Body):
         return TaskFilter(**self.model_dump(include=set(TaskFilter.__slots__)))
 
 
+class EraseBody(Body):
+    """Whose payloads to erase: those of finished tasks that fit every filter given. One is required."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"tags": {"customer": 42}, "dry_run": True}]}
+    )
+
+    state: list[TaskState] | None = Field(None, min_length=1, description="Some of completed, cancelled, dead_letter.")
+    name: Name | None = None
+    queue: Name | None = None
+    tags: dict[str, Any] | None = None
+    created_after: AwareDatetime | None = None
+    created_before: AwareDatetime | None = None
+    ids: list[UUID] | None = Field(None, min_length=1, max_length=MAX_IDS)
+    dry_run: StrictBool = Field(False, description="Only count.")
+
+    def filter(self) -> TaskFilter:
+        return TaskFilter(**self.model_dump(exclude={"dry_run"}))
+
+
 class DeadLetterConditionsBody(Body):
     """Which dead letters. Without a filter, `everything` has to be true."""
 

@@ -352,6 +352,16 @@ class CancelledAnswer(BaseModel):
     dry_run: bool
 
 
+class ErasedAnswer(BaseModel):
+    """What an erasure did, or would do."""
+
+    model_config = _example({"erased": 120, "left": 3, "dry_run": False})
+
+    erased: int = Field(description="Tasks whose arguments, results, errors, steps and signals are gone.")
+    left: int = Field(description="Tasks that match and are not finished: cancel them, and erase again.")
+    dry_run: bool
+
+
 def level_of(priority: int) -> str:
     """The level a priority stands on."""
     return "high" if priority >= HIGH else "medium" if priority >= MEDIUM else "low"

@@ -25,6 +25,7 @@ class Action(StrEnum):
     ANSWER_APPROVAL = "task.answer"
     CANCEL_TASKS = "tasks.cancel"
     REPLAY_TASKS = "tasks.replay"
+    ERASE_TASKS = "tasks.erase"
     REPLAY_DEAD_LETTERS = "dead_letters.replay"
     PURGE_DEAD_LETTERS = "dead_letters.purge"
     START_REPLAY = "replay.start"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
 from tasklib.db.query import Query
 from tasklib.store.audit import Action, audited
+from tasklib.store.filters import TaskFilter
 
 FIRST = "00000000-0000-0000-0000-000000000000"
 """Before every id."""
@@ -73,6 +75,39 @@ def reseal(rows: Sequence[SealedRow], old_key: str, new_key: str, *, by: str) ->
         action=Action.ROTATE_KEY,
         target=f"key:{old_key}",
         details={"to": new_key},
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ErasedCounts:
+    """What an erasure did, or would do."""
+
+    erased: int
+    left: int
+    """Tasks that match and are not finished."""
+
+
+def erase_look(chosen: TaskFilter) -> Query[ErasedCounts]:
+    """How many tasks an erasure would take and leave."""
+    return Query("erase_look", chosen.parameters(), lambda rows: ErasedCounts(*rows[0]), prepare=False, repeatable=True)
+
+
+def erasable(chosen: TaskFilter, after: str, limit: int) -> Query[list[str]]:
+    """The ids of finished tasks that match and are not erased yet, behind this id."""
+    parameters = {**chosen.parameters(), "after": after, "limit": limit}
+    return Query("erasable", parameters, lambda rows: [row[0] for row in rows], prepare=False, repeatable=True)
+
+
+def erase(ids: Sequence[str], chosen: TaskFilter, *, by: str) -> Query[list[str]]:
+    """Erase what these tasks hold; reads which of them were still finished."""
+    return audited(
+        "erase",
+        {"ids": list(ids)},
+        lambda rows: [row[0] for row in rows],
+        by=by,
+        action=Action.ERASE_TASKS,
+        details={**chosen.given(), "ids": chosen.parameters()["ids"]},
+        repeatable=True,
     )
 
 

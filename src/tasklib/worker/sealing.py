@@ -15,11 +15,18 @@ MARKED = '{"$'
 by the function."""
 
 
+ERASED = '{"$erased"'
+"""What arguments begin with that were erased; such a task can only be replayed in vain."""
+
+
 def open_arguments(attempt: Attempt, config: Config) -> None:
     """Give the attempt clear arguments, or the reason why it can't have them: it becomes a dead letter at once."""
     claimed, sealing = attempt.claimed, attempt.function.sealing
     if claimed.kwargs.startswith(IN_STORE):
         attempt.unread, attempt.refusal = True, Released("its arguments were not read yet")
+        return
+    if claimed.kwargs.startswith(ERASED):
+        attempt.refusal = _refused("PayloadUnreadable: the arguments of this task were erased.")
         return
     sealed = sealed_arguments(claimed.kwargs)
     try:

@@ -17,11 +17,12 @@ from tasklib.server import filters
 from tasklib.server.access import Principal, Role, checked, client_of
 from tasklib.server.openapi import refusals
 from tasklib.server.problems import Problem, problem_of
-from tasklib.server.request_models import BatchBody, CancelBody, EditBody, SignalBody, SubmitBody
+from tasklib.server.request_models import BatchBody, CancelBody, EditBody, EraseBody, SignalBody, SubmitBody
 from tasklib.server.response_models import (
     BatchAnswer,
     BatchItem,
     CancelledAnswer,
+    ErasedAnswer,
     ExplanationAnswer,
     SignalAnswer,
     StatusAnswer,
@@ -35,6 +36,7 @@ from tasklib.server.routing import (
     Cursor,
     Given,
     Limit,
+    Operator,
     Reader,
     Reveal,
     Submitter,
@@ -173,6 +175,13 @@ async def cancel_tasks(body: CancelBody, principal: Submitter, given: Given) -> 
         body.filter(), everything=body.everything, dry_run=body.dry_run
     )
     return CancelledAnswer(cancelled=done.cancelled, asked=done.asked, dry_run=body.dry_run)
+
+
+@router.post("/erase", operation_id="erase_tasks", summary="Erase what finished tasks hold")
+async def erase_tasks(body: EraseBody, principal: Operator, given: Given) -> ErasedAnswer:
+    """Erase arguments, results, errors, progress, steps and signals of finished tasks that match; the rows stay."""
+    done = await client_of(principal, given, to_change=True).erase_tasks(body.filter(), dry_run=body.dry_run)
+    return ErasedAnswer(erased=done.erased, left=done.left, dry_run=body.dry_run)
 
 
 @router.get("/{task_id}", operation_id="get_task", summary="Get a task", responses=refusals(404))
