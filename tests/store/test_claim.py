@@ -12,7 +12,7 @@ from psycopg import sql
 
 from tasklib import Config
 from tasklib.db.connect import TASKS, conninfo
-from tasklib.db.fast_path import exchange, in_text
+from tasklib.db.fast_path import exchange, in_text, is_before_18
 from tasklib.db.query import Query
 from tasklib.sql import numbered, statement
 from tasklib.store import claim
@@ -39,7 +39,7 @@ class Claiming:
         return self.explain_query(claim.claim(served, limit, "w", **TERMS))
 
     def explain_query(self, query: Query[Any]) -> dict[str, Any]:
-        text, names = numbered(query.name, None)
+        text, names = numbered(query.name, None, before_18=is_before_18(self.connection))
         values = [in_text(query.parameters[name]) for name in names]
         given = [sql.Literal(None if value is None else value.decode()) for value in values]
         with self.connection.transaction(force_rollback=True):

@@ -16,7 +16,7 @@ from psycopg.rows import tuple_row
 from tasklib.config import Config
 from tasklib.db.connect import connect, connect_async
 from tasklib.db.failures import MOST_CONFLICTS, TRANSIENT, conflict_pause, is_connection_loss, lost
-from tasklib.db.fast_path import discard, exchange, is_alive, wait
+from tasklib.db.fast_path import discard, exchange, is_alive, is_before_18, wait
 from tasklib.db.query import Query
 from tasklib.errors import DatabaseUnavailable
 from tasklib.sql import statement
@@ -215,7 +215,7 @@ class AsyncDatabase(_Pool[psycopg.AsyncConnection]):
 
 def execute(connection: psycopg.Connection, query: Query[T], schema: str | None) -> T:
     """Run a query on this connection, in whatever transaction it is in."""
-    text = statement(query.name, schema)
+    text = statement(query.name, schema, before_18=is_before_18(connection))
     # A plain cursor with plain rows: the connection may be a user's, with factories of their own.
     with psycopg.Cursor(connection, row_factory=tuple_row) as cursor:
         cursor.execute(text, query.parameters, prepare=_prepare(connection, query))
@@ -224,7 +224,7 @@ def execute(connection: psycopg.Connection, query: Query[T], schema: str | None)
 
 async def execute_async(connection: psycopg.AsyncConnection, query: Query[T], schema: str | None) -> T:
     """Run a query on this connection, in whatever transaction it is in."""
-    text = statement(query.name, schema)
+    text = statement(query.name, schema, before_18=is_before_18(connection))
     async with psycopg.AsyncCursor(connection, row_factory=tuple_row) as cursor:
         await cursor.execute(text, query.parameters, prepare=_prepare(connection, query))
         return query.read(await cursor.fetchall() if cursor.description else ())

@@ -32,6 +32,7 @@ AnyConnection = psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
 
 @dataclass(slots=True)
 class _Session:
+    before_18: bool
     prepared: dict[str, bytes | None] = field(default_factory=dict)
     """The statements it has seen, and the names of their prepared forms."""
     reader: abc.Transformer = field(default_factory=Transformer)
@@ -41,13 +42,18 @@ class _Session:
 _sessions: WeakKeyDictionary[AnyConnection, _Session] = WeakKeyDictionary()
 
 
+def is_before_18(connection: AnyConnection) -> bool:
+    """For `statement`: whether the server is older than PostgreSQL 18."""
+    return connection.pgconn.server_version < 180000
+
+
 def exchange(
     connection: AnyConnection, query: Query[T], schema: str | None, then: Callable[[T], None] | None = None
 ) -> PQGen[T]:
     """The steps of a query with `all_text`: `connection.wait(exchange(...))`; `then` is part of the last one."""
-    session = _sessions.get(connection) or _sessions.setdefault(connection, _Session())
     pgconn = connection.pgconn
-    text, names = numbered(query.name, schema)
+    session = _sessions.get(connection) or _sessions.setdefault(connection, _Session(is_before_18(connection)))
+    text, names = numbered(query.name, schema, before_18=session.before_18)
     values = [in_text(query.parameters[name]) for name in names]
     prepared = session.prepared.get(query.name)
     if prepared is None and connection.prepare_threshold is not None:

@@ -8,7 +8,7 @@ A statement is written with psycopg's `%(name)s` parameters and marks of our own
 of our own objects, `{task_columns}` for all columns of a task, `{task_columns_within}` for the same without values
 that are larger than `%(most)s` bytes, `{due}` for the time a claimable task becomes due, `{still_running}` for a
 check of tasks found by their ids, `{include NAME}` for a fragment, and `{statement NAME}` for a whole other statement,
-to explain it.
+to explain it. A fragment NAME_before_18 takes the place of NAME on servers before PostgreSQL 18.
 
 Tasks of known ids are joined by `task.id = ANY (ARRAY[other.id])`, not by `task.id = other.id`: that can only be a look
 at the primary key for each id. With the plain join, statistics that were taken while the table was empty make the
@@ -92,19 +92,21 @@ def _files() -> tuple[dict[str, Traversable], dict[str, Traversable]]:
 _MARK = re.compile(r"\{(include|statement) (\w+)\}")
 
 
-def _expanded(file: Traversable) -> str:
+def _expanded(file: Traversable, before_18: bool) -> str:
     def part(mark: re.Match[str]) -> str:
         kind, name = mark.groups()
-        return _expanded((fragments() if kind == "include" else statements())[name]).rstrip()
+        found = fragments() if kind == "include" else statements()
+        other = found.get(f"{name}_before_18") if before_18 else None
+        return _expanded(other or found[name], before_18).rstrip()
 
     return _MARK.sub(part, file.read_text(encoding="utf-8"))
 
 
 @cache
-def statement(name: str, schema: str | None) -> LiteralString:
-    """The text of one statement for tables in this schema (None: the search_path)."""
+def statement(name: str, schema: str | None, *, before_18: bool = False) -> LiteralString:
+    """The text of one statement for tables in this schema (None: the search_path), on a server of this version."""
     text: Any = (
-        indexed(_expanded(statements()[name]))
+        indexed(_expanded(statements()[name], before_18))
         .replace("{task_columns}", ", ".join(TASK_COLUMNS))
         .replace("{task_columns_within}", _columns_within())
         .replace("{still_running}", STILL_RUNNING)
@@ -120,7 +122,7 @@ PARAMETER = re.compile(r"%(?:%|\((\w+)\)s)")
 
 
 @cache
-def numbered(name: str, schema: str | None) -> tuple[str, tuple[str, ...]]:
+def numbered(name: str, schema: str | None, *, before_18: bool = False) -> tuple[str, tuple[str, ...]]:
     """The same as PostgreSQL itself reads it, with $1, $2, ..., and the parameters' names in that order."""
     names: list[str] = []
 
@@ -131,4 +133,4 @@ def numbered(name: str, schema: str | None) -> tuple[str, tuple[str, ...]]:
             names.append(match[1])
         return f"${names.index(match[1]) + 1}"
 
-    return PARAMETER.sub(number, statement(name, schema)), tuple(names)
+    return PARAMETER.sub(number, statement(name, schema, before_18=before_18)), tuple(names)

@@ -7,7 +7,7 @@
 -- Lanes of `known` are left out. Their heads are never read: what was claimed there may still be in the index.
 {include paused},
 gaps AS (
-    SELECT queue, lane, required_capabilities, priority,
+    SELECT queue AS from_queue, lane AS from_lane, required_capabilities AS from_capabilities, priority AS from_priority,
            COALESCE(lead(queue) OVER following, behind_all) AS end_queue,
            COALESCE(lead(lane) OVER following, '') AS end_lane,
            COALESCE(lead(required_capabilities) OVER following, '{}') AS end_capabilities,
@@ -23,20 +23,13 @@ gaps AS (
     WINDOW following AS (ORDER BY queue, lane, required_capabilities, priority)
 ),
 lanes AS (
-    SELECT first.*, end_queue, end_lane, end_capabilities, end_priority
+    SELECT next.*, end_queue, end_lane, end_capabilities, end_priority
     FROM gaps
     CROSS JOIN LATERAL (
-        SELECT queue, lane, required_capabilities, priority, {due} AS due
-        FROM {schema.}tasks
-        WHERE state IN ('pending', 'failed') AND waits_for IS NULL
-          AND (queue, lane, required_capabilities, priority) > (
-              gaps.queue, gaps.lane, gaps.required_capabilities, gaps.priority)
-          AND (queue, lane, required_capabilities, priority) < (end_queue, end_lane, end_capabilities, end_priority)
-        ORDER BY queue, lane, required_capabilities, priority, {due}, id
-        LIMIT 1
-    ) AS first
+        {include next_lane}
+    ) AS next
     UNION ALL
-    SELECT following.*, end_queue, end_lane, end_capabilities, end_priority
+    SELECT next.*, end_queue, end_lane, end_capabilities, end_priority
     FROM lanes AS lane
     CROSS JOIN LATERAL (SELECT
         lane.queue = ANY (COALESCE(%(queues)s::text[], ARRAY[lane.queue]))
@@ -47,22 +40,19 @@ lanes AS (
         lane.required_capabilities <@ %(capabilities)s::text[] AS our_capabilities
         OFFSET 0 -- once for each lane, and not wherever they are used below
     ) AS serves
+    CROSS JOIN LATERAL (SELECT
+        CASE WHEN our_queue THEN lane.queue ELSE lane.queue || E'\x01' END AS from_queue,
+        CASE WHEN NOT our_queue THEN '' WHEN our_lane THEN lane.lane
+             WHEN lane.lane < E'\x02' THEN E'\x02' ELSE lane.lane || E'\x01' END AS from_lane,
+        CASE WHEN NOT (our_queue AND our_lane) THEN '{}'
+             WHEN our_capabilities THEN lane.required_capabilities
+             ELSE lane.required_capabilities || ''::text END AS from_capabilities,
+        CASE WHEN our_queue AND our_lane AND our_capabilities THEN lane.priority ELSE -11 END AS from_priority
+        OFFSET 0
+    ) AS behind
     CROSS JOIN LATERAL (
-        SELECT queue, lane, required_capabilities, priority, {due}
-        FROM {schema.}tasks
-        WHERE state IN ('pending', 'failed') AND waits_for IS NULL
-          AND (queue, lane, required_capabilities, priority) > (
-              CASE WHEN our_queue THEN lane.queue ELSE lane.queue || E'\x01' END,
-              CASE WHEN NOT our_queue THEN '' WHEN our_lane THEN lane.lane
-                   WHEN lane.lane < E'\x02' THEN E'\x02' ELSE lane.lane || E'\x01' END,
-              CASE WHEN NOT (our_queue AND our_lane) THEN '{}'
-                   WHEN our_capabilities THEN lane.required_capabilities
-                   ELSE lane.required_capabilities || ''::text END,
-              CASE WHEN our_queue AND our_lane AND our_capabilities THEN lane.priority ELSE -11 END)
-          AND (queue, lane, required_capabilities, priority) < (end_queue, end_lane, end_capabilities, end_priority)
-        ORDER BY queue, lane, required_capabilities, priority, {due}, id
-        LIMIT 1
-    ) AS following
+        {include next_lane}
+    ) AS next
 ),
 ours AS (
     SELECT queue, lane, required_capabilities, priority, due
