@@ -1,16 +1,25 @@
-"""How long the dashboard's pages take on an empty table and on a full one: `python -m benchmarks.dashboard`.
+"""How long the dashboard's pages take on an empty table and on a full one, and what open browsers cost:
+`python -m benchmarks.dashboard`.
 
 The same server in one run: 10,000,000 finished tasks and 1,000,000 pending ones between them and 100,000 newer finished
-ones, and 20,000 of each other state. Medians of whole HTTP requests, without a cache in between.
+ones, and 20,000 of each other state. Medians of whole HTTP requests, without a cache in between. Then ten browsers,
+each with a stream of events that makes it fetch its page again: the processor time of a server of their own, and of
+PostgreSQL, beside no work.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
+import os
+import socket
 import statistics
+import subprocess
 import sys
 import time
-from contextlib import ExitStack
+from collections.abc import Iterable
+from contextlib import ExitStack, suppress
+from pathlib import Path
 
 import httpx
 import psycopg
@@ -41,7 +50,15 @@ PAGES = (
     "/dead-letters",
     "/failures",
     "/failures?range=7d",
+    "/charts?of=waiting&by=queue&period=24h",
+    "/limits",
+    "/flows",
+    "/schedules",
+    "/approvals",
+    "/replays",
 )
+OPEN = ("/", "/", "/", "/tasks", "/tasks", "/queues", "/workers", "/failures", "/dead-letters", "/names/task1")
+"""What is left open in ten browsers."""
 _END = {
     "pending": "NULL, NULL, NULL",
     "running": "NULL, 'w', now() + interval '1 h'",
@@ -89,11 +106,77 @@ def measure(client: httpx.Client, rounds: int) -> dict[str, float]:
     return {page: statistics.median(found) for page, found in times.items()}
 
 
+async def browse(base: str, page: str, until: float) -> int:
+    """One browser with this page; how often it fetched it again."""
+    fetched = 0
+    async with httpx.AsyncClient(base_url=base, timeout=30) as client, client.stream("GET", "/live") as events:
+        async for line in events.aiter_lines():
+            if line == "event: tick":
+                (await client.get(page, headers={"Accept": "text/html", "HX-Request": "true"})).raise_for_status()
+                fetched += 1
+            if time.monotonic() > until:
+                break
+    return fetched
+
+
+async def browse_all(base: str, seconds: float) -> int:
+    until = time.monotonic() + seconds
+    return sum(await asyncio.gather(*(browse(base, page, until) for page in OPEN)))
+
+
+def processor_seconds(pids: Iterable[int]) -> float:
+    """What these processes have used so far."""
+    used = 0
+    for pid in pids:
+        with suppress(FileNotFoundError, ProcessLookupError):
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            used += int(fields[11]) + int(fields[12])
+    return used / os.sysconf("SC_CLK_TCK")
+
+
+def serving(url: str, stack: ExitStack) -> tuple[str, int]:
+    """The address of a server in a process of its own, and its process id."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "tasklib", "server", "--port", str(port), "--database-url", url]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    stack.callback(process.wait)
+    stack.callback(process.terminate)
+    base = f"http://127.0.0.1:{port}"
+    while True:
+        with suppress(httpx.TransportError):
+            if httpx.get(f"{base}/health/ready").status_code == 200:
+                return base, process.pid
+        time.sleep(0.1)
+
+
+def open_browsers(url: str, seconds: float, stack: ExitStack) -> tuple[float, float, int]:
+    """Shares of a core that ten open browsers cost the server and PostgreSQL, and how many pages were fetched."""
+    base, pid = serving(url, stack)
+
+    def of_postgres() -> dict[int, float]:
+        """By backend: those that end take their time with them."""
+        text = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        with psycopg.connect(url) as db:
+            return {pid: processor_seconds([pid]) for (pid,) in db.execute(text).fetchall()}
+
+    asyncio.run(browse_all(base, 10))
+    before, backends = processor_seconds([pid]), of_postgres()
+    began = time.monotonic()
+    fetched = asyncio.run(browse_all(base, seconds))
+    took = time.monotonic() - began
+    of_server = processor_seconds([pid]) - before
+    of_database = sum(used - backends.get(each, 0.0) for each, used in of_postgres().items())
+    return of_server / took, of_database / took, fetched
+
+
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--finished", type=int, default=10_000_000)
     options.add_argument("--pending", type=int, default=1_000_000)
     options.add_argument("--rounds", type=int, default=30)
+    options.add_argument("--open-seconds", type=float, default=60.0)
     given = options.parse_args()
     with ExitStack() as stack:
         server = stack.enter_context(databases.server())
@@ -103,11 +186,14 @@ def main() -> None:
         empty = measure(base.http, given.rounds)
         fill_all(url, given.finished, given.pending)
         full = measure(base.http, given.rounds)
+        of_server, of_database, fetched = open_browsers(url, given.open_seconds, stack)
     write = sys.stdout.write
     write(f"| page | empty, ms | {given.finished:,} finished, {given.pending:,} pending, ms | times |\n")
     write("|---|---|---|---|\n")
     for page in PAGES:
         write(f"| `{page}` | {empty[page]:.1f} | {full[page]:.1f} | {full[page] / empty[page]:.2f} |\n")
+    write(f"\nTen browsers fetched {fetched} pages in {given.open_seconds:.0f} s: ")
+    write(f"{of_server:.2%} of a core in the server, {of_database:.2%} in PostgreSQL.\n")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 import psycopg
 import pytest
 
-from tasklib import Config
+from tasklib import Client, Config
 from tasklib.client.search_language import parse
 from tasklib.db.database import Database
 from tasklib.server.dashboard.chart_data import MEASURES, PERIODS, ChartQuery, Subject, of_groups, of_points
@@ -24,6 +24,7 @@ from tasklib.stats import Key, Stat
 from tasklib.store import fleet, maintenance, stats
 from tasklib.store.fleet import Deploy
 from tasklib.store.stats import Point
+from tests.dashboard.filling import row
 from tests.server.conftest import Running, running
 
 HTML = {"Accept": "text/html"}
@@ -42,6 +43,12 @@ def database(config: Config) -> Iterator[Database]:
     database = Database(config)
     yield database
     database.close()
+
+
+@pytest.fixture
+def client(config: Config) -> Iterator[Client]:
+    with Client(config) as client:
+        yield client
 
 
 def get(web: Running, path: str) -> str:
@@ -214,6 +221,56 @@ def test_attempts_are_charted_by_group_and_add_up(web: Running, database: Databa
         steps = web.http.get(f"/charts/data.json?of=outcomes&by={by}").json()["steps"]
         sums = {key: sum(step["values"].get(key) or 0 for step in steps) for key in steps[-1]["values"]}
         assert sums == expected, by
+
+
+def test_what_waits_is_charted_by_queue(web: Running, db: psycopg.Connection) -> None:
+    depths = {"mail": 3, "bulk": 7, **{f"q{n}": 1 for n in range(9)}}
+    db.execute(
+        "INSERT INTO depths (minute, queue, level, depth, oldest_age_seconds, capped) "
+        "SELECT date_trunc('minute', now()), queue, 'low', depth, 10 * depth, false "
+        "FROM unnest(%s::text[], %s::int[]) AS counted (queue, depth)",
+        [[*depths], [*depths.values()]],
+    )
+    for of, expected in (
+        ("waiting", {"bulk": 7, "mail": 3, "rest": 3}),
+        ("oldest", {"bulk": 70, "mail": 30, "rest": 10}),
+    ):
+        steps = web.http.get(f"/charts/data.json?of={of}&by=queue").json()["steps"]
+        [known] = [step["values"] for step in steps if any(value is not None for value in step["values"].values())]
+        assert {name: known[name] for name in ("bulk", "mail")} == {name: expected[name] for name in ("bulk", "mail")}
+        assert (known["all others"], len(known)) == (expected["rest"], 9)
+    page = get(web, "/charts?of=waiting&by=queue")
+    assert "q=queue%3Abulk" in unescape(page)
+
+
+def test_names_on_the_page_of_a_task_and_in_lists_lead_to_their_pages(
+    web: Running, client: Client, db: psycopg.Connection
+) -> None:
+    task_id = row(db, "completed", name="mail.send", queue="mail", worker_id="web-1")
+    for path in (f"/tasks/{task_id}", "/tasks"):
+        page = get(web, path)
+        assert 'href="/queues/mail"' in page
+        assert 'href="/workers/web-1"' in page
+    assert 'href="/names/mail.send"' in get(web, f"/tasks/{task_id}")
+    db.execute(
+        "UPDATE tasks SET started_at = now() - interval '3 days', completed_at = now() - interval '3 days', "
+        "created_at = now() - interval '3 days', scheduled_at = now() - interval '3 days'"
+    )
+    assert 'href="/workers/web-1"' not in get(web, f"/tasks/{task_id}"), "that page is gone after two days"
+
+
+def test_a_record_of_the_audit_leads_to_the_page_of_its_target(web: Running, client: Client) -> None:
+    task_id = client.submit_task("work", registered_elsewhere=True)
+    client.cancel_task(task_id)
+    client.pause(queue="mail/in")
+    client.set_limit("stripe", max_running=5)
+    client.create_schedule("work", "@hourly", name="nightly", registered_elsewhere=True)
+    page = unescape(get(web, "/audit"))
+    for link in (f"/tasks/{task_id}", "/queues/mail%2Fin", "/limits/show?name=stripe", "/schedules/show?name=nightly"):
+        assert f'href="{link}"' in page
+        assert web.http.get(link).status_code == 200
+    client.delete_schedule("nightly")
+    assert unescape(get(web, "/audit")).count('href="/schedules/show?name=nightly"') == 1
 
 
 def test_a_name_that_looks_like_a_formula_is_text_in_the_file(web: Running, database: Database) -> None:

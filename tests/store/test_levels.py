@@ -105,6 +105,8 @@ def test_depths_are_remembered_by_the_minute(database: Database, db: psycopg.Con
     assert len(points) >= 60
     assert [p.by_level for p in points if p.by_level] == [{"low": 6}]
     assert [p.by_level for p in database.run(levels.depth_series(60, 60, queue="other")) if p.by_level] == [{"low": 2}]
+    [each] = [p for p in database.run(levels.depth_series(60, 60, by_queue=True)) if p.by_level]
+    assert each.by_level == {"mail": 4, "other": 2}
     db.execute("UPDATE depths SET minute = minute - interval '9 days'")
     take_snapshot(database)
     rows = "SELECT count(*) FROM depths WHERE level <> ''"

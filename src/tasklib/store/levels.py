@@ -47,7 +47,7 @@ class QueueLevel:
 
 @dataclass(frozen=True, slots=True)
 class Depth:
-    """How deep the queues were at one moment, by level. A level at which nothing waited is left out."""
+    """How deep the queues were at one moment, by level or by queue. One at which nothing waited is left out."""
 
     moment: datetime
     by_level: Mapping[str, int]
@@ -113,15 +113,24 @@ def levels() -> Query[list[QueueLevel]]:
 
 
 def depth_series(
-    minutes: int, step_seconds: int, *, queue: str | None = None, name: str | None = None, ago: float = 0.0
+    minutes: int,
+    step_seconds: int,
+    *,
+    queue: str | None = None,
+    name: str | None = None,
+    ago: float = 0.0,
+    by_queue: bool = False,
 ) -> Query[list[Depth]]:
     """How deep the queues were in the last minutes, at the end of each step, the oldest first; or the tasks of a name.
+
+    `by_queue`: the figures are those of each queue, instead of each level.
 
     Counts are kept by the minute for 3 hours, by ten minutes for 8 days.
     """
     check_steps("depth_series", minutes, step_seconds)
     parameters = {
         "seconds": minutes * 60.0, "step": step_seconds, "ago": float(ago), "queue": queue, "name": name,
+        "by_queue": by_queue,
     }  # fmt: skip
     return Query("depth_series", parameters, _depths, repeatable=True)
 

@@ -39,7 +39,7 @@ OUTCOMES = {"completed": "Completed", "failed": "Failed", "dead_letter": "Dead l
 FAILURES = {"failed": "Failed", "dead_letter": "Dead letter"}
 LEVELS = {"high": "High", "medium": "Medium", "low": "Low"}
 GROUPS = {"": "Nothing", "outcome": "Outcome", "queue": "Queue", "name": "Task name", "worker": "Worker"}
-_GROUPED = {"outcomes": "outcome", "failures": "outcome", "run": "", "wait": ""}
+_GROUPED = {"outcomes": "outcome", "failures": "outcome", "run": "", "wait": "", "waiting": "", "oldest": ""}
 """The measures that can be grouped, and how they are if it isn't said."""
 MOST_GROUPS = 8
 _KEPT_DAYS, _KEPT_DAYS_OF_WORKERS, _KEPT_DAYS_OF_DEPTHS = 31, 2, 8
@@ -78,6 +78,8 @@ class ChartQuery:
         by = self.by if self.by in GROUPS and of in _GROUPED else ""
         if by and (self.subject.worker or getattr(self.subject, by, None)):
             by = ""  # one group is no grouping, and attempts of a worker are counted by outcome alone
+        if of in ("waiting", "oldest") and (by != "queue" or self.subject.name):
+            by = ""  # the leader counts what waits of a queue, or of a name
         subject = self.subject
         if subject.worker or by == "worker":
             subject = Subject(worker=subject.worker)
@@ -128,7 +130,7 @@ async def points(run: Runs, query: ChartQuery) -> tuple[list[Point], list[Point]
 async def depths(run: Runs, query: ChartQuery) -> tuple[list[Depth], list[Depth]]:
     """How deep it was at the end of each step, and in the period before."""
     now = await run(_depths(query))
-    is_before = query.compare and query.kept(_KEPT_DAYS_OF_DEPTHS)
+    is_before = query.compare and query.by != "queue" and query.kept(_KEPT_DAYS_OF_DEPTHS)
     return now, await run(_depths(query, query.minutes * 60)) if is_before else []
 
 
@@ -190,8 +192,16 @@ def of_groups(query: ChartQuery, steps: Sequence[tuple[datetime, list[Point]]], 
 
 
 def of_depths(query: ChartQuery, now: Sequence[Depth], before: Sequence[Depth]) -> ChartData:
-    """How much waits, by level; or how long the oldest has waited."""
-    if query.of == "oldest":
+    """How much waits, by level; or how long the oldest has waited. Either of them by queue."""
+    keys: dict[str, str] = {}
+    if query.by == "queue":
+        keys = _deepest(query, now)
+        series = {key: queue for queue, key in keys.items()}
+        if any(queue not in keys for d in now for queue in d.by_level):
+            series["rest"] = "all others"
+        values = [(d.moment, _by_queue(query, d, keys)) for d in now]
+        earlier = []
+    elif query.of == "oldest":
         series, values = {"oldest": "Oldest"}, [(d.moment, {"oldest": d.oldest}) for d in now]
         earlier = [d.oldest for d in before]
     else:
@@ -212,8 +222,34 @@ def of_depths(query: ChartQuery, now: Sequence[Depth], before: Sequence[Depth]) 
         earlier,
         "Before",
         note,
-        _search(query),
+        _search(query, {key: queue for queue, key in keys.items()}),
     )
+
+
+def _deepest(query: ChartQuery, now: Sequence[Depth]) -> dict[str, str]:
+    """The queues with most in them, or with the oldest task, and the keys of their series."""
+    most: dict[str, float] = {}
+    for depth in now:
+        for queue, value in _figures(query, depth).items():
+            most[queue] = max(value, most.get(queue, 0.0))
+    first = sorted(most, key=lambda queue: (-most[queue], queue))[:MOST_GROUPS]
+    return {queue: f"g{n}" for n, queue in enumerate(first)}
+
+
+def _figures(query: ChartQuery, depth: Depth) -> Mapping[str, float]:
+    return depth.oldest_age_seconds if query.of == "oldest" else depth.by_level
+
+
+def _by_queue(query: ChartQuery, depth: Depth, keys: Mapping[str, str]) -> Values:
+    """A queue in which nothing waited has a zero; a step in which the leader didn't count has nothing."""
+    if not depth.is_known:
+        return {}
+    found: dict[str, float | None] = dict.fromkeys(keys.values(), 0.0)
+    for queue, value in _figures(query, depth).items():
+        key = keys.get(queue, "rest")
+        known = found.get(key) or 0.0
+        found[key] = max(known, value) if query.of == "oldest" else known + value
+    return found
 
 
 def _chart(
@@ -285,4 +321,7 @@ def _grouped(query: ChartQuery, ago: float = 0.0) -> Query[list[tuple[datetime, 
 
 
 def _depths(query: ChartQuery, ago: float = 0.0) -> Query[list[Depth]]:
-    return levels.depth_series(query.minutes, query.step, queue=query.subject.queue, name=query.subject.name, ago=ago)
+    s = query.subject
+    return levels.depth_series(
+        query.minutes, query.step, queue=s.queue, name=s.name, ago=ago, by_queue=query.by == "queue"
+    )

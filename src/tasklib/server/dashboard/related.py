@@ -50,6 +50,7 @@ def related(task: Task, parent: UUID | None, key: str | None) -> Iterator[Relate
         yield Related("Tasks with the same key", only("key", key), key)
     if task.merge_key:
         yield Related("Tasks with the same merge key", only("key", task.merge_key), task.merge_key)
+    yield Related("Tasks of the same name", only("name", task.name))
     yield Related("Tasks of the same trace", only("trace", task.trace_id))
     if isinstance(source := task.tags.get("edited_from"), str):
         yield Related("The task it was edited from", f"/tasks/{quote(source, safe='')}", source)

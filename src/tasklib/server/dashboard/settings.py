@@ -14,6 +14,7 @@ from tasklib.errors import TaskLibError
 from tasklib.server.access import client_of
 from tasklib.server.dashboard.screens import Admin, Serving, screen_router
 from tasklib.server.dashboard.shell import done, page
+from tasklib.server.dashboard.targets import page_of
 from tasklib.store.audit import Action
 from tasklib.store.tokens import Role
 
@@ -124,6 +125,7 @@ async def audit(
         actor=actor or "",
         target=target or "",
         actions=list(Action),
+        page_of=page_of,
     )
 
 

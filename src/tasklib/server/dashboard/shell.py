@@ -152,6 +152,7 @@ def _frame(request: Request) -> dict[str, Any]:
     return {
         "request": request,
         "principal": principal,
+        "may_view": principal is not None and principal.may(Role.VIEWER),
         "may_operate": principal is not None and principal.may(Role.OPERATOR),
         "may_approve": principal is not None and principal.may(Role.APPROVER),
         "may_administer": principal is not None and principal.may(Role.ADMIN),
