@@ -25,7 +25,7 @@ from tasklib.testing.databases import with_database
 
 PROGRAM = shutil.which("pgbouncer") or next((p for p in ("/usr/sbin/pgbouncer",) if os.path.exists(p)), None)
 _PORTS = range(20_000, 32_000)
-_READY_SECONDS = 30.0
+_READY_SECONDS = 120.0
 
 
 class Pooler:

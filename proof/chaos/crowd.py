@@ -23,6 +23,7 @@ from tasklib.store.fleet import Term
 from tasklib.store.settle import Completion, Failure
 
 CLAIMERS, RESCUERS, CANCELLERS, DELETERS = 22, 4, 4, 2
+OPERATIONS = ("claimed", "completed", "failed", "released", "cancelled", "deleted")
 _NAME = "crowd"
 
 
@@ -36,7 +37,7 @@ class Crowd:
 
 
 def gather(config: Config, seconds: float, seed: int = 1) -> Crowd:
-    """Let them all loose on one table for a while."""
+    """Let them all loose on one table for a while, and at least until each operation has happened."""
     crowd, ended = Crowd(), threading.Event()
     with connect(config) as db:
         before = _deadlocks(db)
@@ -52,7 +53,7 @@ def gather(config: Config, seconds: float, seed: int = 1) -> Crowd:
             thread.start()
         with Client(config) as client:
             deadline = time.monotonic() + seconds
-            while time.monotonic() < deadline:
+            while time.monotonic() < deadline or not all(crowd.operations[name] for name in OPERATIONS):
                 client.submit_many(_NAME, [{}] * 200, registered_elsewhere=True)
                 time.sleep(0.05)
         ended.set()

@@ -80,6 +80,8 @@ class Plan:
     """Where the logs are kept."""
     limits: bool = False
     """Tasks behind limits, and few others."""
+    in_time: bool = True
+    """Judge how soon things happen, too. Where other programs need the processors, that says nothing about ours."""
 
 
 @dataclass
@@ -122,9 +124,10 @@ def run(plan: Plan, say: Any = print) -> Outcome:
     with ExitStack() as stack:
         stage, here, log = stack.enter_context(_stage(plan))
         frozen = lambda: [m.name for m in stage.fleet.members if m.frozen]  # noqa: E731 - read again and again
-        monitor = Monitor(here.direct_url, log, frozen, limits=plan.limits)
+        monitor = Monitor(here.direct_url, log, frozen, limits=plan.limits, in_time=plan.in_time)
         tending = stack.enter_context(_tending(stage.fleet))
         monitor.start()
+        _await_work(here, _workers(plan))
         began = time.monotonic()
         faults = _faults(plan, stage, monitor, log, here, say)
         seconds = time.monotonic() - began
@@ -134,7 +137,7 @@ def run(plan: Plan, say: Any = print) -> Outcome:
         stage.fleet.end()
         monitor.stop()
         with psycopg.connect(here.direct_url, autocommit=True) as db:
-            for idle in _idle(db, [member.name for member in _members(plan) if member.is_worker]):
+            for idle in _idle(db, _workers(plan)):
                 log.write(op="violation", invariant="I7", detail=f"{idle} never took a task")
             verdict = _verdict(db, here)
             recoveries = _recoveries(db, here)
@@ -211,6 +214,10 @@ def _members(plan: Plan) -> list[Member]:
     ]
 
 
+def _workers(plan: Plan) -> list[str]:
+    return [member.name for member in _members(plan) if member.is_worker]
+
+
 def _reporter(log: ActorLog) -> Any:
     return lambda **facts: log.write(op="fault", **facts)
 
@@ -262,7 +269,6 @@ def _faults(plan: Plan, stage: Stage, monitor: Monitor, log: ActorLog, here: Sce
         finally:
             places.release()
 
-    time.sleep(3.0)
     number = 0
     while time.monotonic() - began < plan.seconds or done.total() < plan.faults or not _enough(plan, here):
         [kind] = stage.random.choices(kinds, weights)
@@ -308,7 +314,7 @@ def _become_quiet(stage: Stage, here: Scene, monitor: Monitor) -> bool:
         if here.schedules:
             time.sleep(QUIET_SECONDS)  # a leader comes to what passed during the last faults
             schedules.stop(client)
-    deadline = time.monotonic() + 300
+    deadline = time.monotonic() + 900
     query = b"""
         SELECT count(*) FROM (
             (SELECT FROM tasks WHERE state IN ('pending', 'failed', 'running') LIMIT 1)
@@ -343,6 +349,14 @@ def _verdict(db: psycopg.Connection, here: Scene) -> Verdict:
     )
     checker = Checker(crash_limit=SETTINGS["crash_limit"])
     return checker.check(recording.transitions(db), recording.reigns(db), read(here.log_directory), end)
+
+
+def _await_work(here: Scene, workers: list[str]) -> None:
+    """Faults begin when every worker has taken a task. One that never does is found at the end."""
+    deadline = time.monotonic() + 120
+    with psycopg.connect(here.direct_url, autocommit=True) as db:
+        while time.monotonic() < deadline and _idle(db, workers):
+            time.sleep(0.2)
 
 
 def _idle(db: psycopg.Connection, workers: list[str]) -> list[str]:

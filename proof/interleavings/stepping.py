@@ -18,7 +18,7 @@ from tasklib.errors import TaskLibError
 Step = str | Query[Any]
 """The name of an operation, or a statement."""
 
-PATIENCE = 20.0
+PATIENCE = 120.0
 _WAITS = "SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = %s"
 
 

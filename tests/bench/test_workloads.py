@@ -19,7 +19,7 @@ from tasklib.errors import SchemaError
 from tasklib.testing import databases
 
 # All that is measured is measured before the first test: a dozen processes, which take their time on a busy machine.
-pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.long
 PLAN = Plan(scale=0.001, repeats=1, concurrency=20)
 
 

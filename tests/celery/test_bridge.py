@@ -104,5 +104,5 @@ def test_the_command_says_what_it_did(old: Any, broker: str, config: Config, tmp
     if config.schema:
         environment["TASKLIB_SCHEMA"] = config.schema
     command = [sys.executable, "-m", "tasklib.celery.bridge", broker, "--import", "proj", "--burst"]
-    ran = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+    ran = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600)
     assert (ran.returncode, ran.stdout) == (0, "1 moved, 0 left to Celery\n"), ran.stderr

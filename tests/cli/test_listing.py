@@ -241,7 +241,7 @@ def test_reader_that_closes_the_pipe_early_is_no_error(project: Path, url: str) 
         client.submit_many("x", [{}] * 3000, registered_elsewhere=True)
     piped = f"{sys.executable} -m tasklib list --limit 3000 --json | head -n 1"
     env = {**os.environ, "PYTHONPATH": str(SOURCES), "TASKLIB_DATABASE_URL": url}
-    done = subprocess.run(piped, shell=True, cwd=project, env=env, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(piped, shell=True, cwd=project, env=env, capture_output=True, text=True, timeout=300)
     assert json.loads(done.stdout)["name"] == "x"
     assert done.stderr == ""
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -13,6 +15,10 @@ from tasklib.client.filters import DeadLetterConditions, TaskConditions
 from tasklib.errors import InvalidOption
 from tasklib.sql import statement
 from tasklib.store import lookup
+from tasklib.testing import databases
+from tests.store.test_claim import nodes
+
+PAGE = Path(__file__).parents[2] / "docs/how-to/search-tasks.md"
 
 
 @pytest.fixture(autouse=True)
@@ -94,3 +100,32 @@ def test_what_a_worker_runs_is_listed_by_an_index(db: psycopg.Connection) -> Non
     query = lookup.list_(TaskFilter(worker="w1"), None, 100)
     plan = db.execute(("EXPLAIN " + statement(query.name, None)).encode(), query.parameters).fetchall()
     assert not any("Seq Scan" in row[0] for row in plan)
+
+
+@pytest.mark.parametrize(
+    ("conditions", "indexes"),
+    [
+        pytest.param(TaskFilter(name="rare"), {"tasks_by_name"}, id="with the index that the page advises"),
+        pytest.param(TaskFilter(name="rare", state="pending"), {"tasks_claimable", "tasks_waiting"}, id="waiting"),
+    ],
+)
+def test_a_rare_name_is_listed_without_reading_the_other_tasks(
+    server_url: str, template_database: str, conditions: TaskFilter, indexes: set[str]
+) -> None:
+    [advised] = re.findall(r"^CREATE INDEX CONCURRENTLY tasks_by_name .+;$", PAGE.read_text(), re.MULTILINE)
+    # A database that no other test has used: what they left in the indexes would count.
+    with databases.database(server_url, template_database) as url, psycopg.connect(url, autocommit=True) as db:
+        db.execute(
+            "INSERT INTO tasks (name, state, completed_at) "
+            "SELECT 'often', 'completed', now() FROM generate_series(1, 9999)"
+        )
+        db.execute("INSERT INTO tasks (name) VALUES ('rare')")
+        if indexes == {"tasks_by_name"}:
+            db.execute(advised.replace("CONCURRENTLY ", "").encode())
+        db.execute("ANALYZE tasks")
+        query = lookup.list_(conditions, None, 100)
+        explain = "EXPLAIN (ANALYZE, FORMAT JSON) " + statement(query.name, None)
+        [[[plan]]] = db.execute(explain.encode(), query.parameters).fetchall()
+    scans = [node for node in nodes(plan["Plan"]) if node.get("Relation Name") == "tasks" or "Index Name" in node]
+    assert {node["Index Name"] for node in scans if "Index Name" in node} == indexes
+    assert max(node["Actual Rows"] + node.get("Rows Removed by Filter", 0) for node in scans) < 100

@@ -41,7 +41,7 @@ def running(*command: str, cwd: Path, env: dict[str, str]) -> Iterator[None]:
 
 
 def printed(cwd: Path, env: dict[str, str], *command: str) -> str:
-    done = subprocess.run([sys.executable, *command], cwd=cwd, env=env, capture_output=True, text=True, timeout=200)
+    done = subprocess.run([sys.executable, *command], cwd=cwd, env=env, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 ARTEFACTS = Path(__file__).parents[1] / "artefacts" / "dashboard"
-PATIENCE_MS = 60_000
+PATIENCE_MS = 120_000
 _ARGUMENTS = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
 DESKTOP, PHONE = (1280, 800), (390, 844)
 _TELL_BREACHES = """

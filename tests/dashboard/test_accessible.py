@@ -21,7 +21,7 @@ from tests.dashboard.scenes import busy
 from tests.dashboard.test_approvals_http import asking
 from tests.server.conftest import running
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.long
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

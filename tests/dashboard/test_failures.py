@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from tests.server.conftest import Running
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.long
 Tab = Callable[..., "Page"]
 
 

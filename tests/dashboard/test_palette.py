@@ -19,7 +19,7 @@ from tests.dashboard.conftest import Site, portray
 from tests.dashboard.filling import HOSTILE, row, shop
 from tests.server.conftest import running
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.long
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

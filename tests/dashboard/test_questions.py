@@ -12,7 +12,7 @@ import pytest
 from tests.dashboard.conftest import Site
 from tests.dashboard.filling import TRACEBACK, attempt, row
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.long
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

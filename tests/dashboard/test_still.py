@@ -15,7 +15,7 @@ from tests.eventually import eventually
 if TYPE_CHECKING:
     from playwright.sync_api import Page, Route
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.long
 Tab = Callable[..., "Page"]
 
 

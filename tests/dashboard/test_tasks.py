@@ -15,7 +15,7 @@ from tests.dashboard.filling import HOSTILE, hostile_row, row, shop
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]  # a browser takes its time to start on a busy machine
+pytestmark = pytest.mark.long
 Tab = Callable[..., "Page"]
 
 

@@ -30,7 +30,7 @@ from tests.docs.pages import ROOT, Block, Page
 
 # The address that the pages use stands for the database of the test.
 ADDRESS = "app@localhost/shop"
-PATIENCE = 120.0
+PATIENCE = 600.0
 STARTED = re.compile("worker started|Serving http")
 
 

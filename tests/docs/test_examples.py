@@ -44,6 +44,6 @@ def test_every_example_is_listed() -> None:
 
 def _output_of(path: Path) -> str:
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    done = subprocess.run([sys.executable, path], env=environment, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, path], env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -23,7 +23,6 @@ every_page = pytest.mark.parametrize("page", PAGES, ids=[p.name for p in PAGES])
 
 
 @pytest.mark.long
-@pytest.mark.timeout(600)  # the tutorial starts some twenty programs, one after the other
 @pytest.mark.parametrize("page", WITH_CODE, ids=[p.name for p in WITH_CODE])
 def test_every_block_runs(
     page: Page, request: pytest.FixtureRequest, tmp_path: Path, server_url: str, monkeypatch: pytest.MonkeyPatch

@@ -58,4 +58,4 @@ def test_its_dashboard_shows_the_task_behind_its_own_login(database_url: str) ->
             browser.close()
     finally:
         server.send_signal(signal.SIGTERM)
-        server.communicate(timeout=60)
+        server.communicate(timeout=120)

@@ -26,7 +26,6 @@ from tests.eventually import soon
 
 AN_ID = UUID("019345ab-1234-7abc-8def-0123456789ab")
 WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
-pytestmark = pytest.mark.timeout(120)
 
 
 @pytest.fixture

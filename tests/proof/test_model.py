@@ -15,7 +15,6 @@ pytestmark = [
 ]
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("at_most_once", [False, True], ids=["at least once", "at most once"])
 def test_every_order_of_statements_leaves_a_task_with_one_ending(at_most_once: bool) -> None:
     verdict = check(retries=0, lost=1, at_most_once=at_most_once)  # `make model` visits those with more of both
@@ -31,7 +30,6 @@ def test_a_missing_guard_is_found(mutant: int) -> None:
     assert "violated" in verdict.violated
 
 
-@pytest.mark.timeout(300)
 def test_in_every_order_of_steps_no_task_waits_while_a_worker_sleeps() -> None:
     verdict = check_waking()
     assert verdict.errors == 0, verdict.violated
@@ -47,7 +45,6 @@ def test_a_missing_precaution_of_waking_is_found(mutant: int) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(600)
 def test_every_order_of_arriving_spawning_and_folding_lets_the_join_through_once_or_turns_it_away() -> None:
     verdict = check_gate()
     assert verdict.errors == 0, verdict.violated
@@ -56,7 +53,6 @@ def test_every_order_of_arriving_spawning_and_folding_lets_the_join_through_once
 
 
 @pytest.mark.long
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("mutant", GATE_MUTANTS, ids=GATE_MUTANTS.get)
 def test_a_missing_part_of_the_protocol_of_gates_is_found(mutant: int) -> None:
     verdict = check_gate(mutant)

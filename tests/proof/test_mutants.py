@@ -26,7 +26,6 @@ def test_every_guarded_statement_has_a_guard_and_loses_just_that() -> None:
     assert with_guards <= set(GUARDED)
 
 
-@pytest.mark.timeout(600)
 def test_without_its_token_guard_a_settlement_turns_a_test_red(server_url: str) -> None:
     [guard] = [guard for guard in guards() if guard.name == "complete: task.lease_token = done.token"]
     assert "::test_" in caught_by(guard, server_url)

@@ -217,7 +217,6 @@ class Api(RuleBasedStateMachine):
             assert has_end == (state in ("completed", "cancelled", "dead_letter"))
 
 
-@pytest.mark.timeout(400)
 def test_whatever_is_called_in_whatever_order_the_model_says_the_same(config: Config, db: psycopg.Connection) -> None:
     with registry.isolated():
 

@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 import psycopg
-import pytest
 
 from tasklib.db.query import Query
 from tasklib.sql import statement
@@ -61,7 +60,6 @@ def test_nothing_waits_in_an_empty_table(db: psycopg.Connection) -> None:
     assert found(db) == []
 
 
-@pytest.mark.timeout(240)
 def test_both_read_a_bounded_number_of_rows_whatever_lies_beside(db: psycopg.Connection) -> None:
     db.execute("ALTER TABLE tasks DISABLE TRIGGER tasks_wake")
     insert(db, 100_000, name="'work'", state="'completed'", started_at="now()", completed_at="now()")

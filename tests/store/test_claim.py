@@ -93,7 +93,6 @@ def insert(db: psycopg.Connection, count: int, **columns: str) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(300)
 def test_claim_reads_only_what_it_claims_beside_millions_of_other_rows(
     claiming: Claiming, db: psycopg.Connection
 ) -> None:

@@ -20,7 +20,6 @@ ROUNDING = 4
 
 
 @pytest.mark.long
-@pytest.mark.timeout(300)
 def test_hundred_thousand_tasks_for_an_absent_capability_at_the_head_cost_other_claims_nothing(
     claiming: Claiming, db: psycopg.Connection
 ) -> None:
@@ -51,7 +50,6 @@ def test_hundred_thousand_tasks_for_an_absent_capability_at_the_head_cost_other_
         assert pages_to_find(large) <= pages_to_find(small) + A_LOOK
 
 
-@pytest.mark.timeout(300)
 def test_thousands_of_different_absent_capabilities_cost_one_look_each_and_no_more(
     claiming: Claiming, db: psycopg.Connection
 ) -> None:

@@ -130,7 +130,6 @@ def plan_of(db: psycopg.Connection, task_id: UUID) -> dict[str, Any]:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(240)
 def test_position_reads_a_bounded_number_of_rows_whatever_lies_beside(waiting: psycopg.Connection) -> None:
     insert(waiting, 200_000, name="'work'", state="'completed'", started_at="now()", completed_at="now()")
     insert(waiting, 30_000, name="'unknown'", priority="100", scheduled_at="now() - interval '1 h'", lane="'unknown'")

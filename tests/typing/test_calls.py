@@ -15,7 +15,6 @@ import pytest
 HERE = Path(__file__).parent
 CALLS = HERE / "calls.py"
 ROOT = HERE.parent.parent
-pytestmark = pytest.mark.timeout(1200)  # a type checker computes for a minute, and for many on a busy machine
 OFFLINE = {**os.environ, "PYRIGHT_PYTHON_IGNORE_WARNINGS": "1"}  # else it looks for a newer version of itself
 
 

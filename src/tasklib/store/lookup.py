@@ -14,6 +14,8 @@ from tasklib.store.filters import TaskFilter
 if TYPE_CHECKING:
     from tasklib.models import Task
 
+_WAITING = frozenset({"pending", "failed"})
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -72,11 +74,13 @@ def watched(ids: Iterable[UUID]) -> Query[dict[UUID, WatchedState]]:
 
 def list_(chosen: TaskFilter, after: UUID | None, limit: int) -> Query[list[Task]]:
     """One page, newest first."""
+    conditions = chosen.parameters()
     parameters = {
-        **chosen.parameters(),
+        **conditions,
         "after": str(after) if after else None,
         "limit": limit,
         "most": None,
+        "waiting": bool(conditions["states"]) and _WAITING.issuperset(conditions["states"]),
     }
     return Query("list", parameters, tasks_of, prepare=False, repeatable=True)
 

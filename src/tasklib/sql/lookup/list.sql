@@ -2,6 +2,9 @@
 SELECT {task_columns_within}
 FROM {schema.}tasks AS task
 WHERE {include task_filter}
+      -- True of every waiting task: names the two partial indexes that have them, for when they are few.
+      AND (NOT %(waiting)s::bool OR task.waits_for IS NOT NULL
+           OR (task.state IN ('pending', 'failed') AND task.waits_for IS NULL))
       AND (%(after)s::text IS NULL OR task.id < %(after)s::text::uuid)
 ORDER BY task.id DESC
 LIMIT %(limit)s
