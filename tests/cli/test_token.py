@@ -100,11 +100,11 @@ def test_list_shows_what_became_of_each(run: Run, db: psycopg.Connection) -> Non
 
 def test_list_is_a_table_in_a_terminal(command: Command, url: str) -> None:
     with Client() as client:
-        prefix = client.create_token("ci", roles="viewer", expires_in=3600).info.prefix
+        prefix = client.create_token("ci", roles="viewer", expires_in=7000).info.prefix
     process = command("token", "list", terminal=True, TASKLIB_DATABASE_URL=url, COLUMNS="200")
     assert process.exit_code() == 0
     shown = re.sub(r"\x1b\[[\d;]*m", "", process.said())
-    assert re.search(rf"{prefix} +ci +viewer +usable .* ago .* in 59 min", shown)
+    assert re.search(rf"{prefix} +ci +viewer +usable .* ago .* in 1 h", shown)
 
 
 def test_revoke_by_prefix_or_id(run: Run, db: psycopg.Connection) -> None:

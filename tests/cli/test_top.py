@@ -25,7 +25,7 @@ def busy(db: psycopg.Connection, url: str) -> None:
     db.execute(
         "INSERT INTO tasks (name, queue, state, worker_id, locked_until, started_at) "
         "SELECT E'evil\\x1b[31m' || repeat('x', 150), repeat('q', 150), 'running', 'worker-2', now() + interval '1 h', "
-        "now() - interval '5 min' FROM generate_series(1, 30)"
+        "now() - interval '5 h' FROM generate_series(1, 30)"
     )
     db.execute("INSERT INTO tasks (name) SELECT 'mail' FROM generate_series(1, %s)", (COUNT_UP_TO + 10,))
     db.execute("INSERT INTO tasks (name, priority, scheduled_at) VALUES ('mail', -10, now() - interval '2 h')")
@@ -41,7 +41,7 @@ def busy(db: psycopg.Connection, url: str) -> None:
 def test_one_look_shows_pace_depth_workers_and_what_runs(run: Run) -> None:
     done = run("top", "--once", env={"COLUMNS": "160", "LINES": "60"})
     assert done.exit_code == 0
-    for said in ("leader worker-1", "2,001+ due", "2 h", "30 workers, 30/300", "30 running", "5 min", "mail", "1,203"):
+    for said in ("leader worker-1", "2,001+ due", "2 h", "30 workers, 30/300", "30 running", "5 h", "mail", "1,203"):
         assert said in done.stdout, said
     assert "\x1b[31m" not in done.stdout
 
@@ -98,7 +98,7 @@ def test_bars_are_as_high_as_their_values() -> None:
 
 def test_queues_errors_pauses_and_warnings_are_shown(run: Run, url: str, db: psycopg.Connection) -> None:
     db.execute(
-        "INSERT INTO tasks (name, queue, scheduled_at) SELECT 'send', 'mail', now() - interval '3 min' "
+        "INSERT INTO tasks (name, queue, scheduled_at) SELECT 'send', 'mail', now() - interval '3 h' "
         "FROM generate_series(1, 7)"
     )
     db.execute(
@@ -110,7 +110,7 @@ def test_queues_errors_pauses_and_warnings_are_shown(run: Run, url: str, db: psy
     shown = run("top", "--once", env={"COLUMNS": "100", "LINES": "40"}).stdout
     [queue] = [line for line in shown.splitlines() if line.startswith("mail paused")]
     assert queue.split()[2:6] == ["7", "0", "7", "0"]
-    assert "3 min" in queue
+    assert "3 h" in queue
     assert "! The queue 'mail' is paused" in shown
     [failure] = [line for line in shown.splitlines() if "charge" in line]
     assert failure.endswith("TimeoutError: gateway")

@@ -74,11 +74,11 @@ async def test_either_colour_explains_by_id_or_its_text(either: Either, db: psyc
 
 def test_delayed_task_says_when_it_is_due(client: Client, db: psycopg.Connection) -> None:
     add_worker(db)
-    found = client.explain_task(add_task(db, scheduled_at="now() + interval '5430 s'"))
+    found = client.explain_task(add_task(db, scheduled_at="now() + interval '5455 s'"))
     reason = only(found, "not_due")
     assert "It is not due before" in reason.sentence
     assert "(in 1 h 30 min)" in reason.sentence
-    assert 5300 < reason.details["seconds"] <= 5430
+    assert 5000 < reason.details["seconds"] <= 5455
     assert found.position is None
 
 
