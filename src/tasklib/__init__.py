@@ -125,6 +125,7 @@ if typing.TYPE_CHECKING:
     from tasklib.tasks.payload_stores import FileStore, S3Store
     from tasklib.tasks.sealing import Sealed
     from tasklib.tasks.secrets import Hidden
+    from tasklib.tasks.serializers import accept_content, register_serializer
     from tasklib.worker.worker import Worker
 
 __version__ = "0.1.0"
@@ -202,6 +203,7 @@ __all__ = [
     "Worker",
     "WorkerLost",
     "WorkerNotFound",
+    "accept_content",
     "approve",
     "around_attempts",
     "around_submissions",
@@ -239,6 +241,7 @@ __all__ = [
     "pause_schedule",
     "preview_schedule",
     "queue",
+    "register_serializer",
     "reject",
     "replay_task",
     "resume_schedule",
@@ -273,6 +276,8 @@ _LATER = {
     "FileStore": "tasklib.tasks.payload_stores",
     "S3Store": "tasklib.tasks.payload_stores",
     "Sealed": "tasklib.tasks.sealing",
+    "accept_content": "tasklib.tasks.serializers",
+    "register_serializer": "tasklib.tasks.serializers",
     "Hidden": "tasklib.tasks.secrets",
     "SettledTask": "tasklib.tasks.flow_results",
     "Task": "tasklib.models",

@@ -12,6 +12,7 @@ from tasklib.config import Config
 from tasklib.errors import InvalidOption, KeyMissing
 from tasklib.store.lookup import Outcome
 from tasklib.store.submit import SubmitTerms
+from tasklib.tasks import serializers
 from tasklib.tasks.keyring import Keyring, keyring_of
 from tasklib.tasks.options import Options
 from tasklib.tasks.sealing import (
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from tasklib.models import Task
 
 T = TypeVar("T", bound="Task")
+_SERIALIZED = f'{{"{serializers.MARK}":'
 _BLOB = f'{{"{BLOB_MARK}":'
 
 
@@ -78,7 +80,7 @@ class Sealer:
     def sealed(self, target: Target, id_: UUID, text: str, terms: SubmitTerms) -> tuple[str, SubmitTerms]:
         """The arguments as they are stored, and the terms with the key that a worker must have."""
         if isinstance(target, str):
-            return text, self._of_blob(text, terms) if text.startswith(_BLOB) else self._of_sealed(text, terms)
+            return text, self._of_named(text, terms)
         if target.sealing is None:
             return text, terms
         _, sealed = sealed_text(self._config, target, id_, text)
@@ -97,6 +99,15 @@ class Sealer:
         if terms.replaces:
             raise InvalidOption(f"sealed arguments of {terms.name} can't replace those of another task.")
         return self._with_key(terms, found)
+
+    def _of_named(self, text: str, terms: SubmitTerms) -> SubmitTerms:
+        """For a function that this program hasn't got: what its arguments require, as they came."""
+        if text.startswith(_BLOB):
+            return self._of_blob(text, terms)
+        if text.startswith(_SERIALIZED):
+            required = {*terms.required_capabilities, *serializers.required_by(text)}
+            return replace(terms, required_capabilities=tuple(sorted(required)))
+        return self._of_sealed(text, terms)
 
     def _of_blob(self, text: str, terms: SubmitTerms) -> SubmitTerms:
         raise InvalidOption(

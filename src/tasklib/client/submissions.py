@@ -220,7 +220,7 @@ class Defaults:
             or (level.timeout_seconds if level else config.default_task_timeout_seconds),
             priority=priority,
             tags=json_option("tags", options.tags, config) if options.tags else "{}",
-            required_capabilities=_required(name, options),
+            required_capabilities=_required(target, options),
             trace_context=json_option("trace_context", options.trace_context, config)
             if options.trace_context
             else None,
@@ -410,12 +410,14 @@ def ids_in_order(tasks: NewTasks, kept: Kept | None) -> list[UUID]:
     return [id_ if (key := t.shared_key) is None else known(str(kept[t.name, key])) for id_, _, t in tasks]
 
 
-def _required(name: str, options: Options) -> tuple[str, ...]:
-    """The capabilities that a worker must have: code that reads this version of the arguments, too."""
+def _required(target: Target, options: Options) -> tuple[str, ...]:
+    """The capabilities that a worker must have: code that reads this version and form of the arguments, too."""
     required = tuple(options.required_capabilities or ())
-    if options.payload_version is None:
+    name, form = (target, None) if isinstance(target, str) else (target.name, target.content_capability)
+    if options.payload_version is None and form is None:
         return required
-    return tuple(sorted({*required, capability(name, options.payload_version)}))
+    version = () if options.payload_version is None else (capability(name, options.payload_version),)
+    return tuple(sorted({*required, *version, *((form,) if form else ())}))
 
 
 def _first(*values: int | None) -> int:

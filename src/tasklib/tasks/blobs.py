@@ -10,9 +10,11 @@ import hashlib
 import json
 from typing import Any
 
+from pydantic_core import to_json
+
 from tasklib.config import Config, PayloadStore
 from tasklib.errors import PayloadDamaged, PayloadUnreadable
-from tasklib.tasks import compression
+from tasklib.tasks import compression, serializers
 from tasklib.tasks.payload_stores import is_key, new_key, store_of
 from tasklib.tasks.secrets import BLOB_MARK
 
@@ -89,7 +91,9 @@ def fetched(config: Config, pointer: dict[str, Any]) -> Any:
 def resolved(config: Config, value: Any) -> Any:
     """A value with everything fetched that is a pointer in it: the results of other tasks among arguments, too."""
     if is_pointer(value):
-        return fetched(config, value)
+        value = fetched(config, value)
+    if serializers.is_packed(value):
+        return serializers.unpacked(value)
     if isinstance(value, dict):
         return {name: resolved(config, item) for name, item in value.items()}
     return [resolved(config, item) for item in value] if isinstance(value, list) else value
@@ -98,8 +102,10 @@ def resolved(config: Config, value: Any) -> Any:
 def resolved_arguments(config: Config, text: str) -> str:
     """Stored arguments, as JSON text, with everything fetched."""
     value = json.loads(text)
+    if is_pointer(value):  # all of them: the function reads them in the form that it writes
+        return json.dumps(fetched(config, value), ensure_ascii=False)
     value.pop(FETCH, None)
-    return json.dumps(resolved(config, value), ensure_ascii=False)
+    return to_json(resolved(config, value), bytes_mode="base64", inf_nan_mode="constants").decode()
 
 
 def resolved_result(config: Config, text: str) -> str:

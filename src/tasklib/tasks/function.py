@@ -94,6 +94,7 @@ class TaskFunction(Submitter[P, R], Generic[P, R, C, Q]):
         aliases: Iterable[str] = (),
         sealed: bool | Literal["new"] | None = None,
         compress: bool = True,
+        serializer: str | None = None,
     ) -> None:
         if isinstance(function, staticmethod):
             function = function.__func__
@@ -167,15 +168,30 @@ class TaskFunction(Submitter[P, R], Generic[P, R, C, Q]):
         self.sealing = Sealing.of(sealed, self.arguments.hints, self.name)
         """What of its tasks is stored sealed."""
         if self.sealing is not None:
-            keys = [
-                ("serial_key", serial_key),
-                ("share", share),
-                *(("Limit(key=...)", each.key) for each in self.limits),
-            ]
-            refuse_with_sealing(self, keys)
+            refuse_with_sealing(self, keys_of(self))
+        self.content_capability: str | None = None
+        """What a worker must offer that reads its payloads, if they are not JSON."""
+        if serializer is not None:
+            self._write_by(serializer, {**dict(keys_of(self)), "version": version, "Sealed[...]": self._seals_fields})
         self.compress = _checked_compress(compress, self.name)
         """False: what is sealed or put into a payload store is not compressed before."""
         functools.update_wrapper(self, function)
+
+    def _write_by(self, content_type: str, excluded: Mapping[str, object]) -> None:
+        from tasklib.tasks import serializers  # most functions have none
+
+        chosen = serializers.serializer_of(content_type, self.name)
+        self.arguments = serializers.SerializedArguments(
+            self.function, self.name, with_connection=self.takes_connection
+        )
+        self.results = serializers.SerializedResults(self.function)
+        self.arguments.serializer = self.results.serializer = chosen
+        serializers.refuse_with_serializer(self, excluded)
+        self.content_capability = serializers.capability(content_type)
+
+    @property
+    def _seals_fields(self) -> bool:
+        return self.sealing is not None and self.sealing.fields is not None
 
     @property
     def version(self) -> int | None:
@@ -240,6 +256,7 @@ class TaskSettings(TypedDict, total=False):
     aliases: Iterable[str]
     sealed: bool | Literal["new"] | None
     compress: bool
+    serializer: str | None
 
 
 class Decorator(Protocol):
@@ -348,6 +365,7 @@ def task(
             aliases=settings.get("aliases", ()),
             sealed=settings.get("sealed"),
             compress=settings.get("compress", True),
+            serializer=settings.get("serializer"),
         )
         registry.register(made)
         return made
@@ -414,6 +432,12 @@ def _checked_aliases(aliases: object, name: str) -> tuple[str, ...]:
                 f"{name}: an alias is another name of 1 to {MAX_NAME_BYTES} bytes, not {alias!r}."
             )
     return several
+
+
+def keys_of(function: TaskFunction[..., Any]) -> list[tuple[str, str | None]]:
+    """The settings that name an argument."""
+    of_limits = (("Limit(key=...)", each.key) for each in function.limits)
+    return [("serial_key", function.serial_key), ("share", function.share), *of_limits]
 
 
 def _checked_compress(compress: object, name: str) -> bool:

@@ -241,6 +241,17 @@ class ResultCodec:
         return text
 
 
+def result_as_declared(codec: ResultCodec, value: Any) -> Any:
+    """A value that is not JSON in the type that the function declares; ValueError if it doesn't fit."""
+    if value is None or codec._adapter is None:
+        return value
+    try:
+        return codec._adapter.validator.validate_python(value, by_name=True)
+    except ValidationError as e:
+        detail = e.errors(include_url=False, include_input=False)[0]
+        raise ValueError(f"{_place(detail)}: {detail['msg']}".removeprefix(": ")) from None
+
+
 def _without(signature: inspect.Signature, names: Iterable[str]) -> inspect.Signature:
     left = [parameter for name, parameter in signature.parameters.items() if name not in names]
     return signature if len(left) == len(signature.parameters) else signature.replace(parameters=left)

@@ -29,6 +29,7 @@ from tasklib.tasks.hooks import Lifespan, subscribers
 from tasklib.tasks.keyring import keyring_of
 from tasklib.tasks.limits import any_declared
 from tasklib.tasks.sealing import key_capability
+from tasklib.tasks.serializers import accepted_capabilities
 from tasklib.worker.attempt import Interruption
 from tasklib.worker.begin_limit import BeginLimit
 from tasklib.worker.begins import Begins
@@ -88,6 +89,7 @@ class Worker:
         self.queues = _names("queues", queues)
         keys = [key_capability(key_id) for key_id in keyring_of(given) or ()]
         keys += [blobs.CAPABILITY] if given.payload_store is not None else []
+        keys += accepted_capabilities()
         keys += [compression.CAPABILITY] if keys and compression.is_available() else []
         self.capabilities = tuple(sorted({*(_names("capabilities", capabilities) or ()), *keys}))
         self.names = _with_aliases(_names("names", names))

@@ -10,6 +10,7 @@ from tasklib.db.query import Runs
 from tasklib.store import flows
 from tasklib.store.claim import Claimed, FlowPart, need_results
 from tasklib.tasks.blobs import FETCH, IN_TEXT
+from tasklib.tasks.serializers import IN_TEXT as SERIALIZED
 
 MOST_IN_LIST = 1_000_000
 """More than a submission allows: a group that grew while it ran is cut off only here."""
@@ -42,5 +43,6 @@ async def _filled_in(
             query = flows.node_results(part.flow or "", reference["nodes"], settled, None, MOST_IN_LIST)
             values[name] = [value for _, value in await db.run(query)]
     results = json.dumps(values)
-    fetch = {FETCH: True} if IN_TEXT in results else {}  # the worker has the store, and the keys
+    # The worker has the store, and the serializers.
+    fetch = {FETCH: True} if IN_TEXT in results or SERIALIZED in results else {}
     return claimed._replace(kwargs=json.dumps({**fetch, **json.loads(claimed.kwargs), **values}))
