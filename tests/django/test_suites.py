@@ -119,3 +119,12 @@ def test_the_scenarios_of_django_tasks_db_pass(empty_database_url: str, tmp_path
     failed = set(re.findall(r"^(?:FAIL|ERROR): (\w+) ", said, re.MULTILINE))
     assert failed == set(DIFFERENT_FROM_TASKS_DB), said
     assert "Ran 58 tests" in said, said  # of its commit c7230a3
+
+
+def test_the_page_lists_every_scenario_that_differs_with_its_reason() -> None:
+    page = (Path(__file__).parents[2] / "docs/how-to/use-with-django.md").read_text()
+    reasons: dict[str, list[str]] = {}
+    for name, reason in DIFFERENT_FROM_TASKS_DB.items():
+        reasons.setdefault(reason, []).append(f"`{name}`")
+    for reason, names in reasons.items():
+        assert f"| {reason} | {', '.join(names)} |" in page
