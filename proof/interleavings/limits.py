@@ -1,7 +1,8 @@
-"""Claims behind limits in every order: against each other, ends of what runs, a rescue, and an operator.
+"""Claims behind limits, and blocks that enter one, in every order: against each other, ends of what runs, a throttled
+attempt, a rescue, and an operator.
 
 Each order begins with a limit of one place, which a running task holds; two tasks wait behind it, and two for a serial
-key. Two places of a rate are left.
+key. Two places of a rate are left. Two plain tasks run, whose blocks `with limit(...)` ask for the one place.
 """
 
 from __future__ import annotations
@@ -19,10 +20,12 @@ from tasklib.db.database import execute
 from tasklib.db.query import Query
 from tasklib.store import claim, control, limits, maintenance, settle
 from tasklib.store.claim import Served, Turn
+from tasklib.store.limits import PlaceRequest
 from tasklib.store.settle import Completion, Failure, Lease
 
 HOLDER = "holder"
 RUNNING = UUID("0199d3c5-2f0e-7c3a-8a01-000000000001")
+BLOCKS = [UUID(f"0199d3c5-2f0e-7c3a-8a01-00000000000{n}") for n in (2, 3)]
 _TERMS = {"lease_seconds": 600.0, "medium_after": 600.0, "high_after": 1200.0}
 _ONE, _KEY, _RATE = "\x01lone\x02", "\x01kann", "\x01lrate\x02"
 
@@ -31,11 +34,18 @@ def _claim(worker: str) -> Query[Any]:
     return claim.claim_limited(Served(["work"]), 10, worker, Turn(), **_TERMS)
 
 
+def _enter(task: UUID) -> Query[Any]:
+    return limits.take_place(Lease(str(task), 1), HOLDER, PlaceRequest("one", "", 1, block=1, nested=0))
+
+
 OPERATIONS: dict[str, Callable[[], Query[Any]]] = {
     "claim": lambda: _claim("w1"),
     "claim as another": lambda: _claim("w2"),
     "complete": lambda: settle.complete([Completion(Lease(str(RUNNING), 1), "{}")], HOLDER),
     "fail": lambda: settle.fail([Failure(Lease(str(RUNNING), 1), "e", "error", 0.0)], HOLDER, 3),
+    "throttled": lambda: settle.fail([Failure(Lease(str(RUNNING), 1), "e", "throttled", 1000.0)], HOLDER, 3),
+    "enter": lambda: _enter(BLOCKS[0]),
+    "enter as another": lambda: _enter(BLOCKS[1]),
     "release": lambda: settle.release([Lease(str(RUNNING), 1)], HOLDER),
     "cancel": lambda: control.cancel(RUNNING, by="somebody"),
     "rescue": lambda: maintenance.rescue(LEADER, 3, 10),
@@ -72,22 +82,22 @@ class LimitTable:
         most = 5 if "remove" in operations else 2 if "raise" in operations else 1
         yield from self._judge(most)
         # When all is over, a claim takes what is left: no place is lost, and none is taken twice.
-        before = self._value(f"SELECT count(*) FROM tasks WHERE lane = '{_ONE}' AND state = 'running'")
+        before = self._taken()
         execute(self._db, claim.claim_limited(Served(["work"]), 10, "w3", Turn(), **_TERMS), None)
         allowed = self._value("SELECT max_running FROM limits WHERE name = 'one'")
         yield from self._judge(most if allowed is None else max(before, allowed))
-        if not self._value("SELECT max_running = 0 FROM limits WHERE name = 'one'"):
+        is_blocked = self._value("SELECT true FROM limit_states WHERE limit_name = 'one' AND blocked_until > now()")
+        if not is_blocked and not self._value("SELECT max_running = 0 FROM limits WHERE name = 'one'"):
             waiting = self._value(
                 f"SELECT count(*) FROM tasks WHERE lane = '{_ONE}' AND state IN ('pending', 'failed')"
             )
-            running = self._value(f"SELECT count(*) FROM tasks WHERE lane = '{_ONE}' AND state = 'running'")
-            if waiting and running < 1:
+            if waiting and self._taken() < 1:
                 yield f"{waiting} tasks wait, and the place is taken by nothing"
 
     def _judge(self, most: int) -> Iterator[str]:
         running = dict(self._db.execute(_RUNNING, (_ONE, _KEY, _RATE)).fetchall())
-        if running.get(_ONE, 0) > most:
-            yield f"{running[_ONE]} tasks run behind a limit of {most}"
+        if (taken := self._taken()) > most:
+            yield f"{taken} tasks run behind a limit of {most}"
         if running.get(_KEY, 0) > 1:
             yield f"{running[_KEY]} tasks of a serial key run"
         first = f"SELECT state FROM tasks WHERE lane = '{_KEY}' ORDER BY scheduled_at, id LIMIT 1"
@@ -95,6 +105,15 @@ class LimitTable:
             yield "the second task of a serial key runs before the first"
         if running.get(_RATE, 0) > 2:
             yield f"{running[_RATE]} tasks began with two tokens"
+
+    def _taken(self) -> int:
+        """How many places are taken, by tasks behind the limit and by blocks."""
+        found: int = self._value(
+            f"SELECT (SELECT count(*) FROM tasks WHERE lane = '{_ONE}' AND state = 'running')"
+            " + (SELECT count(*) FROM places JOIN tasks ON id = task"
+            " WHERE block > 0 AND state = 'running' AND lease_token = token)"
+        )
+        return found
 
     def _begin(self) -> None:
         for table in ("tasks", "places", "limit_states", "limits", "pauses"):
@@ -108,6 +127,12 @@ class LimitTable:
             (RUNNING, _ONE, HOLDER),
         )
         self._db.execute("INSERT INTO places (task, limit_name, key, token) VALUES (%s, 'one', '', 1)", (RUNNING,))
+        for block in BLOCKS:
+            self._db.execute(
+                "INSERT INTO tasks (id, name, state, worker_id, locked_until, lease_token, started_at) "
+                "VALUES (%s, 'plain', 'running', %s, now() + interval '1 hour', 1, now())",
+                (block, HOLDER),
+            )
         for lane, number in ((_ONE, 2), (_KEY, 2), (_RATE, 3)):
             for _ in range(number):
                 self._db.execute("INSERT INTO tasks (name, lane) VALUES ('work', %s)", (lane,))

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import tasklib
 from tasklib.sql import fragments, statements
 
 GUARDED = (
@@ -37,7 +38,22 @@ GUARDED = (
     *("has_unfinished_run", "schedule_fire", "schedule_skips_recorded", "forget_skips"),
     *("schedule_change", "schedule_pause", "schedule_retire", "schedule_deployed"),
 )
+SCHEMA = Path(tasklib.__file__).parent / "migrations" / "versions" / "0007_initial.sql"
+_SCHEMA = SCHEMA.stem
+CHOSEN = (_SCHEMA,)
+"""Files of which only the guards in EXPRESSIONS are taken out: the schema, for its functions."""
 EXPRESSIONS = (
+    # tasklib_admit
+    (_SCHEMA, "IF met_blocked[place] IS NOT NULL THEN", "IF false THEN"),
+    (_SCHEMA, "met_places[place] < 1 AND NOT (bursting AND use_names[i] = 'share')", "false"),
+    # tasklib_take_place
+    (_SCHEMA, "IF known.blocked_until > moment THEN", "IF false THEN"),
+    (_SCHEMA, "IF running >= bound.max_running THEN", "IF false THEN"),
+    (_SCHEMA, "/ each_seconds < cost - 0.000001 THEN", "/ each_seconds < -1 THEN"),
+    (_SCHEMA, "COALESCE(runs.lease_token = p.token AND runs.state = 'running', false)", "true"),
+    # tasklib_has_room
+    (_SCHEMA, "found.oldest_age > found.max_wait OR", ""),
+    (_SCHEMA, "OR found.pending >= found.max_pending", ""),
     ("begun", "COALESCE(task.begun_token = task.lease_token, false)", "true"),
     ("held", "ORDER BY started_at, {due}, id", "ORDER BY started_at DESC, {due} DESC, id DESC"),
     ("may_have_begun", "{include begun}", "false"),
@@ -98,7 +114,10 @@ class Guard:
 
 def guards() -> list[Guard]:
     """All of them, in the order of the files."""
-    return [guard for name in GUARDED for guard in _in(name, source(name))]
+    return [
+        *(guard for name in GUARDED for guard in (*_chosen(name, source(name)), *_conditions(name, source(name)))),
+        *(guard for name in CHOSEN for guard in _chosen(name, source(name))),
+    ]
 
 
 def source(name: str) -> str:
@@ -109,7 +128,9 @@ def source(name: str) -> str:
 
 
 def path(name: str) -> Path:
-    """The file of a statement or fragment."""
+    """The file of a statement or fragment, or the schema."""
+    if name == SCHEMA.stem:
+        return SCHEMA
     return Path(str({**fragments(), **statements()}[name]))
 
 
@@ -120,11 +141,14 @@ def without(guard: Guard, text: str) -> str:
     return "".join(lines)
 
 
-def _in(name: str, text: str) -> Iterator[Guard]:
+def _chosen(name: str, text: str) -> Iterator[Guard]:
     for file, condition, instead in EXPRESSIONS:
         if file == name:
-            [number] = [n for n, line in enumerate(text.splitlines()) if condition in line.partition("--")[0]]
+            number = next(n for n, line in enumerate(text.splitlines()) if condition in line.partition("--")[0])
             yield Guard(name, condition, number, 1, instead)
+
+
+def _conditions(name: str, text: str) -> Iterator[Guard]:
     seen: Counter[str] = Counter()
     for number, line in enumerate(text.splitlines()):
         code = line.partition("--")[0]

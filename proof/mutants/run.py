@@ -50,7 +50,13 @@ _FLOWS = (
     "tests/flows/test_flows.py tests/flows/test_runs.py tests/worker/test_gather.py tests/worker/test_durable.py "
     "tests/client/test_ownership.py tests/schedules/test_backfills.py",
 )
+_LIMITS = (
+    "tests/store/test_limited_claim.py tests/worker/test_throttled.py tests/maintenance/test_breakers.py",
+    "tests/worker/test_limit_blocks.py tests/client/test_backpressure.py",
+    "tests/proof/test_interleavings.py -k limit",
+)
 FIRST = {
+    "0007_initial": _LIMITS,
     **dict.fromkeys(("fold", "reported", "unreported", "steps_replayed", "spawn", "adopt", "forget_flows"), _FLOWS),
     **dict.fromkeys(("flow_cancel", "flow_cancel_tasks", "flow_cancel_rest", "gates_with_arrivals"), _FLOWS),
     **dict.fromkeys(("flow_replay", "flow_replay_tasks", "flow_node_results"), _FLOWS),

@@ -326,6 +326,10 @@ async def test_a_block_that_asks_again_after_a_lost_answer_takes_one_place(
         assert await client.database.run(limits.take_place(lease, "another", second)) is None
         await client.database.run(limits.leave_place(lease, 1))
         assert await client.database.run(limits.take_place(lease, "w", second)) == PlaceAnswer("taken", None)
+        db.execute("UPDATE tasks SET lease_token = 5")  # the next attempt: what the last one held is free
+        next_one = Lease(row[0], 5)
+        assert await client.database.run(limits.take_place(next_one, "w", asked)) == PlaceAnswer("taken", None)
+        assert await client.database.run(limits.take_place(lease, "w", second)) is None
 
 
 async def test_the_block_of_a_function_without_a_worker_is_refused() -> None:
