@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -20,12 +19,6 @@ SLOTS = 8
 FAKETIME = next(
     (path for path in map(Path, ("/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1",)) if path.exists()), None
 )
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port: int = listening.getsockname()[1]
-        return port
 
 
 @dataclass

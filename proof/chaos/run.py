@@ -21,7 +21,7 @@ import psycopg
 from proof.chaos import limited_tasks, schedules
 from proof.chaos.database_tasks import LEDGER
 from proof.chaos.faults import FAULTS, Stage, small_disk
-from proof.chaos.fleet import Fleet, Member, free_port
+from proof.chaos.fleet import Fleet, Member
 from proof.chaos.monitor import Monitor
 from proof.chaos.proxy import Proxy
 from proof.chaos.scene import SETTINGS, Scene
@@ -31,6 +31,7 @@ from proof.history.checker import Checker, End, Verdict
 from proof.history.flows import flow_history
 from proof.history.limits import limit_history
 from proof.history.slots import slot_history
+from proof.ports import free_port
 from tasklib import Client
 from tasklib.embedded import EmbeddedPostgres
 from tasklib.migrations import migrate

@@ -11,7 +11,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from proof.chaos.proxy import Proxy
+from proof.ports import free_port
 
 NEEDED = ("etcd", "patroni", "haproxy")
 BIN = Path("/usr/lib/postgresql/15/bin")
@@ -34,12 +34,6 @@ def missing() -> list[str]:
     """What has to be installed first."""
     gone = [name for name in NEEDED if not shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin")]
     return gone + ([] if BIN.exists() else ["postgresql-15"])
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port: int = listening.getsockname()[1]
-        return port
 
 
 @dataclass

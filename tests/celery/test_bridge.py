@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from proof.ports import free_port
 from tasklib import Config
 from tasklib.celery.app import Celery
 from tasklib.celery.bridge import Bridge
@@ -29,9 +29,7 @@ celery: Any = pytest.importorskip("celery", reason="needs Celery: pip install -e
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[str]:
     program = shutil.which("redis-server") or pytest.skip("redis-server is not installed")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     command = [program, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(tmp_path)]
     redis = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert redis.stdout is not None

@@ -64,7 +64,7 @@ async def test_workers_are_listed_in_the_order_of_their_starts_and_the_leader_is
     assert (first.id, first.is_leader, first.queues) == ("first", False, None)
     assert (second.id, second.is_leader, second.queues, second.capabilities) == ("second", True, ["mail"], ["gpu"])
     assert (second.current_load, second.capacity) == (3, 4)
-    assert 5 <= second.seconds_since_heartbeat < 60
+    assert 5 <= second.seconds_since_heartbeat < 1000
 
 
 async def test_drain_is_stored_and_told_and_may_be_asked_twice(either: Either, db: psycopg.Connection) -> None:

@@ -9,7 +9,6 @@ import re
 import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -23,6 +22,7 @@ import pytest
 import typer
 import yaml
 
+from proof.ports import free_port
 from tasklib import Config
 from tasklib.cli.app import app
 from tests.docs.pages import ROOT
@@ -179,9 +179,7 @@ def test_the_steps_of_the_dockerfile_run_as_an_ordinary_user(config: Config, ope
         words = shlex.split(step.replace("/opt/venv", f"{clean}/venv"))
         words[0] = python if words[0] == "python" else words[0]
         subprocess.run(words, cwd=clean, env={**os.environ, "HOME": str(clean)}, check=True, timeout=900, **as_user)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
+    port = str(free_port())
     started = [word.replace("8080", port) for word in json.loads(instruction("CMD")[0])]
     probe = json.loads(instruction("HEALTHCHECK")[0].partition("CMD ")[2])
     probe[0], probe[2] = f"{clean}/venv/bin/python", probe[2].replace("8080", port)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ import httpx
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
+from proof.ports import free_port
 from tests.docs.pages import ROOT
 
 _VARIABLES = {"dbname": "PGDATABASE", "host": "PGHOST", "port": "PGPORT", "user": "PGUSER", "password": "PGPASSWORD"}
@@ -67,9 +67,7 @@ def test_people_vote_and_those_who_may_see_the_dashboard_behind_djangos_login(em
     chromium = shutil.which("chromium") or pytest.skip("needs chromium")
     manage(empty_database_url, POLLS, "migrate")
     manage(empty_database_url, POLLS, "shell", "-c", PEOPLE)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
+    port = str(free_port())
     site = f"http://127.0.0.1:{port}"
     with (
         running(empty_database_url, "-m", "uvicorn", "mysite.asgi:application", "--port", port),

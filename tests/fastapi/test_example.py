@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import urllib.request
 
 import pytest
 
+from proof.ports import free_port
 from tests.docs.pages import ROOT
 
 HEROES = ROOT / "examples/fastapi_heroes"
@@ -35,9 +35,7 @@ def test_the_tests_of_the_example_pass(database_url: str) -> None:
 def test_its_dashboard_shows_the_task_behind_its_own_login(database_url: str) -> None:
     sync_api = pytest.importorskip("playwright.sync_api")
     chromium = shutil.which("chromium") or pytest.skip("needs chromium")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     site, variables = f"http://127.0.0.1:{port}", {**environment(database_url), "DASHBOARD_SECRET": "sesame"}
     command = [sys.executable, "-m", "uvicorn", "main:app", "--port", str(port)]
     server = subprocess.Popen(command, cwd=HEROES, env=variables, stderr=subprocess.PIPE, text=True)

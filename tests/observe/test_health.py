@@ -19,6 +19,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from proof.ports import free_port
 from tasklib import AsyncClient, Config, Worker, task
 from tasklib.errors import ConfigError
 from tasklib.events import (
@@ -125,9 +126,7 @@ def test_a_port_that_is_taken_is_said_to_be() -> None:
 
 
 def test_the_command_serves_it_and_takes_the_database_from_a_file(config: Config, tmp_path: Path) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     secret = tmp_path / "url"
     secret.write_text(f"{config.database_url}\n")
     (tmp_path / "health_tasks.py").write_text("from tasklib import task\n\n\n@task\ndef t() -> None: ...\n")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import httpx
 
+from proof.ports import free_port
 from tasklib import Config
 
 ROOT = Path(__file__).parents[2]
@@ -19,11 +19,10 @@ PATIENCE = 120.0
 
 
 class ServerProcess:
-    """`tasklib server` on a port that was free a moment ago."""
+    """`tasklib server`, again and again on the same port."""
 
     def __init__(self, config: Config, log: Path) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as probe:
-            self._port: int = probe.getsockname()[1]
+        self._port = free_port()
         self._config = config
         self._log = log
         self._process: subprocess.Popen[bytes] | None = None

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from proof.ports import free_port
 from tasklib import Config, ConfigError, FileStore, S3Store
 from tasklib.config import PayloadStore
 from tasklib.tasks.payload_stores import is_key, new_key, store_of
@@ -21,9 +22,7 @@ OLD, NEW = "018f0000-0000-7000-8000-000000000001", "019f0000-0000-7000-8000-0000
 @pytest.fixture(scope="module")
 def s3() -> Iterator[str]:
     pytest.importorskip("moto")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     program = f"from moto.server import main; main(['-H', '127.0.0.1', '-p', '{port}'])"
     server = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
