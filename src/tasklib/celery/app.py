@@ -6,7 +6,7 @@ import importlib
 import importlib.util
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
@@ -14,6 +14,8 @@ from zoneinfo import ZoneInfo
 from tasklib.celery import beat, builtin_tasks, signals
 from tasklib.celery.binding import HEADER, Binding, payload_of_unknown
 from tasklib.celery.canvas import CelerySignature, maybe_signature
+from tasklib.celery.control import CeleryControl
+from tasklib.celery.discovery import import_related, imported, packages_of
 from tasklib.celery.exceptions import NotOnTaskLib, NotRegistered
 from tasklib.celery.request import running_celery_task
 from tasklib.celery.result import CeleryResult
@@ -72,28 +74,6 @@ REFUSED_OF_APPS = {
     "either": "set app.conf",
     "type_checker": "arguments are bound to the parameters of the function",
 }
-REFUSED_OF_CONTROL = {
-    "Mailbox": "there is no broker",
-    "add_consumer": "start another `tasklib worker --queue NAME`",
-    "autoscale": "scale the workers by seconds of backlog, from the metrics",
-    "broadcast": "use the commands of `tasklib`",
-    "cancel_consumer": "run `tasklib pause --queue NAME`",
-    "disable_events": "there is nothing to disable",
-    "discard_all": "run `tasklib cancel`",
-    "election": "the leader is elected in the database",
-    "enable_events": "there is nothing to enable",
-    "heartbeat": "run `tasklib workers`",
-    "inspect": "run `tasklib workers`, `tasklib list` or `tasklib top`, or ask tasklib.Client",
-    "ping": "run `tasklib workers`",
-    "pool_grow": "start another worker",
-    "pool_restart": "restart the worker: it finishes what it runs",
-    "pool_shrink": "stop a worker: it finishes what it runs",
-    "purge": "run `tasklib cancel --state pending`",
-    "rate_limit": "give a queue a worker with --concurrency",
-    "revoke_by_stamped_headers": "run `tasklib cancel --tag ...`",
-    "shutdown": "run `tasklib workers drain ID`, or stop its process",
-    "time_limit": "set time_limit of the task",
-}
 _apps: list[Celery] = []
 _chosen: dict[str, Celery] = {}
 
@@ -151,7 +131,7 @@ class Celery:
         self._packages: list[tuple[Any, str]] = []
         self._periodic: dict[str, dict[str, Any]] = {}
         if task_cls is not None:
-            self.task_cls = _imported(task_cls) if isinstance(task_cls, str) else task_cls
+            self.task_cls = imported(task_cls) if isinstance(task_cls, str) else task_cls
         self.Task = self.task_cls
         said = {"broker_url": broker, "result_backend": backend, "include": include, **(changes or {}), **settings}
         if config_source is not None:
@@ -186,7 +166,7 @@ class Celery:
         """Read the settings of a module, an object or a dict; with `namespace`, those that begin with it."""
         try:
             if isinstance(obj, str) and ":" in obj:
-                obj = _imported(obj)
+                obj = imported(obj)
             elif isinstance(obj, str) and importlib.util.find_spec(obj.partition(".")[0]) is None:
                 sys.path.insert(0, os.getcwd())
             self.conf.read(_django_settings(obj), namespace)
@@ -219,8 +199,8 @@ class Celery:
         builtin_tasks.ensure(self)
         packages, self._packages = self._packages, []
         for names, related in packages:
-            for name in _packages_of(names):
-                _import_related(name, related)
+            for name in packages_of(names):
+                import_related(name, related)
         if not self.finalized:
             self.finalized = True
             self.on_after_finalize.send(self)
@@ -384,24 +364,6 @@ class Celery:
             del _chosen[name]
 
 
-class CeleryControl:
-    """`app.control`, of which TaskLib has `revoke`."""
-
-    def revoke(self, task_id: Any, terminate: bool = False, **_: Any) -> None:
-        """Cancel tasks by their ids; those that run are asked to stop."""
-        for each in _listed(task_id):
-            default_client().cancel_task(str(each))
-
-    def terminate(self, task_id: Any, **_: Any) -> None:
-        """The same."""
-        self.revoke(task_id)
-
-    def __getattr__(self, name: str) -> Any:
-        if reason := REFUSED_OF_CONTROL.get(name):
-            raise NotOnTaskLib(f"TaskLib has no app.control.{name}: {reason}.")
-        raise AttributeError(f"app.control has no attribute {name!r}")
-
-
 def current_app_or_default() -> Celery:
     """The app that was made or chosen last; a new one if there is none."""
     if app := _chosen.get("current") or _chosen.get("default"):
@@ -442,40 +404,9 @@ def _for_shared() -> Celery:
     return app
 
 
-def _packages_of(names: Any) -> Iterator[str]:
-    if callable(names):
-        names = names()
-    if names is not None:
-        return iter(names)
-    django = sys.modules.get("django.apps")
-    return iter([config.name for config in django.apps.get_app_configs()] if django is not None else [])
-
-
-def _import_related(package: str, related: str) -> None:
-    """Import a package's module of tasks if it has one. The package itself may be named by a class in it."""
-    try:
-        importlib.import_module(package)
-    except ImportError:
-        package = package.rpartition(".")[0]
-        if not package:
-            raise
-        importlib.import_module(package)
-    name = f"{package}.{related}" if related else package
-    try:
-        importlib.import_module(name)
-    except ModuleNotFoundError as e:
-        if e.name != name:
-            raise
-
-
 def _django_settings(source: Any) -> Any:
     """`config_from_object("django.conf:settings")` as Django's users write it."""
-    return _imported(source) if isinstance(source, str) and source == "django.conf.settings" else source
-
-
-def _imported(path: str) -> Any:
-    module, _, attribute = path.replace(":", ".").rpartition(".")
-    return getattr(importlib.import_module(module), attribute)
+    return imported(source) if isinstance(source, str) and source == "django.conf.settings" else source
 
 
 def _listed(value: Any) -> list[Any]:
