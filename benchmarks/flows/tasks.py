@@ -21,6 +21,11 @@ async def count(numbers: Results[int]) -> int:
     return found
 
 
+@task(name="flows.after")
+async def after(numbers: Results[int]) -> None:
+    """Runs after a group, and reads no results."""
+
+
 @task(name="flows.steps", durable=True)
 async def steps(number: int) -> int:
     for n in range(number):

@@ -68,4 +68,5 @@ def test_a_flow_is_read_by_its_index(db: psycopg.Connection, client: Client) -> 
     plan = db.execute(b"EXPLAIN " + statement(query.name, None).encode(), query.parameters).fetchall()
     text = "\n".join(line for (line,) in plan)
     assert "tasks_flow" in text
+    assert "tasks_pkey" in text
     assert "Seq Scan on tasks" not in text

@@ -16,7 +16,7 @@ from tasklib.store.flows import NewFlow, NewGate
 from tasklib.store.submit import SubmitTerms
 from tasklib.tasks.flow_parts import Signature
 from tasklib.tasks.flow_runs import FlowRun, SyncFlowRun
-from tasklib.tasks.ids import Ids, new_id
+from tasklib.tasks.ids import Ids, new_id, start_of_millisecond
 from tasklib.tasks.payload import limited
 from tasklib.tasks.task_id import KnownId, SyncTaskId
 
@@ -60,6 +60,9 @@ def planned(
     """Lay a graph that was checked out as rows."""
     nodes = list(graph.nodes.values())
     total = sum(len(n.tasks) for n in nodes)
+    made_ids = Ids(total, id_type)
+    ids: list[Any] = made_ids.first(total)
+    # After those of its tasks: the index of flows doesn't have tasks with lower ids than their flow.
     flow_id, end = flow_id or new_id(), NewGate(new_id(), {"kind": "settled"}, (), total, kind="flow")
     gates: dict[tuple[Any, ...], _Gate] = {}
     waits = {n.name: _gate_of(n, graph, gates) for n in nodes}
@@ -67,8 +70,6 @@ def planned(
     for made in gates.values():
         for name in made.nodes:
             reports[name].append(str(made.id))
-    made_ids = Ids(total, id_type)
-    ids: list[Any] = made_ids.first(total)
     by_node: dict[str, list[Any]] = {}
     taken = 0
     for n in nodes:
@@ -100,6 +101,8 @@ def planned(
         graph.name,
         [*(NewGate(g.id, g.policy, g.nodes, g.expected, g.waiters) for g in gates.values()), end],
         submitted_by,
+        None,
+        start_of_millisecond(ids[0]) if ids else None,
     )
     tasks = NewTasks(texts, terms, id_type=id_type, made=made_ids)
     if any(seals(target, defaults) for target in targets):

@@ -54,7 +54,7 @@ GRANT INSERT (id, name, queue, lane, args, kwargs, scheduled_at, max_retries, ti
     ON {schema}.tasks TO {producer};
 -- Submissions that find their merge key taken are counted.
 GRANT INSERT (name, queue, level, outcome, reason, count) ON {schema}.stats_deltas TO {producer};
-GRANT INSERT (id, name, submitted_by, parent, finished_at) ON {schema}.flows TO {producer};
+GRANT INSERT (id, name, submitted_by, parent, first_task, finished_at) ON {schema}.flows TO {producer};
 GRANT SELECT (id) ON {schema}.flows TO {producer};
 GRANT INSERT (id, flow, kind, policy, nodes, waiters, expected, sealed, opened_at, released) ON {schema}.gates TO {producer};
 GRANT SELECT (id) ON {schema}.gates TO {producer};

@@ -33,6 +33,8 @@ class NewFlow(NamedTuple):
     submitted_by: str | None = None
     parent: UUID | None = None
     """The durable task that waits for it."""
+    first_task: UUID | None = None
+    """None of its tasks has a lower id, spawned tasks included; None if that is not known."""
 
     @property
     def is_empty(self) -> bool:
@@ -65,6 +67,7 @@ def submit(flow: NewFlow, tasks: str, *, with_gates: bool) -> Query[None]:
         "name": flow.name,
         "submitted_by": flow.submitted_by,
         "parent": None if flow.parent is None else str(flow.parent),
+        "first_task": None if flow.first_task is None else str(flow.first_task),
         "is_empty": "true" if flow.is_empty else "false",
         "gates": gates_as_json(flow.gates) if with_gates else "[]",
         "tasks": tasks,
@@ -93,7 +96,13 @@ def gates_as_json(gates: Sequence[NewGate]) -> str:
 
 def new(flow: NewFlow) -> Query[None]:
     """Insert a flow whose id the caller made. A unique violation if the id is taken."""
-    parameters = {"id": str(flow.id), "name": flow.name, "submitted_by": flow.submitted_by, "is_empty": flow.is_empty}
+    parameters = {
+        "id": str(flow.id),
+        "name": flow.name,
+        "submitted_by": flow.submitted_by,
+        "first_task": None if flow.first_task is None else str(flow.first_task),
+        "is_empty": flow.is_empty,
+    }
     return Query("flow_new", parameters, nothing)
 
 

@@ -95,6 +95,11 @@ def spawned_id(parent: UUID, key: str | int) -> UUID:
     return _uuid7(UUID, milliseconds << 12 | chance >> _CHANCE_BITS, chance)
 
 
+def start_of_millisecond(id_: UUID) -> UUID:
+    """No id of the same millisecond is lower: nor is that of a task that this one spawns."""
+    return UUID(int=id_.int >> 80 << 80)
+
+
 def shard_of(id_: UUID) -> int:
     """The shard that an id names, from 0 to 1023. Only ids made by TaskLib name one; in others it is chance."""
     return id_.int >> _CHANCE_BITS & _MOST_SHARD

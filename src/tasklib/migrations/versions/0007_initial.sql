@@ -149,8 +149,11 @@ CREATE UNIQUE INDEX tasks_slot ON {schema.}tasks (schedule, slot) WHERE schedule
 CREATE INDEX tasks_unfinished_run ON {schema.}tasks (schedule)
     WHERE schedule IS NOT NULL AND state IN ('pending', 'running', 'failed');
 
--- The tasks of one flow, by node and in the order of submission.
-CREATE INDEX tasks_flow ON {schema.}tasks (flow, node, id) WHERE flow IS NOT NULL;
+-- The tasks of one flow, by node and in the order of submission. Not those with ids
+-- below that of the flow: they are found by their ids (sql/fragments/near_flow.sql), so that claiming and settling them
+-- writes no entry here. A client makes the id of a flow after those of its tasks, so this index has rows that were
+-- written by hand, some spawned tasks, and little else.
+CREATE INDEX tasks_flow ON {schema.}tasks (flow, node, id) WHERE flow IS NOT NULL AND id >= flow;
 
 -- One task for each merge key. A claim raises the lease token for good, so a task that was claimed once is never again in
 -- this index as one that waits; and one that must be unique until it is finished is in it all that time. So no claim,
@@ -527,6 +530,7 @@ CREATE TABLE {schema.}flows (
     finished_at         timestamptz, -- when the last of its tasks ended
     submitted_by        text, -- as in `tasks`
     parent              uuid, -- the durable task that waits for it
+    first_task          uuid, -- none of its tasks has a lower id; null if that is not known
 
     CONSTRAINT flows_pkey PRIMARY KEY (id),
     CONSTRAINT flows_name_not_empty CHECK (name <> ''),

@@ -1,5 +1,7 @@
 -- What flow_cancel_tasks.sql left out, because another transaction had locked it.
-SELECT id::text FROM {schema.}tasks AS task
-WHERE task.flow = %(id)s::text::uuid
-  AND (task.state IN ('pending', 'failed') OR (task.state = 'running' AND task.cancel_requested_at IS NULL))
-ORDER BY task.node, task.id
+WITH wanted AS (SELECT %(id)s::text::uuid AS id)
+SELECT task.id::text
+FROM wanted CROSS JOIN LATERAL {include of_flow} AS member
+JOIN {schema.}tasks AS task ON task.id = ANY (ARRAY[member.id])
+WHERE task.state IN ('pending', 'failed') OR (task.state = 'running' AND task.cancel_requested_at IS NULL)
+ORDER BY task.id

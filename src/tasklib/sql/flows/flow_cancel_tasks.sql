@@ -2,16 +2,18 @@
 -- those that run are requested to stop. Locked rows are left out, so this never waits; flow_cancel_rest.sql finds
 -- them afterwards, and so does the leader's sweep, which goes on where a client died. A replay takes the request back, so
 -- pages that come later cancel nothing.
-WITH page AS (
-    SELECT id FROM {schema.}tasks AS task
-    WHERE task.flow = ANY (ARRAY(
-              SELECT flow.id FROM {schema.}flows AS flow
-              WHERE flow.cancel_requested_at IS NOT NULL AND flow.finished_at IS NULL
-                AND (%(id)s::text IS NULL OR flow.id = %(id)s::text::uuid)))
-      AND (task.state IN ('pending', 'failed') OR (task.state = 'running' AND task.cancel_requested_at IS NULL))
-    ORDER BY task.node, task.id
+WITH wanted AS (
+    SELECT flow.id FROM {schema.}flows AS flow
+    WHERE flow.cancel_requested_at IS NOT NULL AND flow.finished_at IS NULL
+      AND (%(id)s::text IS NULL OR flow.id = %(id)s::text::uuid)
+),
+page AS (
+    SELECT task.id
+    FROM wanted CROSS JOIN LATERAL {include of_flow} AS member
+    JOIN {schema.}tasks AS task ON task.id = ANY (ARRAY[member.id])
+    WHERE (task.state IN ('pending', 'failed') OR (task.state = 'running' AND task.cancel_requested_at IS NULL))
     LIMIT %(limit)s
-    FOR UPDATE SKIP LOCKED
+    FOR UPDATE OF task SKIP LOCKED
 ),
 changed AS (
     UPDATE {schema.}tasks AS task

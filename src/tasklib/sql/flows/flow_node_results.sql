@@ -1,16 +1,30 @@
--- One page of what the tasks of some nodes returned, in the order of submission. Node by node along the index, and only
--- what a page takes of each: otherwise every page would read all that follow it.
+-- One page of what the tasks of some nodes returned, in the order of submission: along the primary key, or node by node
+-- along the index of flows, and only what a page takes of each. Otherwise every page would read all that follow it.
+WITH wanted AS (SELECT %(flow)s::text::uuid AS id)
 SELECT page.id::text, page.state, page.result, page.error
-FROM (SELECT DISTINCT unnest(%(nodes)s::text::text[]) AS node) AS wanted
+FROM wanted
 CROSS JOIN LATERAL (
-    SELECT task.id, task.state, task.result, right(task.error, 2000) AS error
-    FROM {schema.}tasks AS task
-    WHERE task.flow = %(flow)s::text::uuid
-      AND task.node = wanted.node
-      AND (task.state = 'completed' OR (%(settled)s::bool AND task.state IN ('cancelled', 'dead_letter')))
-      AND task.id > COALESCE(%(after)s::text::uuid, '00000000-0000-0000-0000-000000000000')
-    ORDER BY task.flow, task.node, task.id
-    LIMIT %(limit)s::int
+    (SELECT near.id, near.state, near.result, right(near.error, 2000) AS error
+     FROM {schema.}tasks AS near
+     WHERE {include near_flow}
+       AND near.node = ANY (%(nodes)s::text::text[])
+       AND (near.state = 'completed' OR (%(settled)s::bool AND near.state IN ('cancelled', 'dead_letter')))
+       AND near.id > COALESCE(%(after)s::text::uuid, '00000000-0000-0000-0000-000000000000')
+     ORDER BY near.id
+     LIMIT %(limit)s::int)
+    UNION ALL
+    SELECT node_page.*
+    FROM (SELECT DISTINCT unnest(%(nodes)s::text::text[]) AS node) AS reported
+    CROSS JOIN LATERAL (
+        SELECT far.id, far.state, far.result, right(far.error, 2000) AS error
+        FROM {schema.}tasks AS far
+        WHERE {include far_from_flow}
+          AND far.node = reported.node
+          AND (far.state = 'completed' OR (%(settled)s::bool AND far.state IN ('cancelled', 'dead_letter')))
+          AND far.id > COALESCE(%(after)s::text::uuid, '00000000-0000-0000-0000-000000000000')
+        ORDER BY far.flow, far.node, far.id
+        LIMIT %(limit)s::int
+    ) AS node_page
 ) AS page
 ORDER BY page.id
 LIMIT %(limit)s::int

@@ -1,13 +1,14 @@
 -- One page of a flow's dead letters and of tasks that were cancelled by request start afresh. What a gate cancelled is not
 -- among them: it waits again when its gate is judged anew.
-WITH page AS (
-    SELECT id FROM {schema.}tasks AS task
-    WHERE task.flow = %(id)s::text::uuid
-      -- Expressions, so that no index fits but that of the flow: another one has all tasks in these states.
-      AND (task.state || '' = 'dead_letter' OR (task.state || '' = 'cancelled' AND task.cancel_requested_at IS NOT NULL))
-    ORDER BY task.node, task.id
+WITH wanted AS (SELECT %(id)s::text::uuid AS id),
+page AS (
+    SELECT task.id
+    FROM wanted CROSS JOIN LATERAL {include of_flow} AS member
+    JOIN {schema.}tasks AS task ON task.id = ANY (ARRAY[member.id])
+    -- Expressions, so that no index fits but the primary key: another one has all tasks in these states.
+    WHERE task.state || '' = 'dead_letter' OR (task.state || '' = 'cancelled' AND task.cancel_requested_at IS NOT NULL)
     LIMIT %(limit)s
-    FOR UPDATE SKIP LOCKED
+    FOR UPDATE OF task SKIP LOCKED
 ),
 changed AS (
     UPDATE {schema.}tasks AS task

@@ -1,9 +1,10 @@
 -- A flow, its gates and its tasks, all in one. The ids were made by the client, so that a submission whose answer was lost
 -- can be sent again. A gate that waits for nothing is open, and a flow without tasks is finished.
 WITH flow AS (
-    INSERT INTO {schema.}flows (id, name, submitted_by, parent, finished_at)
+    INSERT INTO {schema.}flows (id, name, submitted_by, parent, first_task, finished_at)
     VALUES (CAST(CAST(%(id)s AS text) AS uuid), CAST(%(name)s AS text), CAST(%(submitted_by)s AS text),
-            CAST(CAST(%(parent)s AS text) AS uuid), CASE WHEN CAST(CAST(%(is_empty)s AS text) AS boolean) THEN now() END)
+            CAST(CAST(%(parent)s AS text) AS uuid), CAST(CAST(%(first_task)s AS text) AS uuid),
+            CASE WHEN CAST(CAST(%(is_empty)s AS text) AS boolean) THEN now() END)
     ON CONFLICT (id) DO NOTHING
 ),
 gates AS (

@@ -9,8 +9,9 @@ expired AS MATERIALIZED (
       AND flow.finished_at < now() - make_interval(secs => %(age)s)
       AND NOT EXISTS (SELECT FROM {schema.}gates AS gate JOIN {schema.}arrivals AS arrival ON arrival.gate = gate.id
                       WHERE gate.flow = flow.id)
-      AND NOT EXISTS (SELECT FROM {schema.}tasks AS task
-                      WHERE task.flow = flow.id AND task.state IN ('pending', 'running', 'failed'))
+      AND NOT EXISTS (SELECT FROM (SELECT flow.id) AS wanted CROSS JOIN LATERAL {include of_flow} AS member
+                      JOIN {schema.}tasks AS task ON task.id = ANY (ARRAY[member.id])
+                      WHERE task.state IN ('pending', 'running', 'failed'))
       -- A durable task may still have to read the results.
       AND NOT EXISTS (SELECT FROM {schema.}tasks AS task
                       WHERE task.id = flow.parent AND task.state IN ('pending', 'running', 'failed'))
@@ -23,7 +24,8 @@ sized AS (
     FROM expired
     CROSS JOIN LATERAL (
         SELECT count(*) AS size
-        FROM (SELECT FROM {schema.}tasks AS task WHERE task.flow = expired.id LIMIT %(limit)s::int + 1) AS part
+        FROM (SELECT FROM (SELECT expired.id) AS wanted CROSS JOIN LATERAL {include of_flow} AS member
+              LIMIT %(limit)s::int + 1) AS part
     ) AS counted
 ),
 -- As many as fit into a page; the first one in any case.
@@ -32,8 +34,9 @@ chosen AS MATERIALIZED (
 ),
 locked AS MATERIALIZED (
     SELECT task.id, task.flow
-    FROM chosen
-    JOIN {schema.}tasks AS task ON task.flow = chosen.id
+    FROM chosen AS wanted
+    CROSS JOIN LATERAL {include of_flow} AS member
+    JOIN {schema.}tasks AS task ON task.id = ANY (ARRAY[member.id])
     WHERE task.state IN ('completed', 'cancelled', 'dead_letter')
     LIMIT %(limit)s
     FOR UPDATE OF task SKIP LOCKED

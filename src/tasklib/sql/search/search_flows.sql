@@ -1,11 +1,26 @@
--- The newest tasks of some flows that match: search_newest.sql within the index of flows. Of a flow with a million tasks
--- the index alone is read, and `look` rows.
+-- The newest tasks of some flows that match: search_newest.sql, one flow after the other: of a flow with a million tasks only
+-- `look` rows are read.
 WITH looked AS (
-    SELECT task.id FROM {schema.}tasks AS task
-    WHERE task.flow = ANY (%(flows)s::text[]::uuid[])
-      AND (%(nodes)s::text[] IS NULL OR task.node LIKE ANY (%(nodes)s::text[]))
-      AND {include search_range}
-    ORDER BY task.id DESC
+    SELECT found.id
+    FROM (SELECT DISTINCT unnest(%(flows)s::text[]::uuid[]) AS id) AS wanted
+    CROSS JOIN LATERAL (
+        (SELECT task.id
+         FROM {schema.}tasks AS near
+         CROSS JOIN LATERAL (SELECT near.id, near.node, near.submitted_by) AS task
+         WHERE {include near_flow}
+           AND (%(nodes)s::text[] IS NULL OR task.node LIKE ANY (%(nodes)s::text[]))
+           AND {include search_range}
+         ORDER BY near.id DESC
+         LIMIT %(look)s)
+        UNION ALL
+        SELECT task.id
+        FROM {schema.}tasks AS far
+        CROSS JOIN LATERAL (SELECT far.id, far.node, far.submitted_by) AS task
+        WHERE {include far_from_flow}
+          AND (%(nodes)s::text[] IS NULL OR task.node LIKE ANY (%(nodes)s::text[]))
+          AND {include search_range}
+    ) AS found
+    ORDER BY found.id DESC
     LIMIT %(look)s
 ),
 found AS (

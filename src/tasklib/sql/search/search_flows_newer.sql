@@ -1,10 +1,25 @@
 -- The page before: search_flows.sql the other way round, from an id towards the newer ones.
 WITH looked AS (
-    SELECT task.id FROM {schema.}tasks AS task
-    WHERE task.flow = ANY (%(flows)s::text[]::uuid[])
-      AND (%(nodes)s::text[] IS NULL OR task.node LIKE ANY (%(nodes)s::text[]))
-      AND {include search_range}
-    ORDER BY task.id
+    SELECT found.id
+    FROM (SELECT DISTINCT unnest(%(flows)s::text[]::uuid[]) AS id) AS wanted
+    CROSS JOIN LATERAL (
+        (SELECT task.id
+         FROM {schema.}tasks AS near
+         CROSS JOIN LATERAL (SELECT near.id, near.node, near.submitted_by) AS task
+         WHERE {include near_flow}
+           AND (%(nodes)s::text[] IS NULL OR task.node LIKE ANY (%(nodes)s::text[]))
+           AND {include search_range}
+         ORDER BY near.id
+         LIMIT %(look)s)
+        UNION ALL
+        SELECT task.id
+        FROM {schema.}tasks AS far
+        CROSS JOIN LATERAL (SELECT far.id, far.node, far.submitted_by) AS task
+        WHERE {include far_from_flow}
+          AND (%(nodes)s::text[] IS NULL OR task.node LIKE ANY (%(nodes)s::text[]))
+          AND {include search_range}
+    ) AS found
+    ORDER BY found.id
     LIMIT %(look)s
 ),
 found AS (

@@ -1,0 +1,2 @@
+-- The other tasks `far` of the flow `wanted.id`: those in the index of flows.
+far.flow = wanted.id AND far.id >= far.flow

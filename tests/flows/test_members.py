@@ -1,0 +1,88 @@
+"""The tasks of a flow are found whatever their ids: by the primary key, or by the index of flows."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import psycopg
+import pytest
+
+from tasklib import Client, Config, group, task
+from tasklib.store import flows
+from tasklib.tasks.ids import new_ids, spawned_id, start_of_millisecond
+from tests.flows.rows import Rows
+
+FIRST = UUID("01938e5c-a123-7000-8000-000000000000")
+LAST = UUID("01938e5c-afff-7fff-bfff-ffffffffffff")
+FLOW = UUID("01938e5c-b000-7000-8000-000000000000")
+LATER = UUID("01938e5c-b001-7000-8000-000000000000")
+BY_HAND = UUID("9b2e0d5c-1111-4222-8333-444444444444")
+
+
+@task(name="members.work")
+def work(n: int) -> int:
+    return n
+
+
+@task(name="members.total")
+def total(parts: list[int]) -> int:
+    return sum(parts)
+
+
+@pytest.fixture
+def rows(db: psycopg.Connection) -> Rows:
+    return Rows(db)
+
+
+def insert(rows: Rows, *ids: UUID, first: UUID | None = None) -> None:
+    rows.db.execute("INSERT INTO flows (id, name, first_task) VALUES (%s, 'f', %s)", [FLOW, first])
+    rows.gate(FLOW, len(ids), kind="flow")
+    for id_ in ids:
+        rows.db.execute(
+            "INSERT INTO tasks (id, name, flow, node, state, result, completed_at) "
+            """VALUES (%s, 'work', %s, 'a', 'completed', '{"value": 1}', now())""",
+            [id_, FLOW],
+        )
+    rows.db.execute("INSERT INTO tasks (id, name) VALUES ('01938e5c-a124-7000-8000-000000000000', 'of no flow')")
+    rows.db.execute(
+        "INSERT INTO tasks (id, name, flow, node) VALUES ('01938e5c-a125-7000-8000-000000000000', 'of another', %s, 'a')",
+        [LATER],
+    )
+
+
+@pytest.mark.parametrize("first", [None, FIRST], ids=["first not known", "first known"])
+def test_every_task_is_found_once_however_its_id_was_made(rows: Rows, first: UUID | None) -> None:
+    ids = [FIRST, LAST, FLOW, LATER, BY_HAND]
+    insert(rows, *ids, first=first)
+    assert rows.run(flows.task_ids(FLOW)) == {"a": ids}
+    assert [(node.name, node.count) for node in rows.run(flows.nodes_of(FLOW))] == [("a", 5)]
+    page = rows.run(flows.node_results(str(FLOW), ["a", "a"], False, None, 4))
+    assert [id_ for id_, _ in page] == [str(id_) for id_ in ids[:4]]
+    page = rows.run(flows.node_results(str(FLOW), ["a"], False, page[-1][0], 4))
+    assert [id_ for id_, _ in page] == [str(BY_HAND)]
+    assert rows.run(flows.cancel_rest(FLOW)) == []
+
+
+def test_tasks_are_found_whose_flow_has_no_row(rows: Rows, config: Config) -> None:
+    insert(rows, FIRST, BY_HAND)
+    rows.db.execute("DELETE FROM flows")
+    assert rows.run(flows.task_ids(FLOW)) == {"a": [FIRST, BY_HAND]}
+    with Client(config) as client:
+        assert {found.id for found in client.search_tasks(f"flow:{FLOW}").tasks} == {FIRST, BY_HAND}
+
+
+def test_tasks_of_a_client_are_not_in_the_index_of_flows(rows: Rows, config: Config) -> None:
+    with Client(config) as client:
+        run = client.submit_flow(group(work.s(n) for n in range(5)).then(total.s()))
+    by_node = rows.run(flows.task_ids(run.id))
+    ids = sorted(id_ for node in by_node.values() for id_ in node)
+    ((first,),) = rows.db.execute("SELECT first_task FROM flows WHERE id = %s", [run.id]).fetchall()
+    assert len(ids) == 6
+    assert first <= ids[0] < ids[-1] < run.id, "as the condition of the index says"
+
+
+def test_what_a_task_spawns_has_no_lower_id_than_the_first_of_its_flow() -> None:
+    ids = new_ids(5000)
+    spawned = [spawned_id(ids[0], key) for key in range(200)]
+    spawned += [spawned_id(parent, "again") for parent in spawned]
+    assert start_of_millisecond(ids[0]) <= min(*ids, *spawned)
