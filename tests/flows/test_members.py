@@ -45,7 +45,7 @@ def insert(rows: Rows, *ids: UUID, first: UUID | None = None) -> None:
         )
     rows.db.execute("INSERT INTO tasks (id, name) VALUES ('01938e5c-a124-7000-8000-000000000000', 'of no flow')")
     rows.db.execute(
-        "INSERT INTO tasks (id, name, flow, node) VALUES ('01938e5c-a125-7000-8000-000000000000', 'of another', %s, 'a')",
+        "INSERT INTO tasks (id, name, flow, node) VALUES ('01938e5c-a125-7000-8000-000000000000', 'other', %s, 'a')",
         [LATER],
     )
 

@@ -198,4 +198,4 @@ def test_the_command_lists_shows_draws_cancels_and_replays(config: Config, clien
     assert "n0 --> n1" in said("graph", str(run.id))
     assert '"ops.step" -> "ops.total";' in said("graph", str(run.id), "--format", "dot")
     assert said("cancel", str(run.id), "--yes") == "cancelled 4, requested 0 to stop\n"
-    assert said("replay", str(run.id)) == "4 tasks start afresh\n"
+    assert said("replay", str(run.id), "--yes") == "4 tasks start afresh\n"

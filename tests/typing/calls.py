@@ -37,6 +37,7 @@ from tasklib import (
     chain,
     current_task,
     gather,
+    group,
     spawned,
     step,
     submit_many,
@@ -325,6 +326,15 @@ async def flows(order_task: TaskFunction[..., None]) -> None:
     assert_type(sync.gather([add.s(1)]), list[int])
     assert_type(sync.gather(add.s(1), place.s(2)), tuple[int, Order])
     assert_type(await step("s", charged, 1), Order)
+    assert_type(flow.add(joined.s()), Node[str])
+    assert_type(await (await group([add.s(1)]).then(joined.s()).submit()).result(), str)
+    assert_type(group([add.s(1)]).then(joined).submit_sync().result(), str)
+    assert_type(await (await chain(add.s(1), place.s()).submit()).result(), Order)
+    (await (await chain(add.s(1), place.s()).submit()).result()).nmber  # E
+    (await (await group([add.s(1)]).then(place.s()).submit()).result()).nmber  # E
+    group([add.s(1)]).then(joined.s(), when="sometimes")  # E
+    flow.add(joined.s(), aftr=[node])  # E
+    (await step("s", charged, 1)).nmber  # E
     (await gather([place.s(1)]))[0].nmber  # E
     await gather([add], name="a")  # E
     await gather([add.s(1)], if_cancelled="maybe")  # E

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Show, draw, cancel and replay flows.")
 
-Id = Annotated[str, typer.Argument(metavar="ID", show_default=False, help="The flow's id.")]
+Id = Annotated[str, typer.Argument(metavar="ID", show_default=False, help="The flow's id, or the end of it.")]
 
 
 class Drawing(StrEnum):
@@ -106,30 +106,40 @@ def cancel(
     debug: Debug = False,
 ) -> None:
     """Cancel all tasks of a flow that have not ended."""
+    from tasklib.cli.lookup import full_flow_id
+
     with connected(database_url, schema) as client:
-        info = client.get_flow(flow_id).info
+        info = client.get_flow(full_flow_id(client, flow_id)).info
         left = info.total - info.completed - info.failed
-        confirm(f"cancel {count(left, 'task')} of the flow {info.name}", yes=yes)
-        counts = client.cancel_flow(flow_id)
+        confirm(f"cancel {count(left, 'task')} of the flow {printable(info.name)}", yes=yes, has_dry_run=False)
+        counts = client.cancel_flow(info.id)
     typer.echo(f"cancelled {counts.cancelled}, requested {counts.asked} to stop")
 
 
 @app.command()
 def replay(
     flow_id: Id,
+    yes: Yes = False,
     database_url: DatabaseUrl = None,
     schema: Schema = None,
     debug: Debug = False,
 ) -> None:
     """Let a flow go on where it failed or was cancelled; what has completed stays."""
+    from tasklib.cli.lookup import full_flow_id
+
     with connected(database_url, schema) as client:
-        revived = client.replay_flow(flow_id)
+        info = client.get_flow(full_flow_id(client, flow_id)).info
+        ended = f"{count(info.failed, 'task that', 'tasks that')} failed or got cancelled"
+        confirm(f"replay {ended} in the flow {printable(info.name)}", yes=yes, has_dry_run=False)
+        revived = client.replay_flow(info.id)
     typer.echo(f"{count(revived, 'task starts', 'tasks start')} afresh")
 
 
 def _details(flow_id: str, database_url: str | None, schema: str | None) -> FlowDetails:
+    from tasklib.cli.lookup import full_flow_id
+
     with connected(database_url, schema) as client:
-        return client.get_flow(flow_id)
+        return client.get_flow(full_flow_id(client, flow_id))
 
 
 def _info(info: FlowInfo) -> dict[str, object]:

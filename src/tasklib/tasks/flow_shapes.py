@@ -25,9 +25,11 @@ class Chain(Submittable[R_co]):
 
     _what = "chain(...)"
     parts: tuple[Any, ...]
+    name: str = "chain"
+    """Under which it is listed."""
 
     def as_flow(self) -> Flow[R_co]:
-        return _flow_of(self, "chain")
+        return _flow_of(self, self.name)
 
     def attach_to(self, flow: Flow[Any], before: Ends | None) -> Ends:
         if not self.parts:
@@ -59,7 +61,7 @@ class Group(Submittable[R_co]):
         `when="settled"`: it runs however the others end, and gets `SettledTask` values. `at_least=`: it runs as soon
         as so many have completed, a number or a share.
         """
-        return Chain((Group(self.parts, Policy(when, at_least)), join))
+        return Chain((Group(self.parts, Policy(when, at_least)), join), "group")
 
     def with_callbacks(
         self,
