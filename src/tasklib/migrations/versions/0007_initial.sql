@@ -910,19 +910,20 @@ CREATE FUNCTION {schema.}tasklib_heads(of_queue text, since text, until text)
 RETURNS TABLE (lane text, required_capabilities text[], priority integer, due timestamptz, id uuid)
 LANGUAGE plpgsql STABLE AS $$
 #variable_conflict use_column
-DECLARE
-    -- As one comparison, which the index knows: a scan ends there, instead of passing all lanes behind.
-    end_queue text COLLATE "C" := of_queue || CASE WHEN until IS NULL THEN E'\x01' ELSE '' END;
-    end_lane text COLLATE "C" := COALESCE(until, '');
 BEGIN
     RETURN QUERY
     WITH RECURSIVE heads AS (
-        (SELECT w.lane, w.required_capabilities, w.priority, {due} AS due, w.id
-         FROM {schema.}tasks AS w
-         WHERE w.state IN ('pending', 'failed') AND w.waits_for IS NULL
-           AND w.queue = of_queue AND w.lane >= since AND (w.queue, w.lane) < (end_queue, end_lane)
-         ORDER BY w.queue, w.lane, w.required_capabilities, w.priority, {due}, w.id
-         LIMIT 1)
+        -- The end is compared with the one row that is found: as a condition of the scan it would let it pass all lanes.
+        SELECT first.*
+        FROM (
+            SELECT w.lane, w.required_capabilities, w.priority, {due} AS due, w.id
+            FROM {schema.}tasks AS w
+            WHERE w.state IN ('pending', 'failed') AND w.waits_for IS NULL
+              AND w.queue = of_queue AND w.lane >= since
+            ORDER BY w.queue, w.lane, w.required_capabilities, w.priority, {due}, w.id
+            LIMIT 1
+        ) AS first
+        WHERE until IS NULL OR first.lane < until
         UNION ALL
         SELECT following.*
         FROM heads
@@ -930,12 +931,13 @@ BEGIN
             SELECT w.lane, w.required_capabilities, w.priority, {due} AS due, w.id
             FROM {schema.}tasks AS w
             WHERE w.state IN ('pending', 'failed') AND w.waits_for IS NULL
-              AND w.queue = of_queue AND (w.queue, w.lane) < (end_queue, end_lane)
+              AND w.queue = of_queue
               AND (w.queue, w.lane, w.required_capabilities, w.priority)
                   > (of_queue, heads.lane, heads.required_capabilities, heads.priority)
             ORDER BY w.queue, w.lane, w.required_capabilities, w.priority, {due}, w.id
             LIMIT 1
         ) AS following
+        WHERE until IS NULL OR following.lane < until
     )
     SELECT heads.lane::text, heads.required_capabilities::text[], heads.priority, heads.due, heads.id FROM heads;
 END
