@@ -21,7 +21,7 @@ URL = "postgresql://app@db.example:5433/shop"
 NUMBERS = [f.name for f in fields(Config) if str(f.type).startswith(("int", "float"))]
 WHOLE_NUMBERS = [f.name for f in fields(Config) if str(f.type).startswith("int")]
 FLAGS = [f.name for f in fields(Config) if f.type == "bool"]
-TEXTS = [f.name for f in fields(Config) if str(f.type).startswith("str") and not f.name.endswith("database_url")]
+TEXTS = [f.name for f in fields(Config) if f.type in ("str", "str | None") and not f.name.endswith("database_url")]
 
 
 def made(**changes: Any) -> Config:
@@ -106,6 +106,12 @@ def test_a_flag_is_true_or_false(name: str, wrong: Any) -> None:
 def test_a_text_is_text(name: str, wrong: Any) -> None:
     with pytest.raises(ConfigError, match=rf"^{name} must be a string( or None)?, not {re.escape(repr(wrong))}\.$"):
         made(**{name: wrong})
+
+
+@pytest.mark.parametrize("wrong", [5, b"x", ["x"]], ids=repr)
+def test_a_payload_store_is_a_place_or_has_all_methods_of_one(wrong: Any) -> None:
+    with pytest.raises(ConfigError, match=rf"^payload_store must be a directory.*, not {re.escape(repr(wrong))}\.$"):
+        made(payload_store=wrong)
 
 
 @pytest.mark.parametrize(
@@ -271,6 +277,7 @@ def test_every_field_but_levels_and_functions_is_read_from_the_environment() -> 
         "TASKLIB_HEARTBEAT_INTERVAL_SECONDS": "600",
         "TASKLIB_RETENTION": "completed=30, completed:ping=0.5",
         "TASKLIB_KEYS": f"a:{'A' * 43}=",
+        "TASKLIB_PAYLOAD_STORE": "/srv/payloads",
     }
     for f in fields(Config):
         kind = str(f.type).removesuffix(" | None")

@@ -245,6 +245,7 @@ class Config:
             raise ConfigError(f"actor must be a name of 1 to 200 printable characters, not {self.actor!r}.")
         _check_levels(self.levels)
         _check_deployed_at(self.deployed_at)
+        _check_payload_store(self.payload_store)
         if self.process_start not in PROCESS_STARTS:
             raise ConfigError(f"process_start must be one of {', '.join(PROCESS_STARTS)}, not {self.process_start!r}.")
 
@@ -302,6 +303,16 @@ def url_in_file(file: Path) -> str:
     if not url:
         raise ConfigError(f"{file} is empty. It should hold the database's URL: postgresql://user@host/db.")
     return url
+
+
+def _check_payload_store(store: object) -> None:
+    methods = ("put", "get", "delete", "keys")
+    if store is None or isinstance(store, str) or all(callable(getattr(store, name, None)) for name in methods):
+        return
+    raise ConfigError(
+        "payload_store must be a directory, s3://bucket/prefix or an object with the methods "
+        f"{', '.join(methods)}, not {store!r}."
+    )
 
 
 def channel_of(schema: str) -> str:

@@ -931,9 +931,10 @@ BEGIN
             SELECT w.lane, w.required_capabilities, w.priority, {due} AS due, w.id
             FROM {schema.}tasks AS w
             WHERE w.state IN ('pending', 'failed') AND w.waits_for IS NULL
+              -- Without the queue in the row: beside w.queue = it would be no place to begin the scan at.
               AND w.queue = of_queue
-              AND (w.queue, w.lane, w.required_capabilities, w.priority)
-                  > (of_queue, heads.lane, heads.required_capabilities, heads.priority)
+              AND (w.lane, w.required_capabilities, w.priority)
+                  > (heads.lane, heads.required_capabilities, heads.priority)
             ORDER BY w.queue, w.lane, w.required_capabilities, w.priority, {due}, w.id
             LIMIT 1
         ) AS following

@@ -30,10 +30,10 @@ behind AS (
         FROM {schema.}tasks AS task
         WHERE state IN ('pending', 'failed') AND waits_for IS NULL
           AND task.queue = ranges.queue AND task.lane >= ranges.since
-          AND (ranges.until IS NULL OR task.lane < ranges.until)
         ORDER BY queue, lane, required_capabilities, priority, {due}, id
         LIMIT 1
     ) AS first
+    WHERE ranges.until IS NULL OR first.lane < ranges.until -- of the row that is found, else the scan would go on
     UNION ALL
     SELECT following.*, lane.until
     FROM behind AS lane
@@ -41,12 +41,13 @@ behind AS (
         SELECT queue, lane, required_capabilities, priority
         FROM {schema.}tasks AS task
         WHERE state IN ('pending', 'failed') AND waits_for IS NULL
-          AND task.queue = lane.queue AND (lane.until IS NULL OR task.lane < lane.until)
-          AND (task.queue, task.lane, task.required_capabilities, task.priority)
-              > (lane.queue, lane.lane, lane.required_capabilities, lane.priority)
+          AND task.queue = lane.queue
+          AND (task.lane, task.required_capabilities, task.priority)
+              > (lane.lane, lane.required_capabilities, lane.priority)
         ORDER BY queue, lane, required_capabilities, priority, {due}, id
         LIMIT 1
     ) AS following
+    WHERE lane.until IS NULL OR following.lane < lane.until
 ),
 first_behind AS MATERIALIZED (
     SELECT queue, lane, required_capabilities, priority FROM behind LIMIT 21

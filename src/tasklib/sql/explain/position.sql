@@ -49,8 +49,7 @@ lanes AS (
         FROM {schema.}tasks
         WHERE state IN ('pending', 'failed') AND waits_for IS NULL
           AND queue = lane.queue
-          AND (queue, lane, required_capabilities, priority) > (
-              lane.queue,
+          AND (lane, required_capabilities, priority) > (
               CASE WHEN our_lane THEN lane.lane ELSE lane.lane || E'\x01' END,
               CASE WHEN NOT our_lane THEN '{}'
                    WHEN our_capabilities THEN lane.required_capabilities
