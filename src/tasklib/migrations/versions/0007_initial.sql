@@ -1387,7 +1387,8 @@ BEGIN
                 SELECT first.id FROM {schema.}tasklib_heads(lane_queue, lane_name, lane_until) AS first) END);
             IF soon > 0 THEN
                 soonest := least(soonest, soon);
-            ELSIF cardinality(limited_names) > 0 THEN
+            -- No lane: the tasks that were there have been claimed by another worker meanwhile.
+            ELSIF part IS NOT NULL AND cardinality(limited_names) > 0 THEN
                 task := NULL;
                 height := NULL;
                 at_queue := lane_queue;
