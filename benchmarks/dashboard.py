@@ -139,16 +139,18 @@ def serving(url: str, stack: ExitStack) -> tuple[str, int]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "tasklib", "server", "--port", str(port), "--database-url", url]
+    command = [sys.executable, "-m", "tasklib", "server", "--no-auth", "--port", str(port)]
+    command += ["--database-url", url]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     stack.callback(process.wait)
     stack.callback(process.terminate)
     base = f"http://127.0.0.1:{port}"
-    while True:
+    while process.poll() is None:
         with suppress(httpx.TransportError):
             if httpx.get(f"{base}/health/ready").status_code == 200:
                 return base, process.pid
         time.sleep(0.1)
+    raise SystemExit("the server ended before it was ready.")
 
 
 def open_browsers(url: str, seconds: float, stack: ExitStack) -> tuple[float, float, int]:
