@@ -60,7 +60,7 @@ def test_a_search_that_means_nothing_is_refused_beside_the_box(tab: Tab, ids: di
     page.locator("tr[data-row]").first.wait_for()
 
 
-def test_a_click_narrows_the_search(tab: Tab, ids: dict[str, str]) -> None:
+def test_clicks_narrow_the_search_and_a_queue_leads_to_its_page_and_from_there_to_its_tasks(tab: Tab, ids: dict[str, str]) -> None:
     page = tab("/tasks")
     page.get_by_role("link", name=re.compile("Failed")).click()
     page.wait_for_url("**q=state%3Afailed")
@@ -68,6 +68,8 @@ def test_a_click_narrows_the_search(tab: Tab, ids: dict[str, str]) -> None:
     page.get_by_role("link", name=re.compile("Pending")).click()
     page.wait_for_url("**q=state%3Apending")
     page.locator("td.c-queue").get_by_text("billing", exact=True).click()
+    page.wait_for_url("**/queues/billing")
+    page.locator("#actions").get_by_role("link", name="Tasks", exact=True).click()
     page.wait_for_url("**queue%3Abilling")
     assert names(page) == ["generate_invoice"]
 
