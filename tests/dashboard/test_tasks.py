@@ -60,7 +60,7 @@ def test_a_search_that_means_nothing_is_refused_beside_the_box(tab: Tab, ids: di
     page.locator("tr[data-row]").first.wait_for()
 
 
-def test_clicks_narrow_the_search_and_a_queue_leads_to_its_page_and_from_there_to_its_tasks(tab: Tab, ids: dict[str, str]) -> None:
+def test_clicks_narrow_the_search_and_a_queue_leads_to_its_page_and_its_tasks(tab: Tab, ids: dict[str, str]) -> None:
     page = tab("/tasks")
     page.get_by_role("link", name=re.compile("Failed")).click()
     page.wait_for_url("**q=state%3Afailed")
