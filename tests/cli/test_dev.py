@@ -84,7 +84,7 @@ def test_the_dashboard_is_served_on_this_machine_until_the_end(command: Command,
     process.signal(signal.SIGTERM)
     assert process.exit_code() == 0
     with pytest.raises(httpx.ConnectError):
-        httpx.get(found[1])
+        httpx.get(found[1], timeout=60)
 
 
 @pytest.mark.parametrize("args", [("tasks", "--quue", "x"), ()])

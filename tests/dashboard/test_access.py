@@ -94,7 +94,7 @@ def test_logging_out_ends_the_session_itself(web: Running, config: Config) -> No
     kept = web.http.cookies[COOKIE]
     gone = web.http.post("/logout", data={"csrf": _csrf(web.http.get("/"))})
     assert gone.headers["location"] == "/login"
-    with httpx.Client(base_url=web, headers=HTML, cookies={COOKIE: kept}) as thief:
+    with httpx.Client(base_url=web, headers=HTML, cookies={COOKIE: kept}, timeout=60) as thief:
         assert thief.get("/").headers["location"] == "/login"
 
 

@@ -21,6 +21,7 @@ from tests.docs.pages import ROOT
 
 _VARIABLES = {"dbname": "PGDATABASE", "host": "PGHOST", "port": "PGPORT", "user": "PGUSER", "password": "PGPASSWORD"}
 POLLS = ROOT / "examples/django_polls"
+PATIENCE_MS = 120_000
 PEOPLE = """
 from django.contrib.auth.models import User
 from django.utils import timezone
@@ -75,24 +76,32 @@ def test_people_vote_and_those_who_may_see_the_dashboard_behind_djangos_login(em
         sync_api.sync_playwright() as browsers,
     ):
         browser = browsers.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        _reach(page := browser.new_page(), f"{site}/polls/")
+        sync_api.expect.set_options(timeout=PATIENCE_MS)
+        _reach(page := _page(browser), f"{site}/polls/")
         _vote(page)
         sync_api.expect(page.get_by_text("Milk: 1 vote")).to_be_visible()
         while not page.get_by_text("has been told of 1 vote").is_visible():
             page.reload()
         _look(page, site, "ada", "lovelace")
         sync_api.expect(page.get_by_role("link", name="tell_author").first).to_be_visible()
-        other = browser.new_context().new_page()
+        other = _page(browser)
         _look(other, site, "eve", "apple")
         sync_api.expect(other.get_by_text("403")).to_be_visible()
         browser.close()
+
+
+def _page(browser: Any) -> Any:
+    """A page of a browser that knows nobody yet."""
+    context = browser.new_context()
+    context.set_default_timeout(PATIENCE_MS)
+    return context.new_page()
 
 
 def _reach(page: Any, address: str) -> None:
     """Open the first page as soon as the site answers."""
     while True:
         with suppress(httpx.ConnectError):
-            httpx.get(address)
+            httpx.get(address, timeout=PATIENCE_MS / 1000)
             break
     page.goto(address)
 
@@ -109,4 +118,5 @@ def _look(page: Any, site: str, name: str, password: str) -> None:
     page.get_by_label("Username").fill(name)
     page.get_by_label("Password").fill(password)
     page.get_by_role("button", name="Log in").click()
+    page.get_by_label("Password").wait_for(state="detached")  # the next address would cut the login short
     page.goto(f"{site}/tasklib/tasks")
