@@ -102,7 +102,12 @@ def db(database_url: str) -> Iterator[psycopg.Connection]:
 
 @pytest.fixture(autouse=True)
 def _clean_slate() -> Iterator[None]:
-    """No test leaves task functions or a default client behind."""
+    """No test leaves task functions, a default client or ignored signals behind."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     with registry.isolated(), hooks.isolated():
         yield
     tasklib.close()
+    for number, handler in handlers.items():
+        # A demo ignores SIGTERM while it clears up; workers that later tests start would inherit that, and never end.
+        if signal.getsignal(number) is not handler:
+            signal.signal(number, handler)
