@@ -93,14 +93,14 @@ class Statements:
         self.answers = list(answers)
         self.ran: list[str] = []
 
-    async def run(self, query: Query[Any]) -> Any:
+    async def run(self, query: Query[Any], /) -> Any:
         self.ran.append(query.name)
         return self.answers.pop(0)
 
 
 async def test_a_worker_looks_at_the_gate_of_a_large_group_before_it_folds() -> None:
     db = Statements([], [], ["gate"], ["gate"], [], ["gate"])
-    folds = GateFolds(db)  # type: ignore[arg-type]
+    folds = GateFolds(db)
     ran = []
     for _ in range(3):
         folds.arrived(["gate"])
@@ -112,7 +112,7 @@ async def test_a_worker_looks_at_the_gate_of_a_large_group_before_it_folds() -> 
 
 async def test_a_worker_folds_a_gate_at_once_that_it_does_not_know() -> None:
     db = Statements([], ["other"], [])
-    folds = GateFolds(db)  # type: ignore[arg-type]
+    folds = GateFolds(db)
     folds.arrived(["gate"])
     await asyncio.wait_for(folds.idle(), 30)
     folds.arrived(["gate", "other"])

@@ -180,10 +180,11 @@ def test_what_a_serializer_can_not_write_or_changes_is_refused_at_submission() -
 def test_a_function_with_a_serializer_has_nothing_that_reads_single_arguments() -> None:
     with pytest.raises(InvalidTaskFunction, match="no serializer is registered for 'application/cbor'"):
         task(name="a", serializer="application/cbor")(lambda: None)
-    for settings in ({"serial_key": "a"}, {"share": "a"}, {"version": 2}):
-        with pytest.raises(InvalidTaskFunction, match=f"excludes {next(iter(settings))}"):
+    excluded: dict[str, Any] = {"serial_key": "a", "share": "a", "version": 2}
+    for name, value in excluded.items():
+        with pytest.raises(InvalidTaskFunction, match=f"excludes {name}"):
 
-            @task(name="b", serializer=MSGPACK, **settings)  # type: ignore[call-overload]
+            @task(name="b", serializer=MSGPACK, **{name: value})
             def b(a: str) -> None: ...
 
     with pytest.raises(InvalidTaskFunction, match="Sealed"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 import psycopg
@@ -14,6 +14,7 @@ import tasklib
 from tasklib import Config, FileStore, PayloadUnreadable, TaskFailed, Worker, chain, group, step, submit_many, task
 from tasklib.client.clients import Client
 from tasklib.client.rotation import rotate
+from tasklib.db.query import Query
 from tasklib.maintenance import payloads
 from tasklib.maintenance.payloads import sweep_payloads
 from tasklib.store import fleet
@@ -22,6 +23,7 @@ from tasklib.tasks.keyring import Keyring
 from tasklib.tasks.payload_stores import new_key
 from tasklib.testing import drain
 
+T = TypeVar("T")
 LONG = "long text " * 500
 KEYS = (("new", bytes(range(32))), ("old", bytes(32)))
 
@@ -240,7 +242,7 @@ class _Database:
     def __init__(self, config: Config) -> None:
         self.config = config
 
-    async def run(self, query: Any) -> Any:
+    async def run(self, query: Query[T], /) -> T:
         with Client(self.config) as client:
             return client.database.run(query)
 
@@ -260,10 +262,10 @@ async def test_the_leader_deletes_old_payloads_without_tasks_and_no_others(
     with Client(stored) as client:
         term = client.database.run(fleet.campaign("me", 3600)).term
     assert term is not None
-    await sweep_payloads(_Database(stored), stored, Term("other", term.number))  # type: ignore[arg-type]
+    await sweep_payloads(_Database(stored), stored, Term("other", term.number))
     assert len(store.everything()) == 5
     for _ in range(2):
-        await sweep_payloads(_Database(stored), stored, term)  # type: ignore[arg-type]
+        await sweep_payloads(_Database(stored), stored, term)
     left = store.everything()
     assert set(keys[2:]) < set(left)
     assert next(key for key in left if key not in keys).startswith(str(kept))

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 from tasklib.config import Config, PayloadStore
-from tasklib.db.reconnecting import ReconnectingConnection
+from tasklib.db.query import Runs
 from tasklib.events import Event
 from tasklib.store import maintenance
 from tasklib.store.fleet import Term
@@ -24,7 +24,7 @@ _reached: dict[int, str] = {}
 """How far the last round got, by store."""
 
 
-async def sweep_payloads(db: ReconnectingConnection, config: Config, term: Term) -> Sequence[Event]:
+async def sweep_payloads(db: Runs, config: Config, term: Term) -> Sequence[Event]:
     """Delete the payloads of tasks that are not in the table. Keys are in the order of their tasks' ids: old first."""
     store = store_of(config)
     assert store is not None, "without a store there is no such duty"
@@ -42,7 +42,7 @@ async def sweep_payloads(db: ReconnectingConnection, config: Config, term: Term)
     return []
 
 
-async def _delete_orphans(db: ReconnectingConnection, store: PayloadStore, keys: Sequence[str], term: Term) -> None:
+async def _delete_orphans(db: Runs, store: PayloadStore, keys: Sequence[str], term: Term) -> None:
     owners = sorted({key.partition("/")[0] for key in keys})
     found: list[str] = await db.run(maintenance.without_tasks(term, owners))
     gone = set(found)

@@ -7,8 +7,7 @@ WITH looked AS (
          FROM {schema.}tasks AS near
          CROSS JOIN LATERAL (SELECT near.id, near.node, near.submitted_by) AS task
          WHERE {include near_flow}
-           AND (%(nodes)s::text[] IS NULL OR task.node LIKE ANY (%(nodes)s::text[]))
-           AND {include search_range}
+           AND {include search_nodes}
          ORDER BY near.id
          LIMIT %(look)s)
         UNION ALL
@@ -16,8 +15,7 @@ WITH looked AS (
         FROM {schema.}tasks AS far
         CROSS JOIN LATERAL (SELECT far.id, far.node, far.submitted_by) AS task
         WHERE {include far_from_flow}
-          AND (%(nodes)s::text[] IS NULL OR task.node LIKE ANY (%(nodes)s::text[]))
-          AND {include search_range}
+          AND {include search_nodes}
     ) AS found
     ORDER BY found.id
     LIMIT %(look)s
