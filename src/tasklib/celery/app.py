@@ -25,7 +25,8 @@ from tasklib.celery.submitting import Asked, asked
 from tasklib.celery.task import CeleryTask, check_options, made_task, registered
 from tasklib.client.default import default_client
 from tasklib.tasks import registry
-from tasklib.tasks.function import Executor, TaskFunction
+from tasklib.tasks.function import TaskFunction
+from tasklib.tasks.function_settings import Executor
 from tasklib.tasks.submitter import Submission
 
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ from uuid import UUID
 
 from tasklib.store.claim import Claimed
 from tasklib.tasks.context import TaskContext, WorkerCalls
-from tasklib.tasks.function import Executor, TaskFunction
+from tasklib.tasks.function import TaskFunction
+from tasklib.tasks.function_settings import Executor
 
 if TYPE_CHECKING:
     from tasklib.executors.outcomes import Failed, Released

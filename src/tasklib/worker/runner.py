@@ -33,7 +33,7 @@ from tasklib.executors.transactions import call_in_transaction, call_in_transact
 from tasklib.store.settle import Leased
 from tasklib.tasks import registry
 from tasklib.tasks.blobs import is_long
-from tasklib.tasks.function import Executor
+from tasklib.tasks.function_settings import Executor
 from tasklib.tasks.payload_stores import store_of
 from tasklib.worker.attempt import Attempt, Interruption
 from tasklib.worker.begin_limit import BeginLimit
