@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import time
 from pathlib import Path
 
-from tasklib import limit, task
+from tasklib import LimitNotFound, LimitTimeout, limit, task
+from tasklib.errors import InvalidOption
 
 
 @task(name="child.add", executor="process")
@@ -45,7 +47,56 @@ def wait(go: str) -> None:
         time.sleep(0.01)
 
 
-@task(name="child.enter_a_limit", executor="process", max_retries=0)
-def enter_a_limit() -> None:
+@task(name="child.hold_a_place", executor="process", max_retries=0)
+def hold_a_place(directory: str) -> list[str]:
+    said = []
     with limit("stripe"):
-        raise AssertionError("entered")
+        if not (left := Path(directory, "left")).exists():
+            Path(directory, "entered").touch()
+            while not left.exists():
+                time.sleep(0.01)
+        try:
+            with limit("stripe", key="", timeout=0):
+                said.append("twice")
+        except (LimitTimeout, InvalidOption) as e:
+            said.append(f"{type(e).__name__}: {e}")
+    with limit("stripe", timeout=0):
+        said.append("again")
+    try:
+        with limit("stirpe"):
+            said.append("unknown")
+    except LimitNotFound as e:
+        said.append(f"{e.name}: {str(e)[:53]}")
+    try:
+        with limit("closed", key="eu", timeout=0.01):
+            said.append("closed")
+    except LimitTimeout as e:
+        said.append(f"{e.name} {e.key}: {e}")
+    return said
+
+
+@task(name="child.give_up_a_place", executor="process", max_retries=0)
+async def give_up_a_place() -> list[str]:
+    said = []
+
+    async def enter() -> None:
+        async with limit("stripe"):
+            said.append("entered beside another")
+
+    async with limit("stripe"):
+        waiting = asyncio.create_task(enter())
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+    async with limit("stripe"):
+        said.append("free again")
+    return said
+
+
+@task(name="child.die_with_a_place", executor="process", max_retries=0)
+def die_with_a_place(directory: str) -> str:
+    with limit("stripe"):
+        if not (died := Path(directory, "died")).exists():
+            died.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+    return "entered after a crash"

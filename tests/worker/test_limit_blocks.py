@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -369,15 +370,62 @@ def test_inline_there_is_always_room() -> None:
     assert seen == ["a", "b"]
 
 
-async def test_in_a_child_process_the_block_is_refused_with_what_to_do_instead(config: Config) -> None:
-    registry.register(process_tasks.enter_a_limit)
+async def test_a_block_in_a_child_process_holds_its_place_over_the_fleet(
+    config: Config, db: psycopg.Connection, tmp_path: Path
+) -> None:
+    set_limit(db, "stripe", max_running=1)
+    set_limit(db, "closed", max_running=0)
+    registry.register(process_tasks.hold_a_place)
+
+    @task
+    async def beside() -> str:
+        with pytest.raises(LimitTimeout):
+            async with limit("stripe", timeout=0):
+                raise AssertionError("entered")
+        return "kept out"
+
     async with AsyncClient(config) as client, working(config) as worker:
-        task_id = await client.submit_task(process_tasks.enter_a_limit)
-        await worker.ended(task_id, "dead_letter")
+        held = await client.submit_task(process_tasks.hold_a_place, directory=str(tmp_path))
+        await soon((tmp_path / "entered").exists)
+        assert await _places(config) == ["stripe"]
+        await worker.ended(await client.submit_task(beside), "completed")
+        (tmp_path / "left").touch()
+        await worker.ended(held, "completed")
+        found = await client.get_task(held)
+        assert found is not None
+        assert found.result == [
+            "InvalidOption: child.hold_a_place itself holds all places of the limit 'stripe', so this block would wait "
+            "for ever. Leave the outer one first, or omit the limit from @task(limits=...).",
+            "again",
+            "stirpe: there is no limit 'stirpe'. Did you mean 'stripe'? Se",
+            "closed eu: the limit 'closed' for 'eu' had no room within 0.01 s.",
+        ]
+        assert await _places(config) == []
+
+
+async def test_a_block_that_is_cancelled_in_a_child_process_holds_nothing(
+    config: Config, db: psycopg.Connection
+) -> None:
+    set_limit(db, "stripe", max_running=1)
+    registry.register(process_tasks.give_up_a_place)
+    async with AsyncClient(config) as client, working(config) as worker:
+        task_id = await client.submit_task(process_tasks.give_up_a_place)
+        await worker.ended(task_id, "completed")
         found = await client.get_task(task_id)
-    assert found is not None
-    assert found.error is not None
-    assert "limit the whole task: @task(limits=[Limit('stripe')])" in found.error
+        assert found is not None
+        assert found.result == ["free again"]
+        assert await _places(config) == []
+
+
+async def test_the_place_of_a_child_process_that_dies_is_free(
+    config: Config, db: psycopg.Connection, tmp_path: Path
+) -> None:
+    set_limit(db, "stripe", max_running=1)
+    registry.register(process_tasks.die_with_a_place)
+    async with AsyncClient(config) as client, working(config) as worker:
+        task_id = await client.submit_task(process_tasks.die_with_a_place, directory=str(tmp_path))
+        await worker.ended(task_id, "completed")
+        assert await _places(config) == []
 
 
 async def _places(config: Config) -> list[Any]:

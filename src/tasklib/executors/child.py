@@ -30,10 +30,12 @@ from typing import Any, NamedTuple, NoReturn, cast
 
 from tasklib import tracing
 from tasklib.config import Config
+from tasklib.executors.child_limits import ChildLimits
 from tasklib.executors.child_protocol import (
     MAIN_ALIAS,
     MAIN_MARK,
     Cancel,
+    LimitAnswer,
     Message,
     Orders,
     Progress,
@@ -131,6 +133,7 @@ class ChildRunner:
         self._sending = threading.Lock()
         self._context: TaskContext | None = None
         self._order: RunAttempt | None = None
+        self._limits: ChildLimits | None = None
         self._busy = False
         self._worker_is_gone = False
         self._cancelled = False
@@ -174,7 +177,8 @@ class ChildRunner:
                 f"TaskNotFound: importing {order.module} in a child process didn't register the task {order.name!r}. "
                 "Define it at the top level of its module, outside of functions and `if __name__ == '__main__':`."
             )
-        self._context = context = rebuilt(order.context, partial(self._report, order))
+        self._limits = ChildLimits(partial(self._ask, order))
+        self._context = context = rebuilt(order.context, partial(self._report, order), self._limits)
         self._order = order
         if self._cancelled:  # it came while the modules were being imported
             context.cancel()
@@ -208,13 +212,16 @@ class ChildRunner:
             os._exit(1)
         if self._interrupted:
             sys.exit(_EXIT_ON_SIGTERM)
-        self._context = self._order = None
+        self._context = self._order = self._limits = None
         self._busy = False
         self._send(Took(self._took), outcome)
 
     def _listen(self) -> None:
-        while isinstance(receive(self._interruptions), Cancel):
-            self._cancel()
+        while isinstance(message := receive(self._interruptions), Cancel | LimitAnswer):
+            if isinstance(message, Cancel):
+                self._cancel()
+            elif (limits := self._limits) is not None:
+                limits.answered(message)
         self._worker_is_gone = True
         if self._busy:
             # Another worker will run this task: stop here and now, subprocesses included.
@@ -253,6 +260,11 @@ class ChildRunner:
             return  # from a thread that an earlier task has left behind
         with contextlib.suppress(OSError):  # the worker is gone; _listen deals with it
             self._send(Progress(text))
+
+    def _ask(self, order: RunAttempt, message: Message) -> None:
+        if order is not self._order or os.getpid() != self._pid:
+            raise RuntimeError("a limit can be entered only while its task runs, and not in a process that it forked.")
+        self._send(message)
 
     def _send(self, *messages: Message) -> None:
         if os.getpid() == self._pid:

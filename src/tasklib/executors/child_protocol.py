@@ -20,7 +20,7 @@ from uuid import UUID
 
 from tasklib.config import Config
 from tasklib.executors.outcomes import Done, Failed, FailureKind
-from tasklib.tasks.context import TaskContext
+from tasklib.tasks.context import LimitCalls, TaskContext
 
 _LENGTH = struct.Struct("!I")
 _LONGEST_ESCAPE = len("\\u0000")
@@ -131,6 +131,37 @@ class Took:
 
 
 @dataclass(frozen=True, slots=True)
+class EnterLimit:
+    """From a child: a block of its task, `with limit(...)`, waits for room. Answered by a LimitAnswer."""
+
+    number: int
+    name: str
+    key: str
+    cost: int
+    timeout: float | None
+    rule: dict[str, Any]
+    nested: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveLimit:
+    """From a child: that block has ended, or waits no longer. Answered by a LimitAnswer."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class LimitAnswer:
+    """To a busy child, over the socket for interruptions: the block may go on, or has failed."""
+
+    number: int
+    error: str | None = None
+    """The name of its class."""
+    text: str = ""
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Unloadable:
     """From a child: the modules can't be imported, and what is imported halfway is no base for another task."""
 
@@ -147,6 +178,9 @@ Message: TypeAlias = (
     | Started
     | Progress
     | Took
+    | EnterLimit
+    | LeaveLimit
+    | LimitAnswer
     | Unloadable
     | Done
     | Failed
@@ -323,10 +357,10 @@ def described(context: TaskContext) -> dict[str, Any]:
     }
 
 
-def rebuilt(parts: dict[str, Any], report: Callable[[str], None]) -> TaskContext:
-    """The context in the child, reporting through `report`."""
+def rebuilt(parts: dict[str, Any], report: Callable[[str], None], limits: LimitCalls) -> TaskContext:
+    """The context in the child, reporting through `report` and entering limits through `limits`."""
     slot = None if parts["slot"] is None else datetime.fromisoformat(parts["slot"])
-    values: dict[str, Any] = parts | {"id": UUID(parts["id"]), "slot": slot, "_report": report}
+    values: dict[str, Any] = parts | {"id": UUID(parts["id"]), "slot": slot, "_report": report, "_limits": limits}
     return TaskContext(**values)
 
 

@@ -12,9 +12,12 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from tasklib.config import Config
+from tasklib.executors.child_limits import LimitRelay
 from tasklib.executors.child_protocol import (
     MOST_BYTES_AHEAD,
     Cancel,
+    EnterLimit,
+    LeaveLimit,
     Message,
     Messages,
     NotForked,
@@ -32,6 +35,7 @@ from tasklib.executors.child_protocol import (
 )
 from tasklib.executors.launching import Forked, Lifeline, Process, Template, exit_text, spawn
 from tasklib.executors.outcomes import Done, Failed
+from tasklib.tasks.context import LimitCalls
 
 _LAST_WORDS_SECONDS = 1.0
 """How long after a child's death its last words may take to arrive."""
@@ -76,6 +80,8 @@ class Listener:
     took: Callable[[float], None]
     turn: Callable[[], None] = lambda: None
     """The attempt was handed over ahead, and the one before it has ended."""
+    limits: LimitCalls | None = None
+    """Whom to ask for room in a limit."""
 
 
 @dataclass(slots=True, eq=False)
@@ -87,6 +93,9 @@ class Handed:
     limit: float
     """Seconds that the child may take to call the function, once it is the order's turn."""
     ended: asyncio.Future[Ending]
+    answer: Callable[[Message], None]
+    """Says something to the child while its task runs."""
+    relay: LimitRelay | None = None
     until_begun: asyncio.TimerHandle | None = None
     has_begun: bool = False
     has_turn: bool = True
@@ -107,12 +116,21 @@ class Handed:
                         self.listener.report(value)
                 case Took(seconds):
                     self.listener.took(seconds)
+                case EnterLimit() | LeaveLimit():
+                    self._relay().heard(message)
                 case Done() | Failed() | Unloadable():
                     self.ended.set_result(message)
                 case _:
                     self.ended.set_result(None)
         except Exception as e:
             self.ended.set_exception(e)
+
+    def _relay(self) -> LimitRelay:
+        """On demand: most tasks enter no limit."""
+        if self.relay is None:
+            self.relay = relay = LimitRelay(self.name, self.listener.limits, self.answer)
+            self.ended.add_done_callback(lambda _: relay.close())
+        return self.relay
 
     def stop_waiting(self) -> None:
         if self.until_begun is not None:
@@ -174,7 +192,7 @@ class Child:
         A child that has not called the function after `limit` seconds is ended. It may call it at that very moment. So
         what it has said is read to the end before the answer is that the attempt has not begun.
         """
-        handed = Handed(order.name, listener, limit, asyncio.get_running_loop().create_future())
+        handed = Handed(order.name, listener, limit, asyncio.get_running_loop().create_future(), self._answer)
         self._send(order)
         self._handed.append(handed)
         self._expect_its_begin(handed)
@@ -197,7 +215,8 @@ class Child:
             self._ahead[0].send(message)
         except OSError:
             return None
-        handed = Handed(order.name, listener, limit, asyncio.get_running_loop().create_future(), has_turn=False)
+        ended: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
+        handed = Handed(order.name, listener, limit, ended, self._answer, has_turn=False)
         self._handed[0].next = handed
         self._handed.append(handed)
         return handed
@@ -405,6 +424,18 @@ class Child:
             return
         with contextlib.suppress(OSError):  # it is dead
             self._interruptions.send(packed(Cancel()))
+
+    def _answer(self, message: Message) -> None:
+        assert self._interruptions is not None
+        text = packed(message)
+        try:
+            is_sent = self._interruptions.send(text) == len(text)
+        except BlockingIOError:
+            is_sent = False
+        except OSError:
+            return  # it is dead
+        if not is_sent:
+            self.end()  # it has read nothing for long, and half a message can't be completed
 
     def _say_goodbye(self) -> None:
         if self._transport is not None:

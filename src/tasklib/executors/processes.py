@@ -23,7 +23,7 @@ from tasklib.executors.child_protocol import RunAttempt, Setup, Unloadable, desc
 from tasklib.executors.children import CantFork, CantImport, Child, Death, Handed, Listener, NotStarted, TakenBack
 from tasklib.executors.launching import Template, why_not_from_a_template
 from tasklib.executors.outcomes import Done, Failed, FailureKind, Lost, Released
-from tasklib.tasks.context import TaskContext
+from tasklib.tasks.context import LimitCalls, TaskContext
 from tasklib.tasks.function import TaskFunction
 from tasklib.tasks.surroundings import finishings, preparations
 
@@ -57,6 +57,7 @@ class _Call:
     may_call: Callable[[], Awaitable[bool]] | None
     limit: float
     """Seconds that it may take until the function is called."""
+    limits: LimitCalls | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -113,7 +114,7 @@ class ProcessExecutor:
         """
         order = _order(function, kwargs, context, timeout_seconds, trace)
         limit = self._longest_wait(timeout_seconds)
-        call = _Call(order, context._report, begun, took, may_call, limit)
+        call = _Call(order, context._report, begun, took, may_call, limit, context._limits or context._calls)
         try:
             return await self._attempt(call, asyncio.get_running_loop().time() + limit)
         except TimeoutError:
@@ -149,7 +150,8 @@ class ProcessExecutor:
         else:
             return None
         order = _order(function, kwargs, context, timeout_seconds)
-        listener = Listener(context._report, self._noting(child, function.name, begun), took, turn)
+        limits = context._limits or context._calls
+        listener = Listener(context._report, self._noting(child, function.name, begun), took, turn, limits)
         handed = child.run_next(order, listener, self._longest_wait(timeout_seconds))
         return None if handed is None else Ahead(child, handed)
 
@@ -201,7 +203,9 @@ class ProcessExecutor:
                 # Asking takes as long as it takes. From here on it is up to the child.
                 begin_by = asyncio.get_running_loop().time() + call.limit
             limit = begin_by - asyncio.get_running_loop().time()
-            listener = Listener(call.report, self._noting(child, call.order.name, call.begun), call.took)
+            listener = Listener(
+                call.report, self._noting(child, call.order.name, call.begun), call.took, limits=call.limits
+            )
             handed = child.run(call.order, listener, limit)
             ended = await self._ended(child, handed)
             assert not isinstance(ended, TakenBack), "it was not handed over ahead"

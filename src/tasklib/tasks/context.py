@@ -26,19 +26,24 @@ process_state: ContextVar[SimpleNamespace | None] = ContextVar("tasklib_process_
 """Set once in each worker and child; attempts run in copies of its context."""
 
 
-class WorkerCalls(Protocol):
-    """What a running task asks of its worker, over the worker's own connection."""
+class LimitCalls(Protocol):
+    """What blocks behind limits ask of the worker."""
 
-    async def node_results(self, source: Mapping[str, Any], after: str | None, limit: int) -> list[tuple[str, Any]]: ...
-    async def spawn(self, children: Sequence[tuple[UUID, Signature[Any]]]) -> None: ...
     async def enter_limit(self, wanted: LimitBlock, nested: int) -> int:
         """Wait for a place, or a start, of a limit; what `leave_limit` takes."""
         ...
 
     async def leave_limit(self, wanted: LimitBlock, block: int) -> None: ...
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
-        """Carry out one of the above for a sync function, in its thread."""
+        """Carry out one of the calls for a sync function, in its thread."""
         ...
+
+
+class WorkerCalls(LimitCalls, Protocol):
+    """What a running task asks of its worker, over the worker's own connection."""
+
+    async def node_results(self, source: Mapping[str, Any], after: str | None, limit: int) -> list[tuple[str, Any]]: ...
+    async def spawn(self, children: Sequence[tuple[UUID, Signature[Any]]]) -> None: ...
 
 
 @dataclass(slots=True)
@@ -69,6 +74,8 @@ class TaskContext:
     _report: Callable[[str], None] | None = field(default=None, repr=False)
     _calls: WorkerCalls | None = field(default=None, repr=False)
     """None where there is no worker with a database: in child processes, over HTTP, in inline mode."""
+    _limits: LimitCalls | None = field(default=None, repr=False)
+    """In a child process, where blocks behind limits can be entered, but nothing else can be asked of the worker."""
     _cancelled: bool = False
 
     @property

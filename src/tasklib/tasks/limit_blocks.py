@@ -7,7 +7,7 @@ from contextvars import ContextVar
 from types import TracebackType
 
 from tasklib.errors import InvalidOption
-from tasklib.tasks.context import WorkerCalls, current_task
+from tasklib.tasks.context import LimitCalls, current_task
 from tasklib.tasks.limits import Limit, Rule, check_cost
 
 _around: ContextVar[tuple[tuple[str, str], ...]] = ContextVar("tasklib_limits_around", default=())
@@ -44,7 +44,7 @@ class LimitBlock:
         self.key = "" if key is None else str(key)
         self.cost = declared.cost if cost is None else cost
         self.timeout = timeout
-        self._entered: tuple[WorkerCalls, int] | None = None
+        self._entered: tuple[LimitCalls, int] | None = None
 
     async def __aenter__(self) -> None:
         calls = self._calls()
@@ -66,26 +66,23 @@ class LimitBlock:
         calls, block = self._exit()
         calls.wait(calls.leave_limit(self, block))
 
-    def _calls(self) -> WorkerCalls:
+    def _calls(self) -> LimitCalls:
         if self._entered is not None:
             raise RuntimeError("this block is entered already: call limit(...) anew for each block.")
         context = current_task()
-        if context._calls is None:
-            raise InvalidOption(
-                f"{context.name} can't enter a limit here: that takes a worker with a database, and a function that "
-                "runs on its loop or in a thread. In a child process and over HTTP, limit the whole task: "
-                f"@task(limits=[Limit({self.name!r})])."
-            )
-        return context._calls
+        calls = context._limits or context._calls
+        if calls is None:
+            raise refusal(context.name, self.name)
+        return calls
 
     def _nested(self) -> int:
         return _around.get().count((self.name, self.key))
 
-    def _enter(self, calls: WorkerCalls, block: int) -> None:
+    def _enter(self, calls: LimitCalls, block: int) -> None:
         self._entered = calls, block
         _around.set((*_around.get(), (self.name, self.key)))
 
-    def _exit(self) -> tuple[WorkerCalls, int]:
+    def _exit(self) -> tuple[LimitCalls, int]:
         assert self._entered is not None
         entered, self._entered = self._entered, None
         around = list(_around.get())
@@ -93,3 +90,11 @@ class LimitBlock:
             around.remove(this)
         _around.set(tuple(around))
         return entered
+
+
+def refusal(task: str, limit_name: str) -> InvalidOption:
+    """There is no worker with a database to ask."""
+    return InvalidOption(
+        f"{task} can't enter a limit here: that takes a worker with a database. Over HTTP, limit the whole task: "
+        f"@task(limits=[Limit({limit_name!r})])."
+    )
