@@ -39,6 +39,14 @@ from psycopg import sql
         ({"required_capabilities": "{{a,b},{c,d}}"}, "tasks_capabilities_is_list"),
         ({"timeout_seconds": 0}, "tasks_numbers_in_range"),
         ({"state": "running"}, "tasks_state_fits"),
+        (
+            {"state": "running", "worker_id": "w", "locked_until": "2030-01-01", "completed_at": "2030-01-01"},
+            "tasks_state_fits",
+        ),
+        (
+            {"state": "failed", "next_retry_at": "2030-01-01", "worker_id": "w", "locked_until": "2030-01-01"},
+            "tasks_state_fits",
+        ),
         ({"worker_id": "w", "locked_until": "2030-01-01"}, "tasks_state_fits"),
         ({"state": "failed"}, "tasks_state_fits"),
         ({"state": "failed", "next_retry_at": "2030-01-01", "completed_at": "2030-01-01"}, "tasks_state_fits"),
