@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
-from typing import Any, Literal, ParamSpec, TypeVar, cast, overload
+from typing import Any, Literal, ParamSpec, TypeVar, TypeVarTuple, Unpack, cast, overload
 
 from tasklib.client.calls import Calls
 from tasklib.client.default import blocking
@@ -58,6 +58,7 @@ __all__ = [
 ]
 
 P = ParamSpec("P")
+Ts = TypeVarTuple("Ts")
 R = TypeVar("R")
 R2 = TypeVar("R2")
 
@@ -91,15 +92,24 @@ reject = blocking(Calls.reject)
 @overload
 def step(name: str, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
 @overload
-def step(  # type: ignore[overload-cannot-match]  # it can: the options are no parameters of the function
+def step(
     name: str,
-    function: Callable[..., R],
+    function: Callable[[Unpack[Ts]], R],
     /,
-    *args: Any,
-    key: str | int | None = None,
-    retries: int = 0,
-    transactional: bool = False,
-    **kwargs: Any,
+    *args: *Ts,
+    key: str | int | None = ...,
+    retries: int = ...,
+    transactional: Literal[False] = ...,
+) -> R: ...
+@overload
+def step(
+    name: str,
+    function: Callable[[Any, Unpack[Ts]], R],
+    /,
+    *args: *Ts,
+    key: str | int | None = ...,
+    retries: int = ...,
+    transactional: Literal[True],
 ) -> R: ...
 def step(  # type: ignore[misc]  # a function with parameters of these names is given as a partial
     name: str,

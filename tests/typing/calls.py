@@ -363,6 +363,41 @@ async def checkout(order: int) -> Order:
     return Order(number=order)
 
 
+def booked(connection: Any, number: int, note: str = "") -> Order:
+    return Order(number=number)
+
+
+def labelled(number: int, label: str = "") -> str:
+    return f"{label} {number}"
+
+
+async def steps() -> None:
+    assert_type(await step("label", labelled, 1, label="a"), str)
+    assert_type(await step("label", labelled, 1, retries=3), str)
+    assert_type(await step("label", labelled, 1, "a", key=1), str)
+    assert_type(await step("charge", charged, 1, retries=3), Order)
+    assert_type(await step("add", add, 1), int)
+    assert_type(await step("book", booked, 1, transactional=True), Order)
+    assert_type(await step("book", booked, 1, "a", transactional=True, retries=2), Order)
+    assert_type(sync.step("label", labelled, 1), str)
+    assert_type(sync.step("label", labelled, 1, retries=3), str)
+    assert_type(sync.step("book", booked, 1, transactional=True), Order)
+    await step("charge", charged)  # E
+    await step("charge", charged, "one")  # E
+    await step("charge", charged, 1, 2)  # E
+    await step("charge", charged, numbr=1)  # E
+    await step("charge", charged, "one", retries=3)  # E
+    await step("charge", charged, retries=3)  # E
+    await step("charge", charged, 1, retires=3)  # E
+    await step("charge", charged, 1, retries="3")  # E
+    await step("book", booked, "one", transactional=True)  # E
+    await step("book", booked, transactional=True)  # E
+    await step(charged, 1)  # E
+    sync.step("label", labelled, "one")  # E
+    sync.step("label", labelled, "one", key=1)  # E
+    sync.step("book", booked, "one", transactional=True)  # E
+
+
 async def schedules() -> None:
     hourly = Schedule(every=timedelta(hours=1), args={"full": False})
     assert_type((await tasklib.create_schedule(nightly, hourly, name="hourly")).name, str)

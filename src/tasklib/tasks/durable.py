@@ -13,9 +13,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Literal, NoReturn, ParamSpec, TypeAlias, TypeVar, overload
+from typing import Any, Literal, NoReturn, ParamSpec, TypeAlias, TypeVar, TypeVarTuple, Unpack, overload
 
 from tasklib.errors import InvalidOption
 from tasklib.tasks.approvals import Approval, ApproverRole, Question
@@ -36,6 +36,7 @@ from tasklib.tasks.function import TaskFunction
 from tasklib.tasks.gathering import ChildFlow, IfCancelled
 
 P = ParamSpec("P")
+Ts = TypeVarTuple("Ts")
 R = TypeVar("R")
 R2 = TypeVar("R2")
 R3 = TypeVar("R3")
@@ -54,26 +55,44 @@ def step(
 @overload
 def step(name: str, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]: ...
 @overload
-def step(  # type: ignore[overload-cannot-match]  # it can: the options are no parameters of the function
+def step(  # with options, the arguments go by position: a ParamSpec leaves no room for other keywords
     name: str,
-    function: Callable[..., Awaitable[R]],
+    function: Callable[[Unpack[Ts]], Coroutine[Any, Any, R]],
     /,
-    *args: Any,
-    key: str | int | None = None,
-    retries: int = 0,
-    transactional: bool = False,
-    **kwargs: Any,
+    *args: *Ts,
+    key: str | int | None = ...,
+    retries: int = ...,
+    transactional: Literal[False] = ...,
 ) -> Coroutine[Any, Any, R]: ...
 @overload
-def step(  # type: ignore[overload-cannot-match]  # it can: as above
+def step(
     name: str,
-    function: Callable[..., R],
+    function: Callable[[Unpack[Ts]], R],
     /,
-    *args: Any,
-    key: str | int | None = None,
-    retries: int = 0,
-    transactional: bool = False,
-    **kwargs: Any,
+    *args: *Ts,
+    key: str | int | None = ...,
+    retries: int = ...,
+    transactional: Literal[False] = ...,
+) -> Coroutine[Any, Any, R]: ...
+@overload
+def step(
+    name: str,
+    function: Callable[[Any, Unpack[Ts]], Coroutine[Any, Any, R]],
+    /,
+    *args: *Ts,
+    key: str | int | None = ...,
+    retries: int = ...,
+    transactional: Literal[True],
+) -> Coroutine[Any, Any, R]: ...
+@overload
+def step(
+    name: str,
+    function: Callable[[Any, Unpack[Ts]], R],
+    /,
+    *args: *Ts,
+    key: str | int | None = ...,
+    retries: int = ...,
+    transactional: Literal[True],
 ) -> Coroutine[Any, Any, R]: ...
 async def step(  # type: ignore[misc]  # a function with parameters of these names is given as a partial
     name: str,
