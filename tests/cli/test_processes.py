@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -170,3 +171,14 @@ async def test_a_worker_that_ran_for_long_is_started_anew_without_a_longer_pause
 
 async def test_the_exit_code_is_that_of_a_worker_that_could_not_start(capsys: Any) -> None:
     assert await Processes([python("raise SystemExit(0)"), python("raise SystemExit(2)")], os.environ).run() == 2
+
+
+async def test_a_signal_leaves_the_exit_code_of_a_worker_that_has_just_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Popen.send_signal reaps such a child, and the one that waits for it is told 255."""
+
+    def reaped(popen: Any) -> None:
+        raise AssertionError("the signal asked for the exit code")
+
+    monkeypatch.setattr(subprocess.Popen, "poll", reaped)
+    waits = python("import time; time.sleep(600)")
+    assert await Processes([waits, python("raise SystemExit(2)")], os.environ).run() == 2

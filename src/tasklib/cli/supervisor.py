@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from importlib.util import cache_from_source
 from pathlib import Path
 
+from tasklib.cli.processes import signal_child
 from tasklib.cli.report import note
 from tasklib.cli.watch import FileWatch
 from tasklib.worker.signals import stop_signals
@@ -72,9 +73,8 @@ class Supervisor:
         self._signal_child()
 
     def _signal_child(self) -> None:
-        if self._child is not None and self._child.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                self._child.send_signal(signal.SIGTERM)
+        if self._child is not None:
+            signal_child(self._child, signal.SIGTERM)
 
 
 def _forget_bytecode(paths: Sequence[Path]) -> None:

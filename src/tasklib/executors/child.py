@@ -35,7 +35,7 @@ from tasklib.executors.child_protocol import (
     MAIN_ALIAS,
     MAIN_MARK,
     Cancel,
-    LimitAnswer,
+    LimitBlockAnswer,
     Message,
     Orders,
     Progress,
@@ -217,7 +217,7 @@ class ChildRunner:
         self._send(Took(self._took), outcome)
 
     def _listen(self) -> None:
-        while isinstance(message := receive(self._interruptions), Cancel | LimitAnswer):
+        while isinstance(message := receive(self._interruptions), Cancel | LimitBlockAnswer):
             if isinstance(message, Cancel):
                 self._cancel()
             elif (limits := self._limits) is not None:

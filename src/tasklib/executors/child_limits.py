@@ -9,8 +9,8 @@ from itertools import count
 from typing import Any, TypeVar
 
 from tasklib.errors import InvalidOption, LimitNotFound, LimitTimeout, TaskLibError, WorkerLost
-from tasklib.executors.child_protocol import EnterLimit, LeaveLimit, LimitAnswer, Message
-from tasklib.tasks.context import LimitCalls
+from tasklib.executors.child_protocol import EnterLimit, LeaveLimit, LimitBlockAnswer, Message
+from tasklib.tasks.context import LimitBlockCalls
 from tasklib.tasks.limit_blocks import LimitBlock, refusal
 from tasklib.tasks.limits import Limit
 
@@ -53,7 +53,7 @@ class ChildLimits:
         work.close()
         raise RuntimeError("this would block the loop of the task. In an async function, write `async with`.")
 
-    def answered(self, answer: LimitAnswer) -> None:
+    def answered(self, answer: LimitBlockAnswer) -> None:
         """From the thread that listens to the worker."""
         asked = self._asked.pop(answer.number, None)
         if asked is None or not asked.set_running_or_notify_cancel():
@@ -72,7 +72,7 @@ class ChildLimits:
 class LimitRelay:
     """The worker's end, for one attempt: asks in the name of the child. Everything here runs on the worker's loop."""
 
-    def __init__(self, name: str, calls: LimitCalls | None, answer: Callable[[Message], None]) -> None:
+    def __init__(self, name: str, calls: LimitBlockCalls | None, answer: Callable[[Message], None]) -> None:
         self._name = name
         self._calls = calls
         self._answer = answer
@@ -103,7 +103,7 @@ class LimitRelay:
         except Exception as e:
             self._answer(_described(number, e))
             return None
-        self._answer(LimitAnswer(number))
+        self._answer(LimitBlockAnswer(number))
         return block
 
     async def _leave(self, number: int, wanted: LimitBlock, entering: asyncio.Task[int | None]) -> None:
@@ -116,16 +116,16 @@ class LimitRelay:
         except Exception as e:
             self._answer(_described(number, e))
         else:
-            self._answer(LimitAnswer(number))
+            self._answer(LimitBlockAnswer(number))
 
 
-def _described(number: int, error: Exception) -> LimitAnswer:
+def _described(number: int, error: Exception) -> LimitBlockAnswer:
     if (kind := type(error).__name__) in _ERRORS:
-        return LimitAnswer(number, kind, str(error), vars(error))
-    return LimitAnswer(number, WorkerLost.__name__, str(error))
+        return LimitBlockAnswer(number, kind, str(error), vars(error))
+    return LimitBlockAnswer(number, WorkerLost.__name__, str(error))
 
 
-def _rebuilt(answer: LimitAnswer) -> TaskLibError:
+def _rebuilt(answer: LimitBlockAnswer) -> TaskLibError:
     """The same error without its constructor, which makes the text of parts that only the worker knows."""
     kind = _ERRORS[answer.error or ""]
     error = kind.__new__(kind)

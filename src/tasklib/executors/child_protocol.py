@@ -20,7 +20,7 @@ from uuid import UUID
 
 from tasklib.config import Config
 from tasklib.executors.outcomes import Done, Failed, FailureKind
-from tasklib.tasks.context import LimitCalls, TaskContext
+from tasklib.tasks.context import LimitBlockCalls, TaskContext
 
 _LENGTH = struct.Struct("!I")
 _LONGEST_ESCAPE = len("\\u0000")
@@ -132,7 +132,7 @@ class Took:
 
 @dataclass(frozen=True, slots=True)
 class EnterLimit:
-    """From a child: a block of its task, `with limit(...)`, waits for room. Answered by a LimitAnswer."""
+    """From a child: a block of its task, `with limit(...)`, waits for room. Answered by a LimitBlockAnswer."""
 
     number: int
     name: str
@@ -145,13 +145,13 @@ class EnterLimit:
 
 @dataclass(frozen=True, slots=True)
 class LeaveLimit:
-    """From a child: that block has ended, or waits no longer. Answered by a LimitAnswer."""
+    """From a child: that block has ended, or waits no longer. Answered by a LimitBlockAnswer."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
-class LimitAnswer:
+class LimitBlockAnswer:
     """To a busy child, over the socket for interruptions: the block may go on, or has failed."""
 
     number: int
@@ -180,7 +180,7 @@ Message: TypeAlias = (
     | Took
     | EnterLimit
     | LeaveLimit
-    | LimitAnswer
+    | LimitBlockAnswer
     | Unloadable
     | Done
     | Failed
@@ -357,7 +357,7 @@ def described(context: TaskContext) -> dict[str, Any]:
     }
 
 
-def rebuilt(parts: dict[str, Any], report: Callable[[str], None], limits: LimitCalls) -> TaskContext:
+def rebuilt(parts: dict[str, Any], report: Callable[[str], None], limits: LimitBlockCalls) -> TaskContext:
     """The context in the child, reporting through `report` and entering limits through `limits`."""
     slot = None if parts["slot"] is None else datetime.fromisoformat(parts["slot"])
     values: dict[str, Any] = parts | {"id": UUID(parts["id"]), "slot": slot, "_report": report, "_limits": limits}

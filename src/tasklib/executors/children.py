@@ -35,7 +35,7 @@ from tasklib.executors.child_protocol import (
 )
 from tasklib.executors.launching import Forked, Lifeline, Process, Template, exit_text, spawn
 from tasklib.executors.outcomes import Done, Failed
-from tasklib.tasks.context import LimitCalls
+from tasklib.tasks.context import LimitBlockCalls
 
 _LAST_WORDS_SECONDS = 1.0
 """How long after a child's death its last words may take to arrive."""
@@ -80,7 +80,7 @@ class Listener:
     took: Callable[[float], None]
     turn: Callable[[], None] = lambda: None
     """The attempt was handed over ahead, and the one before it has ended."""
-    limits: LimitCalls | None = None
+    limits: LimitBlockCalls | None = None
     """Whom to ask for room in a limit."""
 
 

@@ -23,7 +23,7 @@ from tasklib.executors.child_protocol import RunAttempt, Setup, Unloadable, desc
 from tasklib.executors.children import CantFork, CantImport, Child, Death, Handed, Listener, NotStarted, TakenBack
 from tasklib.executors.launching import Template, why_not_from_a_template
 from tasklib.executors.outcomes import Done, Failed, FailureKind, Lost, Released
-from tasklib.tasks.context import LimitCalls, TaskContext
+from tasklib.tasks.context import LimitBlockCalls, TaskContext
 from tasklib.tasks.function import TaskFunction
 from tasklib.tasks.surroundings import finishings, preparations
 
@@ -57,7 +57,7 @@ class _Call:
     may_call: Callable[[], Awaitable[bool]] | None
     limit: float
     """Seconds that it may take until the function is called."""
-    limits: LimitCalls | None
+    limits: LimitBlockCalls | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -26,7 +26,7 @@ process_state: ContextVar[SimpleNamespace | None] = ContextVar("tasklib_process_
 """Set once in each worker and child; attempts run in copies of its context."""
 
 
-class LimitCalls(Protocol):
+class LimitBlockCalls(Protocol):
     """What blocks behind limits ask of the worker."""
 
     async def enter_limit(self, wanted: LimitBlock, nested: int) -> int:
@@ -39,7 +39,7 @@ class LimitCalls(Protocol):
         ...
 
 
-class WorkerCalls(LimitCalls, Protocol):
+class WorkerCalls(LimitBlockCalls, Protocol):
     """What a running task asks of its worker, over the worker's own connection."""
 
     async def node_results(self, source: Mapping[str, Any], after: str | None, limit: int) -> list[tuple[str, Any]]: ...
@@ -74,7 +74,7 @@ class TaskContext:
     _report: Callable[[str], None] | None = field(default=None, repr=False)
     _calls: WorkerCalls | None = field(default=None, repr=False)
     """None where there is no worker with a database: in child processes, over HTTP, in inline mode."""
-    _limits: LimitCalls | None = field(default=None, repr=False)
+    _limits: LimitBlockCalls | None = field(default=None, repr=False)
     """In a child process, where blocks behind limits can be entered, but nothing else can be asked of the worker."""
     _cancelled: bool = False
 

@@ -7,7 +7,7 @@ from contextvars import ContextVar
 from types import TracebackType
 
 from tasklib.errors import InvalidOption
-from tasklib.tasks.context import LimitCalls, current_task
+from tasklib.tasks.context import LimitBlockCalls, current_task
 from tasklib.tasks.limits import Limit, Rule, check_cost
 
 _around: ContextVar[tuple[tuple[str, str], ...]] = ContextVar("tasklib_limits_around", default=())
@@ -44,7 +44,7 @@ class LimitBlock:
         self.key = "" if key is None else str(key)
         self.cost = declared.cost if cost is None else cost
         self.timeout = timeout
-        self._entered: tuple[LimitCalls, int] | None = None
+        self._entered: tuple[LimitBlockCalls, int] | None = None
 
     async def __aenter__(self) -> None:
         calls = self._calls()
@@ -66,7 +66,7 @@ class LimitBlock:
         calls, block = self._exit()
         calls.wait(calls.leave_limit(self, block))
 
-    def _calls(self) -> LimitCalls:
+    def _calls(self) -> LimitBlockCalls:
         if self._entered is not None:
             raise RuntimeError("this block is entered already: call limit(...) anew for each block.")
         context = current_task()
@@ -78,11 +78,11 @@ class LimitBlock:
     def _nested(self) -> int:
         return _around.get().count((self.name, self.key))
 
-    def _enter(self, calls: LimitCalls, block: int) -> None:
+    def _enter(self, calls: LimitBlockCalls, block: int) -> None:
         self._entered = calls, block
         _around.set((*_around.get(), (self.name, self.key)))
 
-    def _exit(self) -> tuple[LimitCalls, int]:
+    def _exit(self) -> tuple[LimitBlockCalls, int]:
         assert self._entered is not None
         entered, self._entered = self._entered, None
         around = list(_around.get())
