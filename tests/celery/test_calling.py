@@ -98,7 +98,7 @@ def test_a_failure_raises_the_exception_of_the_task_and_is_not_retried(proj: Any
     with pytest.raises(ValueError, match="no such order"):
         result.get(timeout=120)
     assert (result.state, result.failed()) == ("FAILURE", True)
-    assert isinstance(result.get(timeout=30, propagate=False), ValueError)
+    assert isinstance(result.get(timeout=120, propagate=False), ValueError)
     assert 'raise ValueError("no such order")' in result.traceback
 
 
@@ -113,7 +113,7 @@ def test_an_exception_comes_back_with_its_arguments(app: Celery) -> None:
 
     failed = [fail.delay("no such order", 7), fail.delay("(not a tuple)"), fail.delay(), miss.delay("order")]
     drain_sync()
-    errors = [result.get(timeout=30, propagate=False) for result in failed]
+    errors = [result.get(timeout=120, propagate=False) for result in failed]
     assert [error.args for error in errors] == [("no such order", 7), ("(not a tuple)",), (), ("order",)]
     assert [type(error) for error in errors] == [LookupError, LookupError, LookupError, KeyError]
 
@@ -126,7 +126,7 @@ def test_a_rejected_task_raises_celerys_reject(app: Celery) -> None:
     result = refuse.delay()
     drain_sync()
     with pytest.raises(Reject, match="no such order"):
-        result.get(timeout=30)
+        result.get(timeout=120)
     assert result.state == "FAILURE"
 
 

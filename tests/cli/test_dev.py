@@ -19,7 +19,7 @@ TASKS = "from tasklib import task\n\n@task\nasync def answer() -> int:\n    retu
 
 def answer(url: str) -> object:
     with Client(url) as client:
-        return client.wait_for(client.submit_task("answer", registered_elsewhere=True), timeout=30)
+        return client.wait_for(client.submit_task("answer", registered_elsewhere=True), timeout=120)
 
 
 @pytest.mark.long
@@ -78,7 +78,7 @@ def test_the_dashboard_is_served_on_this_machine_until_the_end(command: Command,
     process.until("worker started")
     found = re.search(r"Dashboard: (http://127\.0\.0\.1:\d+)", process.until("Dashboard: "))
     assert found
-    page = httpx.get(found[1], headers={"Accept": "text/html"}, timeout=30)
+    page = httpx.get(found[1], headers={"Accept": "text/html"}, timeout=120)
     assert page.status_code == 200
     assert "Overview" in page.text
     process.signal(signal.SIGTERM)

@@ -244,5 +244,5 @@ def _work_until_done(url: str) -> None:
             "INSERT INTO workers (id, names, asleep, last_heartbeat) VALUES ('s', NULL, true, '2020-01-01')"
         )  # else there is no worker to notify
         if not client.list_tasks():
-            next(connection.notifies(timeout=30))
+            next(connection.notifies(timeout=120))
     Worker(Config(url), burst=True).run_sync()

@@ -247,7 +247,7 @@ def test_worker_goes_on_when_its_lines_are_not_read(command: Command, submit: An
     process.stop_reading()
     with Client(url) as client:
         for name in ("heard", "unheard", "unheard again"):
-            assert client.wait_for(submit("greet", name=name), timeout=30) == f"hello {name}"
+            assert client.wait_for(submit("greet", name=name), timeout=120) == f"hello {name}"
     process.signal(signal.SIGTERM)
     assert process.exit_code() == 0
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import psycopg
 import pytest
 
@@ -12,6 +10,7 @@ from tasklib.doctor import bloat
 from tasklib.doctor.findings import Finding, Severity
 from tasklib.migrations import expected, migrate
 from tests.doctor.conftest import Look
+from tests.eventually import eventually
 
 
 def test_what_is_expected_is_what_the_migrations_make(db: psycopg.Connection) -> None:
@@ -110,8 +109,11 @@ def test_tables_that_are_missing_or_of_another_revision(look: Look, config: Conf
 
 def _awaited(look: Look, check: str, code: str) -> Finding:
     """The finding, once the server's statistics have it: they come a moment later."""
-    deadline = time.monotonic() + 60
-    while (finding := look(check).get(code)) is None:
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-    return finding
+    found: list[Finding] = []
+
+    def is_told() -> bool:
+        found.extend(finding for finding in [look(check).get(code)] if finding is not None)
+        return bool(found)
+
+    eventually(is_told, f"the finding {code}")
+    return found[0]

@@ -54,8 +54,8 @@ def pid() -> int:
 
 
 @task(executor="process")
-async def pid_async(seconds: float = 0.0) -> int:
-    await asyncio.sleep(seconds)
+async def pid_async() -> int:
+    await asyncio.sleep(0)
     return os.getpid()
 
 
@@ -134,9 +134,7 @@ def clean_up(path: Path) -> None:
         current_task().progress(os.getpid())
         time.sleep(600)
     finally:
-        # Work that a second interruption would spoil.
-        for _ in range(20):
-            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGTERM)  # a second interruption must not break into this
         path.write_text(f"cancelled={current_task().cancelled}")
 
 
@@ -146,7 +144,8 @@ async def clean_up_async(path: Path) -> None:
         current_task().progress(os.getpid())
         await asyncio.sleep(600)
     finally:
-        await asyncio.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.sleep(0)
         path.write_text(f"cancelled={current_task().cancelled}")  # noqa: ASYNC240 - it is alone on its loop
 
 
@@ -228,10 +227,11 @@ def let_a_fork_return() -> str:
 
 
 @task(executor="process")
-def fork_that_holds_the_socket() -> None:
+def fork_that_holds_the_socket(until: Path) -> None:
     if os.fork() == 0:
         os.setsid()  # out of the group: it survives, with a copy of every descriptor
-        time.sleep(5)
+        while not until.exists():
+            time.sleep(0.01)
         os._exit(0)
     os._exit(4)
 

@@ -51,9 +51,12 @@ async def test_child_that_died_idle_is_replaced_silently(executor: ProcessExecut
     assert await value(executor, tasks.pid) != before
 
 
-async def test_death_is_seen_though_a_survivor_holds_the_socket(executor: ProcessExecutor) -> None:
-    async with asyncio.timeout(120):
-        failed = await failure(executor, tasks.fork_that_holds_the_socket)
+async def test_death_is_seen_though_a_survivor_holds_the_socket(executor: ProcessExecutor, tmp_path: Path) -> None:
+    try:
+        async with asyncio.timeout(120):
+            failed = await failure(executor, tasks.fork_that_holds_the_socket, until=tmp_path / "go")
+    finally:
+        (tmp_path / "go").touch()
     assert "exit code 4" in failed.error
 
 

@@ -36,7 +36,7 @@ async def test_arguments_arrive_typed_and_the_result_comes_back(executor: Proces
 
 
 async def test_async_function_runs_in_a_child(executor: ProcessExecutor) -> None:
-    assert await value(executor, tasks.pid_async, seconds=0.01) != os.getpid()
+    assert await value(executor, tasks.pid_async) != os.getpid()
 
 
 async def test_context_is_the_attempts_own(executor: ProcessExecutor) -> None:
@@ -164,8 +164,11 @@ async def test_eight_at_a_time_run_in_eight_children(fresh: ProcessExecutor, tmp
     (tmp_path / "go").touch()
     for attempt in attempts:
         assert isinstance(await attempt.task, Done)
-    again = await asyncio.gather(*(value(fresh, tasks.pid_async, seconds=0.05) for _ in range(8)))
-    assert set(again) == pids
+    again = [Running(fresh, tasks.wait_for_file, path=tmp_path / "go again") for _ in range(8)]
+    assert {await attempt.begun() for attempt in again} == pids
+    (tmp_path / "go again").touch()
+    for attempt in again:
+        assert isinstance(await attempt.task, Done)
 
 
 async def test_close_cancels_what_runs_and_leaves_no_process(tmp_path: Path) -> None:

@@ -23,6 +23,25 @@ def initialised(config: Config) -> None:
     tasklib.init(config)
 
 
+@pytest.fixture
+def late_gates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No gate is counted before a worker has nothing else to do, and waits for that. Before `backend`."""
+    idle, count = GateFolds.idle, GateFolds._count
+    awaited = asyncio.Event()
+
+    async def waits(self: GateFolds) -> None:
+        awaited.set()
+        await idle(self)
+        awaited.clear()
+
+    async def late(self: GateFolds) -> None:
+        await awaited.wait()
+        await count(self)
+
+    monkeypatch.setattr(GateFolds, "idle", waits)
+    monkeypatch.setattr(GateFolds, "_count", late)
+
+
 @pytest.fixture(params=["postgresql", "http"])
 def backend(request: pytest.FixtureRequest, config: Config) -> dict[str, Any]:
     """The options that let a worker come in through this backend."""
@@ -37,19 +56,12 @@ def states(db: psycopg.Connection) -> list[tuple[str, int]]:
 
 
 async def test_a_burst_runs_a_whole_chain_however_long_its_gates_take(
-    config: Config, db: psycopg.Connection, backend: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    config: Config, db: psycopg.Connection, late_gates: None, backend: dict[str, Any]
 ) -> None:
     @task(name="burst.next")
     async def following(number: int) -> int:
         return number + 1
 
-    count = GateFolds._count
-
-    async def late(self: GateFolds) -> None:
-        await asyncio.sleep(0.5)
-        await count(self)
-
-    monkeypatch.setattr(GateFolds, "_count", late)
     run = await chain(following.s(0), following.s(), following.s(), following.s()).submit()
     await burst(config, **backend)
     assert states(db) == [("completed", 4)]

@@ -104,7 +104,7 @@ async def test_a_worker_looks_at_the_gate_of_a_large_group_before_it_folds() -> 
     ran = []
     for _ in range(3):
         folds.arrived(["gate"])
-        await asyncio.wait_for(folds.idle(), 30)
+        await asyncio.wait_for(folds.idle(), 120)
         ran.append(db.ran)
         db.ran = []
     assert ran == [["fold"], ["gates_with_arrivals"], ["gates_with_arrivals", "fold", "gates_with_arrivals"]]
@@ -114,7 +114,7 @@ async def test_a_worker_folds_a_gate_at_once_that_it_does_not_know() -> None:
     db = Statements([], ["other"], [])
     folds = GateFolds(db)
     folds.arrived(["gate"])
-    await asyncio.wait_for(folds.idle(), 30)
+    await asyncio.wait_for(folds.idle(), 120)
     folds.arrived(["gate", "other"])
-    await asyncio.wait_for(folds.idle(), 30)
+    await asyncio.wait_for(folds.idle(), 120)
     assert db.ran == ["fold", "fold", "gates_with_arrivals"]

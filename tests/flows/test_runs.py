@@ -39,8 +39,8 @@ async def test_a_run_has_the_results_of_its_ends_and_of_each_node() -> None:
     with pytest.raises(TimeoutError):
         await run.results(timeout=0.01)
     await drain()
-    assert await run.results(timeout=30) == [4, 1]
-    assert await run.results("double", timeout=30) == [2]
+    assert await run.results(timeout=120) == [4, 1]
+    assert await run.results("double", timeout=120) == [2]
     with pytest.raises(InvalidOption, match="no node 'other'; it has double, double-2"):
         await run.results("other")
     with pytest.raises(InvalidOption, match=r"run\.results\(\)"):

@@ -122,6 +122,6 @@ def test_a_worker_serves_what_it_has_counted_itself() -> None:
     collector.take()
     with exposition.exposed(Idle(collector), 0, "127.0.0.1") as port:
         address = f"http://127.0.0.1:{port}/metrics"
-        found = samples(urllib.request.urlopen(address, timeout=30).read())
+        found = samples(urllib.request.urlopen(address, timeout=120).read())
     assert at(found, "tasks_dlq_total") == 1
     assert at(found, "worker_capacity_used_ratio") == 0.25

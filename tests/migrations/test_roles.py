@@ -155,7 +155,7 @@ def test_a_worker_runs_tasks_leads_and_has_no_say_over_the_fleet(as_: As, add: A
         ids = client.submit_many(add, [{"a": n} for n in range(20)])
     Worker(config, burst=True).run_sync()
     with Client(config) as client:
-        assert [client.wait_for(i, timeout=30) for i in ids] == [n + 2 for n in range(20)]
+        assert [client.wait_for(i, timeout=120) for i in ids] == [n + 2 for n in range(20)]
         client.submit_task(add)
         with pytest.raises(InsufficientPrivilege):
             client.pause(queue="default")
@@ -177,7 +177,7 @@ def test_a_worker_that_may_not_store_schedules_says_what_to_do_and_goes_on(as_: 
         worker.events.subscribe(heard.append)
         worker.run_sync()
         with Client(as_("worker")) as client:
-            assert client.wait_for(task_id, timeout=30) == 7
+            assert client.wait_for(task_id, timeout=120) == 7
         return [event.reason for event in heard if isinstance(event, DutyFailed)]
 
     [reason] = run_once()

@@ -40,7 +40,7 @@ STARTED = WorkerStarted("w1", ("a",), None, 10)
 
 def get(port: int, path: str) -> tuple[int, dict[str, Any]]:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=30) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=120) as answer:
             return answer.status, json.load(answer)
     except urllib.error.HTTPError as e:
         return e.code, json.load(e)

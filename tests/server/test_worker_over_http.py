@@ -64,9 +64,9 @@ async def test_async_sync_and_process_tasks_run(
     two = await client.submit_task(over_sync, text='äö"\\\n')
     three = await client.submit_task(process_tasks.add, a=20, b=22)
     await burst(config, modules=["tests.worker.process_tasks"], **backend)
-    assert await client.wait_for(one, timeout=30) == 2**70 + 1
-    assert await client.wait_for(two, timeout=30) == {"back": '\n\\"öä'}
-    assert (await client.wait_for(three, timeout=30))["sum"] == 42
+    assert await client.wait_for(one, timeout=120) == 2**70 + 1
+    assert await client.wait_for(two, timeout=120) == {"back": '\n\\"öä'}
+    assert (await client.wait_for(three, timeout=120))["sum"] == 42
 
 
 async def test_requests_of_a_worker_are_not_logged_and_those_of_its_tasks_are(
@@ -83,7 +83,7 @@ async def test_requests_of_a_worker_are_not_logged_and_those_of_its_tasks_are(
     one = await client.submit_task(over_calling)
     with caplog.at_level(logging.INFO):
         await burst(config, server=address)
-    assert await client.wait_for(one, timeout=30) == 200
+    assert await client.wait_for(one, timeout=120) == 200
     requests = [record.getMessage() for record in caplog.records if record.name == "httpx"]
     assert len(requests) == 1
     assert "/health/live" in requests[0]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from proof.ports import free_port
 from tasklib import Config, ConfigError, FileStore, S3Store
 from tasklib.config import PayloadStore
 from tasklib.tasks.payload_stores import is_key, new_key, store_of
+from tests.eventually import eventually
 
 OLD, NEW = "018f0000-0000-7000-8000-000000000001", "019f0000-0000-7000-8000-000000000001"
 
@@ -26,9 +26,8 @@ def s3() -> Iterator[str]:
     program = f"from moto.server import main; main(['-H', '127.0.0.1', '-p', '{port}'])"
     server = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        while not _answers(port):
-            assert server.poll() is None, "the server did not start"
-            time.sleep(0.05)
+        eventually(lambda: server.poll() is not None or _answers(port), "the server answers")
+        assert server.poll() is None, "the server did not start"
         yield f"http://127.0.0.1:{port}"
     finally:
         server.kill()

@@ -18,6 +18,7 @@ from tasklib import AsyncClient, Config, Retry, Worker, current_task, task
 from tasklib.backends.backend import Found
 from tasklib.backends.postgres.claims import PostgresClaims
 from tasklib.events import SlotStuck, TaskEnded, TaskStarted
+from tests.eventually import soon
 from tests.worker.watching import Watched, burst, working
 
 
@@ -294,7 +295,9 @@ def test_there_is_no_current_task_outside_of_one() -> None:
         current_task()
 
 
-async def test_progress_is_seen_while_the_task_runs(config: Config, client: AsyncClient) -> None:
+async def test_progress_is_seen_while_the_task_runs(
+    config: Config, client: AsyncClient, db: psycopg.Connection
+) -> None:
     go_on = asyncio.Event()
 
     @task
@@ -306,9 +309,11 @@ async def test_progress_is_seen_while_the_task_runs(config: Config, client: Asyn
     task_id = await client.submit_task(long)
     async with working(config) as watched:
         await watched.until(TaskStarted)
-        async with asyncio.timeout(120):
-            while (row := await client.get_task(task_id)) is None or row.progress is None:  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
+        await soon(
+            lambda: db.execute("SELECT 1 FROM tasks WHERE progress IS NOT NULL").fetchone(), "progress is written"
+        )
+        row = await client.get_task(task_id)
+        assert row is not None
         assert row.progress == {"done": 0.5}
         go_on.set()
         await watched.ended(task_id, "completed")

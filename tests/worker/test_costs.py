@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import psycopg
@@ -10,6 +9,7 @@ import pytest
 
 from tasklib import AsyncClient, Config, task
 from tasklib.db.reconnecting import ReconnectingConnection
+from tests.eventually import eventually
 from tests.worker.watching import burst
 
 TASKS = 5_000
@@ -23,10 +23,8 @@ def _commits(db: psycopg.Connection) -> int:
 
 def _settled_commits(db: psycopg.Connection, least: int) -> int:
     """The statistics arrive when a backend has told them: wait until they have caught up."""
-    deadline = time.monotonic() + 120
-    while (seen := _commits(db)) < least and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return seen
+    eventually(lambda: _commits(db) >= least, f"{least} commits in the statistics")
+    return _commits(db)
 
 
 @pytest.mark.parametrize("kind", ["async", "sync"])

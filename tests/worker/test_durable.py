@@ -29,6 +29,8 @@ from tasklib import (
 )
 from tasklib.db.database import AsyncDatabase
 from tasklib.store import durable
+from tasklib.tasks.durable import run
+from tests.eventually import soon
 from tests.worker.watching import burst
 
 AT_ONCE = RetryPolicy(base_seconds=0)
@@ -202,8 +204,11 @@ async def test_waiting_for_a_signal_ends_at_its_timeout(
 async def test_branches_wait_for_whichever_comes_first(
     config: Config, client: AsyncClient, db: psycopg.Connection, calls: Calls
 ) -> None:
+    def others_wait() -> bool:
+        return run().waits.until is not None and run().waits.signals == ("paid",)
+
     async def slow() -> str:
-        await asyncio.sleep(0.05)
+        await soon(others_wait, "the other branches wait")
         return calls.one("slow")()
 
     @task(durable=True)

@@ -90,7 +90,7 @@ class Drill:
     def work_goes_on(self) -> None:
         """Tasks need no leader."""
         ids = self.client.submit_many(fleet_tasks.nothing, [{"number": n} for n in range(5)])
-        assert [self.client.wait_for(task_id, timeout=30) for task_id in ids] == list(range(5))
+        assert [self.client.wait_for(task_id, timeout=120) for task_id in ids] == list(range(5))
 
     def wait_for_a_new_term(self, old: Caught) -> None:
         self.fleet.wait(lambda: self.fleet.value("SELECT term FROM leadership") > old.term, "somebody else leads")

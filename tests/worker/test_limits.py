@@ -12,6 +12,7 @@ from psycopg import Connection
 from tasklib import AsyncClient, Config, Limit, Worker, queue, task
 from tasklib.backends.postgres import lanes
 from tasklib.tasks import limits as declared_limits
+from tests.eventually import soon
 from tests.worker.watching import burst
 
 
@@ -22,9 +23,10 @@ def only_own_queues() -> Iterator[None]:
 
 
 class Watch:
-    """How many run at a time, and in which order they began and ended."""
+    """How many run at a time, and in which order they began and ended. The first wait until `room` run together."""
 
-    def __init__(self) -> None:
+    def __init__(self, room: int = 1) -> None:
+        self.room = room
         self.now: dict[str, int] = {}
         self.most: dict[str, int] = {}
         self.begun: list[int] = []
@@ -34,13 +36,14 @@ class Watch:
         self.now[key] = self.now.get(key, 0) + 1
         self.most[key] = max(self.most.get(key, 0), self.now[key])
         self.begun.append(number)
-        await asyncio.sleep(0.002)
+        await soon(lambda: self.most[key] >= self.room, f"{self.room} run together")
+        await asyncio.sleep(0.002)  # a chance for one too many
         self.ended.append(number)
         self.now[key] -= 1
 
 
 async def test_a_declared_limit_holds_over_two_workers(config: Config) -> None:
-    watch = Watch()
+    watch = Watch(room=3)
 
     @task(limits=[Limit(max_running=3)])
     async def limited(n: int) -> None:
@@ -57,7 +60,7 @@ async def test_a_declared_limit_holds_over_two_workers(config: Config) -> None:
 
 
 async def test_a_limit_by_key_is_shared_by_the_functions_that_name_it(config: Config) -> None:
-    watch = Watch()
+    watch = Watch(room=2)
 
     @task(limits=[Limit("stripe", max_running=2, key="account")])
     async def charge(account: str, n: int) -> None:

@@ -15,7 +15,7 @@ from tasklib.events import TasksClaimed, TaskStarted
 from tasklib.store.claim import Claimed
 from tasklib.worker.attempt import Attempt
 from tasklib.worker.slots import Prefetch
-from tests.eventually import soon
+from tests.eventually import PATIENCE, soon
 from tests.worker.watching import burst, working
 
 
@@ -152,7 +152,7 @@ async def test_what_was_claimed_ahead_is_given_back_when_short_tasks_turn_long(
     await AsyncClient(config).submit_many(mostly_short, [{"n": n} for n in range(4_000)])
     changed = config.with_changes(shutdown_grace_seconds=0.0)
     async with working(changed, concurrency=5) as watched:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             await turned.wait()
             # One may be claimed and given back once more before it settles.
             await soon(lambda: _held_and_waiting(db) == (5, 995))

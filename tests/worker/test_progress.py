@@ -141,7 +141,7 @@ async def test_report_under_way_is_written_before_the_last_one_and_not_again() -
     attempt = Attempt(claimed, progress_tasks.silent, "w", 0.0, 0.0)
     reports.report(attempt, "1")
     writing = asyncio.create_task(reports.write_for_ever(lambda: [attempt]))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         await backend.asked.wait()
         reports.report(attempt, "2")
         attempt.settled = True

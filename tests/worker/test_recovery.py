@@ -318,10 +318,10 @@ def test_worker_outlives_a_restart_of_postgresql(tmp_path: Path) -> None:
             assert client.wait_for(first, timeout=120) == 1
             server.restart("immediate")
             second = client.submit_task(fleet_tasks.note, number=2)
-            assert client.wait_for(second, timeout=30) == 2
+            assert client.wait_for(second, timeout=120) == 2
             server.kill()
             server.start()
             third = client.submit_task(fleet_tasks.note, number=3)
-            assert client.wait_for(third, timeout=30) == 3
+            assert client.wait_for(third, timeout=120) == 3
             assert worker.poll() is None, fleet.said(worker)
             client.close()

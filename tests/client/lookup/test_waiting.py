@@ -99,7 +99,7 @@ def test_wait_for_sees_a_task_that_ends_while_it_waits(config: Config, greet: An
         task_id = client.submit_task(greet, name="a")
         put(db, task_id, "running")
         results: list[Any] = []
-        waiting = threading.Thread(target=lambda: results.append(client.wait_for(task_id, timeout=30)))
+        waiting = threading.Thread(target=lambda: results.append(client.wait_for(task_id, timeout=120)))
         waiting.start()
         assert client.looked.wait(120)
         db.execute(
