@@ -215,6 +215,14 @@ class DatabaseAwaited:
 
 
 @dataclass(frozen=True, slots=True)
+class NotificationsMissing:
+    """LISTEN succeeded, but notifications don't arrive: until they do, the worker finds new tasks by polling."""
+
+    reason: str
+    poll_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class DatabaseLost:
     """A connection broke; the worker tries again until it is back."""
 
@@ -302,6 +310,7 @@ Event: TypeAlias = (
     | BreakerMoved
     | DutyFailed
     | DatabaseAwaited
+    | NotificationsMissing
     | DatabaseLost
     | DatabaseBack
     | Woken
@@ -339,7 +348,7 @@ class Events:
         self.routine = bool(self._routine_subscribers)
 
     def emit(self, event: Event) -> None:
-        if not self._subscribers and isinstance(event, DutyFailed | DatabaseAwaited):
+        if not self._subscribers and isinstance(event, DutyFailed | DatabaseAwaited | NotificationsMissing):
             # A program that subscribes to nothing finds trouble where it looks for it.
             logging.getLogger("tasklib").warning("%s", event)
         self._tell(self._subscribers, event)

@@ -113,7 +113,7 @@ class Sleeper:
 
     def __init__(self, config: Config) -> None:
         self.link = ReconnectingConnection(config, "tasks")
-        self.notifier = Notifier(config)
+        self.notifier = Notifier(config, self.link)
         self.notifier.listening.set()
         self.wakeup = Wakeup(self.notifier, 1000.0, Events())
         self.sleep = Sleep(self.link, Lanes(self.link, 600.0, 600.0, 1200.0))

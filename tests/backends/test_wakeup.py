@@ -15,6 +15,7 @@ import tasklib
 from tasklib import AsyncClient, Client, Config, task
 from tasklib.backends.postgres.notifier import Notifier
 from tasklib.backends.postgres.sleep import Wakeup
+from tasklib.db.reconnecting import ReconnectingConnection
 from tasklib.events import Events, TaskEnded, TaskStarted, Woken
 from tests.worker.watching import working
 
@@ -255,7 +256,7 @@ async def test_higher_priority_runs_first_and_old_age_raises_it(config: Config, 
 
 
 async def test_poll_never_waits_longer_than_its_interval_and_is_jittered(config: Config) -> None:
-    wakeup = Wakeup(Notifier(config), 2.0, Events())
+    wakeup = Wakeup(Notifier(config, ReconnectingConnection(config, "tasks")), 2.0, Events())
     pauses = [wakeup._poll_seconds() for _ in range(50)]
     assert max(pauses) <= 2.0
     assert pauses[0] <= 2.0 / 16

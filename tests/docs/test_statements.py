@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tasklib import Config
-from tasklib.backends.postgres import claims, sleep
+from tasklib.backends.postgres import claims, notifier, sleep
 from tasklib.maintenance import snapshot, stats_reporter
 from tasklib.server.settings import ServerSettings
 from tasklib.store import levels, stats
@@ -20,6 +20,7 @@ from tests.docs.pages import ROOT, all_pages
 
 NUMBERS = ["no", "one", "two", "three", "four", "five", "six", "seven"]
 CLAIM, COST = "docs/explanation/claim.md", "docs/explanation/monitoring-cost.md"
+POOLER = "docs/how-to/use-with-pgbouncer.md"
 MINUTES, TENS, HOURS = (age for _, age, _ in stats.KEPT)
 
 
@@ -42,6 +43,8 @@ def _last_record(benchmark: str) -> Any:
         (CLAIM, "finishes in {:g} ms", slots._MOMENT_SECONDS * 1000),
         (CLAIM, "`max_prefetch` ({:,})", Config("postgresql://").max_prefetch),
         (CLAIM, "busy for more than {:g} ms", sleep.LONG_AWAKE_SECONDS * 1000),
+        (POOLER, "does not arrive within {:g} seconds", notifier._PROBE_SECONDS),
+        (POOLER, "tries again every {:g} seconds", notifier._WATCHDOG_SECONDS),
         (COST, "every {:g} seconds", stats_reporter._REPORT_SECONDS),
         (COST, "up to {:,} tasks per queue and level", levels.MOST_COUNTED),
         (COST, "{:,} in total", levels._MOST_IN_ALL),

@@ -15,6 +15,7 @@ from tasklib.events import (
     Event,
     LeaseLost,
     LeasesRescued,
+    NotificationsMissing,
     ResultRefused,
     SlotStuck,
     TaskEnded,
@@ -107,6 +108,7 @@ def test_start_line_names_the_worker_and_what_it_serves() -> None:
             LeasesRescued(((ID, "noop", "dead_letter"),)),
             "! noop …c7546636  its worker was lost; given up as a dead letter",
         ),
+        (NotificationsMissing("silence", 2.0), "polling every 2 s: silence. See tasklib doctor."),
         (DatabaseLost("tasks", "server closed\n\tThis probably means"), "database lost, trying again: server closed"),
         (
             WorkerDraining("w", 2, False),

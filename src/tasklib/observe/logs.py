@@ -27,6 +27,7 @@ from tasklib.events import (
     Event,
     LeaseLost,
     LeasesRescued,
+    NotificationsMissing,
     ResultRefused,
     SchedulesSynced,
     SlotsFired,
@@ -77,6 +78,7 @@ class LogLines:
             BreakerMoved: self._breaker_moved,
             DutyFailed: self._duty_failed,
             DatabaseAwaited: self._database_awaited,
+            NotificationsMissing: self._notifications_missing,
             DatabaseLost: self._database_lost,
             DatabaseBack: self._database_back,
             TaskSubmitted: self._submitted,
@@ -188,6 +190,10 @@ class LogLines:
 
     def _database_awaited(self, event: DatabaseAwaited) -> None:
         self._log.warning("waiting for the database", reason=event.reason, up_to_seconds=event.seconds)
+
+    def _notifications_missing(self, event: NotificationsMissing) -> None:
+        what = "notifications do not arrive, polling instead"
+        self._log.warning(what, reason=event.reason, poll_seconds=event.poll_seconds, worker=self._worker)
 
     def _database_lost(self, event: DatabaseLost) -> None:
         self._log.error("database lost", purpose=event.purpose, reason=event.reason, worker=self._worker)

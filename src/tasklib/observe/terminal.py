@@ -26,6 +26,7 @@ from tasklib.events import (
     Event,
     LeaseLost,
     LeasesRescued,
+    NotificationsMissing,
     ResultRefused,
     SlotStuck,
     TaskEnded,
@@ -104,6 +105,7 @@ class TerminalView:
             BreakerMoved: self._breaker_moved,
             DutyFailed: self._duty_failed,
             DatabaseAwaited: self._database_awaited,
+            NotificationsMissing: self._notifications_missing,
             DatabaseLost: self._database_lost,
             DatabaseBack: self._database_back,
         }
@@ -249,6 +251,10 @@ class TerminalView:
     def _database_awaited(self, event: DatabaseAwaited) -> None:
         line = self._stamp().append(f"waiting for the database, for up to {event.seconds:g} s: ", "bold yellow")
         self._write(line.append(last_line(event.reason), "yellow"))
+
+    def _notifications_missing(self, event: NotificationsMissing) -> None:
+        line = self._stamp().append(f"polling every {event.poll_seconds:g} s: ", "bold yellow")
+        self._write(line.append(f"{event.reason}. See tasklib doctor.", "yellow"))
 
     def _database_lost(self, event: DatabaseLost) -> None:
         if self._outages.begins_with(event.purpose):

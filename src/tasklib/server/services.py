@@ -71,7 +71,7 @@ class Services:
             raise
         token_cache, notifier = (
             TokenCache(client.database, is_open=settings.no_auth and not has_tokens),
-            Notifier(config, role="server listener"),
+            Notifier(config, client.database, role="server listener", on_silence=_say_that_it_polls),
         )
         made = cls(config, settings, client, token_cache, notifier, RemoteWorkers(config, notifier), version())
         made.notifier.start(place or "public")
@@ -109,6 +109,11 @@ class Services:
 def _say_what_is_awaited(reason: str) -> None:
     log: Any = structlog.get_logger("tasklib.server")
     log.warning("waiting for the database", reason=reason)
+
+
+def _say_that_it_polls(reason: str) -> None:
+    log: Any = structlog.get_logger("tasklib.server")
+    log.warning("notifications do not arrive, polling instead", reason=reason)
 
 
 def version() -> str:

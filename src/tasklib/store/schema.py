@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tasklib.db.query import Query
+from tasklib.db.query import Query, nothing
 from tasklib.sql import quoted
 
 
@@ -21,3 +21,8 @@ def encoding() -> Query[tuple[str, str]]:
 def revision() -> Query[str | None]:
     """The newest migration that has run there."""
     return Query("revision", {}, lambda rows: rows[0][0] if rows else None, repeatable=True)
+
+
+def notify(channel: str, message: str) -> Query[None]:
+    """Send a notification from where the tables are."""
+    return Query("notify", {"channel": channel, "message": message}, nothing, repeatable=True)

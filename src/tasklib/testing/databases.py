@@ -22,6 +22,8 @@ from tasklib.db.connect import address, connect
 from tasklib.errors import TaskLibError
 
 SERVER_VARIABLE = "TASKLIB_TEST_DATABASE_URL"
+TEMPLATE_VARIABLE = "TASKLIB_TEST_TEMPLATE"
+"""The database on that server that empty ones are copied from, such as one with extensions; else `template1`."""
 
 
 @contextmanager
@@ -53,6 +55,8 @@ def template(server_url: str, **settings: Any) -> Iterator[str]:
     name = new_name("template")
     with _existing(server_url, name):
         migrate(Config(with_database(server_url, name), **settings))
+        if os.environ.get(TEMPLATE_VARIABLE):
+            close(server_url, name)
         yield name
 
 
@@ -85,6 +89,7 @@ def _existing(server_url: str, name: str, copied_from: str | None = None) -> Ite
 
 def create(server_url: str, name: str, copied_from: str | None = None) -> None:
     """Create a database: a copy of a template, or empty."""
+    copied_from = copied_from or os.environ.get(TEMPLATE_VARIABLE)
     create = sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name))
     if copied_from is not None:
         create += sql.SQL(" TEMPLATE {}").format(sql.Identifier(copied_from))
@@ -98,6 +103,13 @@ def create(server_url: str, name: str, copied_from: str | None = None) -> None:
             f"{address(server_url)} is not allowed to create databases, and each test gets its own. "
             f"Use another user in {SERVER_VARIABLE}, or let this one: ALTER ROLE ... CREATEDB."
         ) from e
+
+
+def close(server_url: str, name: str) -> None:
+    """Let no one in: a process that an extension keeps in each database, as Citus does, would prevent copies."""
+    _execute(server_url, sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS false").format(sql.Identifier(name)))
+    ending = "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = {}"
+    _execute(server_url, sql.SQL(ending).format(sql.Literal(name)))
 
 
 def _execute(server_url: str, statement: sql.Composed) -> None:

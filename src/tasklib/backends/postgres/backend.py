@@ -18,7 +18,7 @@ from tasklib.config import Config
 from tasklib.db.reconnecting import ReconnectingPool
 from tasklib.db.startup import wait_for_database
 from tasklib.errors import ConfigError
-from tasklib.events import DatabaseAwaited, DatabaseBack, DatabaseLost, Events
+from tasklib.events import DatabaseAwaited, DatabaseBack, DatabaseLost, Events, NotificationsMissing
 from tasklib.maintenance.service import Maintenance
 from tasklib.stats import StatsCollector
 from tasklib.store import fleet, schedules, schema
@@ -51,7 +51,7 @@ class PostgresBackend(PostgresSettlements):
         self._events = events
         self._worker_id = ""
         self._maintenance = Maintenance(config, self._pool, events, collector, lambda: self._worker_id)
-        self.notifier = Notifier(config, **report)
+        self.notifier = Notifier(config, self._pool, on_silence=self._say_that_it_polls, **report)
         self.wakeup = Wakeup(self.notifier, config.poll_interval_seconds, events)
 
     async def open(self) -> Config:
@@ -94,6 +94,9 @@ class PostgresBackend(PostgresSettlements):
             self.notifier.told[schedules.CHANGED] = self._maintenance.scheduler.look
             jobs.append(self.notifier.listen(self._schema))
         return jobs
+
+    def _say_that_it_polls(self, reason: str) -> None:
+        self._events.emit(NotificationsMissing(reason, self._config.poll_interval_seconds))
 
     def heartbeats(self) -> PostgresHeartbeatConnection:
         return PostgresHeartbeatConnection(self._config)

@@ -3,6 +3,10 @@
 It listens on two channels: the one that all processes share, and one of its own, on which producers wake the workers
 that sleep here. The connection is opened again after any loss, and asked for a sign of life when it has been silent for
 a while: a half-open socket is silent, too.
+
+LISTEN succeeds where no notification will ever arrive: through a pooler in transaction mode, in another database, on
+the coordinator of a Citus cluster. So the process first notifies itself, from where the triggers of the tables would,
+and polls until that has arrived.
 """
 
 from __future__ import annotations
@@ -17,12 +21,17 @@ import psycopg
 
 from tasklib.config import Config, channel_of
 from tasklib.db.connect import connect_async
+from tasklib.db.query import Runs
 from tasklib.db.reconnecting import backoff
 from tasklib.errors import DatabaseUnavailable
+from tasklib.formatting import duration
 from tasklib.sql import quoted
 from tasklib.store import control, fleet
+from tasklib.store.schema import notify
 
 _WATCHDOG_SECONDS = 30.0
+_PROBE_SECONDS = 10.0
+"""A notification that has not arrived after this time will not arrive."""
 Hear: TypeAlias = Callable[[str | None], None]
 """Called with each message to all; with None if any may have been missed."""
 
@@ -38,15 +47,19 @@ class Notifier:
     def __init__(
         self,
         config: Config,
+        db: Runs,
         *,
         role: str = "listener",
         on_lost: Callable[[str, str], None] = lambda purpose, reason: None,
         on_back: Callable[[str], None] = lambda purpose: None,
+        on_silence: Callable[[str], None] = lambda reason: None,
     ) -> None:
         self._config = config
+        self._db = db
         self._role = role
         self._on_lost = on_lost
         self._on_back = on_back
+        self._on_silence = on_silence
         self._count = 0
         self._orders = 0
         self.channel = f"tasklib_wake_{secrets.token_hex(8)}"
@@ -120,7 +133,10 @@ class Notifier:
             self.on_away(worker_id)
 
     def _hear(self, channel: str, message: str) -> None:
-        if channel == self.channel:
+        if message == self.channel:  # the probe
+            self.listening.set()
+            self.ring()
+        elif channel == self.channel:
             self.wake(message)
         else:
             self.ring(message)
@@ -159,9 +175,11 @@ class Notifier:
                 if lost:
                     self._on_back("listen")
                 failures, lost = 0, False
-                self.listening.set()
-                self.ring()
-                await self._read(connection)
+                probing = asyncio.create_task(self._probe())
+                try:
+                    await self._read(connection)
+                finally:
+                    probing.cancel()
             except (psycopg.Error, DatabaseUnavailable, OSError, TimeoutError) as e:
                 self.listening.clear()
                 if not lost:
@@ -174,6 +192,28 @@ class Notifier:
                 self.listening.clear()
                 if connection is not None:
                     connection.pgconn.finish()
+
+    async def _probe(self) -> None:
+        """Notify oneself until it arrives, and say once that it does not."""
+        is_silent = False
+        while not self.is_listening:
+            reason = f"a notification did not arrive within {duration(_PROBE_SECONDS)}"
+            try:
+                await self._db.run(notify(self.channel, self.channel))
+                async with asyncio.timeout(_PROBE_SECONDS):
+                    await self.listening.wait()
+                return
+            except TimeoutError:
+                pass
+            except DatabaseUnavailable:  # which is reported elsewhere
+                await asyncio.sleep(backoff(0))
+                continue
+            except psycopg.Error as e:
+                reason = str(e)
+            if not is_silent:
+                self._on_silence(reason)
+                is_silent = True
+            await asyncio.sleep(_WATCHDOG_SECONDS)
 
     async def _read(self, connection: psycopg.AsyncConnection) -> None:
         """Straight from the socket: psycopg's generator of notifications takes longer than the server does."""
