@@ -122,6 +122,8 @@ TABLE = {
     "POST   /internal/workers/{worker_id}/result": "    401    409   404    403 403 403     403      403   403",
     "POST   /internal/workers/{worker_id}/begin": "     401    409   404    403 403 403     403      403   403",
     "POST   /internal/workers/{worker_id}/progress": "  401    409   404    403 403 403     403      403   403",
+    "POST   /internal/workers/{worker_id}/place": "     401    409   404    403 403 403     403      403   403",
+    "POST   /internal/workers/{worker_id}/place/leave": "401   200   404    403 403 403     403      403   403",
     "DELETE /internal/workers/{worker_id}": "           401    204   404    403 403 403     403      403   403",
     "GET    /metrics": "                                401    403   403    200 403 403     200      200   200",
     "GET    /": "                                       401    403   403    200 403 403     200      200   200",
@@ -212,6 +214,8 @@ BODIES: dict[str, Any] = {
     "POST   /internal/workers/{worker_id}/result": {**_ATTEMPT, "status": "completed"},
     "POST   /internal/workers/{worker_id}/begin": _ATTEMPT,
     "POST   /internal/workers/{worker_id}/progress": {**_ATTEMPT, "progress": 1},
+    "POST   /internal/workers/{worker_id}/place": {**_ATTEMPT, "limit": "matrix_limit", "block": 1},
+    "POST   /internal/workers/{worker_id}/place/leave": {**_ATTEMPT, "block": 1},
 }
 QUERIES = {
     "DELETE /api/v1/dead-letters": "name=matrix_anns",

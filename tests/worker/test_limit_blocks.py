@@ -325,7 +325,9 @@ async def test_a_block_that_asks_again_after_a_lost_answer_takes_one_place(
         second = PlaceRequest("stripe", "", 1, block=2, nested=0)
         assert await client.database.run(limits.take_place(lease, "w", second)) == PlaceAnswer("full", None)
         assert await client.database.run(limits.take_place(lease, "another", second)) is None
-        await client.database.run(limits.leave_place(lease, 1))
+        await client.database.run(limits.leave_place(lease, "another", 1))
+        assert await client.database.run(limits.take_place(lease, "w", second)) == PlaceAnswer("full", None)
+        await client.database.run(limits.leave_place(lease, "w", 1))
         assert await client.database.run(limits.take_place(lease, "w", second)) == PlaceAnswer("taken", None)
         db.execute("UPDATE tasks SET lease_token = 5")  # the next attempt: what the last one held is free
         next_one = Lease(row[0], 5)

@@ -198,6 +198,26 @@ class Settlements(Protocol):
         ...
 
 
+class PlaceStore(Protocol):
+    """Room in limits, for blocks `with limit(...)` of running tasks. All may be asked for again after a lost answer."""
+
+    async def take_place(self, worker_id: str, lease: Leased, asked: PlaceRequest) -> PlaceAnswer | None:
+        """Take a place, or a start, of a limit; None: the task is another's by now."""
+        ...
+
+    async def leave_place(self, worker_id: str, lease: Leased, block: int) -> None:
+        """Give back what a block has taken."""
+        ...
+
+    async def declare_limit(self, name: str, rule: Mapping[str, Any]) -> None:
+        """Store what the code says of a limit, if this backend may."""
+        ...
+
+    async def limit_names(self) -> list[str]:
+        """The names of all limits, as far as this backend may know them."""
+        ...
+
+
 class StepStore(Protocol):
     """What running tasks read and write: results of other tasks, and what durable tasks have on record.
 
@@ -210,22 +230,6 @@ class StepStore(Protocol):
 
     async def spawn(self, worker_id: str, lease: Leased, tasks: str) -> SpawnOutcome | None:
         """Add tasks, a JSON array, to the one that this attempt runs; None: it is another's by now."""
-        ...
-
-    async def take_place(self, worker_id: str, lease: Leased, asked: PlaceRequest) -> PlaceAnswer | None:
-        """Take a place, or a start, of a limit; None: the task is another's by now."""
-        ...
-
-    async def leave_place(self, lease: Leased, block: int) -> None:
-        """Give back what a block has taken."""
-        ...
-
-    async def declare_limit(self, name: str, rule: Mapping[str, Any]) -> None:
-        """Store what the code says of a limit, as a worker does when it starts."""
-        ...
-
-    async def limit_names(self) -> list[str]:
-        """The names of all limits."""
         ...
 
     async def children_look(self, lease: Leased, flow: str) -> ChildrenLook:
@@ -251,6 +255,9 @@ class Backend(Settlements, Protocol):
     def steps(self) -> StepStore | None:
         """None: durable functions can't run with this backend."""
         ...
+
+    @property
+    def places(self) -> PlaceStore: ...
 
     @property
     def knows_order(self) -> bool:

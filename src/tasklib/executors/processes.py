@@ -114,7 +114,7 @@ class ProcessExecutor:
         """
         order = _order(function, kwargs, context, timeout_seconds, trace)
         limit = self._longest_wait(timeout_seconds)
-        call = _Call(order, context._report, begun, took, may_call, limit, context._limits or context._calls)
+        call = _Call(order, context._report, begun, took, may_call, limit, context._limits)
         try:
             return await self._attempt(call, asyncio.get_running_loop().time() + limit)
         except TimeoutError:
@@ -150,7 +150,7 @@ class ProcessExecutor:
         else:
             return None
         order = _order(function, kwargs, context, timeout_seconds)
-        limits = context._limits or context._calls
+        limits = context._limits
         listener = Listener(context._report, self._noting(child, function.name, begun), took, turn, limits)
         handed = child.run_next(order, listener, self._longest_wait(timeout_seconds))
         return None if handed is None else Ahead(child, handed)

@@ -32,6 +32,7 @@ from tasklib.server.routes import (
     metrics,
     openapi,
     pauses,
+    places,
     queue,
     replays,
     schedules,
@@ -69,6 +70,7 @@ ROUTERS: list[APIRouter] = [
     tokens.router,
     audit.router,
     internal.router,
+    places.router,
 ]
 
 

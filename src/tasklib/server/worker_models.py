@@ -22,6 +22,7 @@ from tasklib.backends.postgres.remote.workers import Beat
 from tasklib.server.bodies import or_unreadable
 from tasklib.server.request_models import Body, Name, Seconds
 from tasklib.store.claim import Served
+from tasklib.store.limits import PlaceOutcome, PlaceRequest
 from tasklib.store.settle import Lease
 from tasklib.tasks.options import is_storable
 
@@ -276,3 +277,46 @@ class ProgressAnswer(BaseModel):
     acknowledged: bool
     lost: list[LeaseAnswer] = Field(description="Those that are not the worker's own any more.")
     refused: list[RefusedProgress] = Field(description="Those whose `progress` can't be stored.")
+
+
+Block = Annotated[
+    StrictInt, Field(ge=1, le=2**31 - 1, description="A number of the worker's own for each block of an attempt.")
+]
+
+
+class PlaceBody(LeaseBody):
+    """A part of a running task needs room in a limit."""
+
+    limit: Name
+    key: Annotated[str, Field(max_length=10_000), AfterValidator(_label)] = ""
+    cost: Annotated[StrictInt, Field(ge=1, le=2**31 - 1, description="How many starts of a rate it uses.")] = 1
+    block: Block
+    nested: Annotated[
+        StrictInt, Field(ge=0, le=100_000, description="How many blocks of this limit and key are around this one.")
+    ] = 0
+
+    @property
+    def request(self) -> PlaceRequest:
+        return PlaceRequest(self.limit, self.key, self.cost, self.block, self.nested)
+
+
+class PlaceTakenAnswer(BaseModel):
+    """Whether there was room."""
+
+    outcome: PlaceOutcome = Field(
+        description="taken; full (ask again after a pause); later (after `retry_in_seconds`); never (the task itself "
+        "holds all places); unknown (no such limit)."
+    )
+    retry_in_seconds: float | None
+
+
+class PlaceLeftBody(LeaseBody):
+    """A block has ended."""
+
+    block: Block
+
+
+class PlaceLeftAnswer(BaseModel):
+    """It holds nothing any more."""
+
+    acknowledged: bool

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
 from tasklib.db.query import Query, nothing
@@ -189,10 +189,13 @@ def limits_of(task_id: UUID, *, owner: str | None = None) -> Query[list[LimitOnT
     return Query("limits_of", parameters, lambda rows: [LimitOnTask(*row) for row in rows], repeatable=True)
 
 
+PlaceOutcome = Literal["taken", "full", "later", "never", "unknown"]
+
+
 class PlaceAnswer(NamedTuple):
     """What became of asking for a place."""
 
-    outcome: str
+    outcome: PlaceOutcome
     """`taken`; `full`; `later`, after `seconds`; `never`: the task itself holds all places; `unknown`: no such one."""
     seconds: float | None
 
@@ -216,9 +219,10 @@ def take_place(lease: Leased, worker_id: str, asked: PlaceRequest) -> Query[Plac
     return Query("place_take", parameters, lambda rows: PlaceAnswer(*rows[0]) if rows else None, repeatable=True)
 
 
-def leave_place(lease: Leased, block: int) -> Query[None]:
-    """Give back what a block has taken."""
-    return Query("place_leave", {"id": lease.id, "token": lease.token, "block": block}, nothing, repeatable=True)
+def leave_place(lease: Leased, worker_id: str, block: int) -> Query[None]:
+    """Give back what a block of the attempt that holds this lease has taken."""
+    parameters = {"id": lease.id, "token": lease.token, "worker": worker_id, "block": block}
+    return Query("place_leave", parameters, nothing, repeatable=True)
 
 
 def sync(

@@ -27,7 +27,7 @@ process_state: ContextVar[SimpleNamespace | None] = ContextVar("tasklib_process_
 
 
 class LimitBlockCalls(Protocol):
-    """What blocks behind limits ask of the worker."""
+    """What blocks behind limits ask of the worker: with a database or over HTTP, and from child processes."""
 
     async def enter_limit(self, wanted: LimitBlock, nested: int) -> int:
         """Wait for a place, or a start, of a limit; what `leave_limit` takes."""
@@ -39,11 +39,23 @@ class LimitBlockCalls(Protocol):
         ...
 
 
-class WorkerCalls(LimitBlockCalls, Protocol):
-    """What a running task asks of its worker, over the worker's own connection."""
+class WorkerCalls(Protocol):
+    """What a running task asks of a worker with a database, over the worker's own connection."""
 
     async def node_results(self, source: Mapping[str, Any], after: str | None, limit: int) -> list[tuple[str, Any]]: ...
     async def spawn(self, children: Sequence[tuple[UUID, Signature[Any]]]) -> None: ...
+    def wait(self, work: Coroutine[Any, Any, T]) -> T:
+        """Carry out one of the calls for a sync function, in its thread."""
+        ...
+
+
+class AttemptsCalls(LimitBlockCalls, Protocol):
+    """All that one attempt can ask."""
+
+    @property
+    def of_database(self) -> WorkerCalls | None:
+        """None: its worker has no database."""
+        ...
 
 
 @dataclass(slots=True)
@@ -73,9 +85,8 @@ class TaskContext:
     """The version in which the arguments were stored; None for a function without versions."""
     _report: Callable[[str], None] | None = field(default=None, repr=False)
     _calls: WorkerCalls | None = field(default=None, repr=False)
-    """None where there is no worker with a database: in child processes, over HTTP, in inline mode."""
+    """None where there is no worker with a database: in child processes and over HTTP."""
     _limits: LimitBlockCalls | None = field(default=None, repr=False)
-    """In a child process, where blocks behind limits can be entered, but nothing else can be asked of the worker."""
     _cancelled: bool = False
 
     @property

@@ -70,7 +70,7 @@ class LimitBlock:
         if self._entered is not None:
             raise RuntimeError("this block is entered already: call limit(...) anew for each block.")
         context = current_task()
-        calls = context._limits or context._calls
+        calls = context._limits
         if calls is None:
             raise refusal(context.name, self.name)
         return calls
@@ -93,8 +93,8 @@ class LimitBlock:
 
 
 def refusal(task: str, limit_name: str) -> InvalidOption:
-    """There is no worker with a database to ask."""
+    """There is no worker to ask."""
     return InvalidOption(
-        f"{task} can't enter a limit here: that takes a worker with a database. Over HTTP, limit the whole task: "
+        f"{task} can't enter a limit here: that takes a worker. Limit the whole task: "
         f"@task(limits=[Limit({limit_name!r})])."
     )

@@ -115,6 +115,10 @@ class InlineCallsOfTask:
                 parent.flow.nodes.setdefault(task.node, []).append(task)
             await self._inline.run_async(task, self._config)
 
+    @property
+    def of_database(self) -> InlineCallsOfTask:
+        return self
+
     async def enter_limit(self, wanted: LimitBlock, nested: int) -> int:
         """There is always room: no other task runs."""
         return 0

@@ -16,7 +16,7 @@ from tasklib.models import Task
 from tasklib.states import TaskState
 from tasklib.store.submit import NewTask
 from tasklib.tasks.batches import alone
-from tasklib.tasks.context import TaskContext, WorkerCalls, running_task
+from tasklib.tasks.context import AttemptsCalls, TaskContext, running_task
 from tasklib.tasks.dependencies import run_now
 from tasklib.tasks.durable import drive, drive_blocking
 from tasklib.tasks.durable_run import ContinueAsNew
@@ -51,7 +51,7 @@ class InlineTask:
     node: str = field(default="", kw_only=True, repr=False)
     """Of a task in a flow: its node, and which of its arguments are results of other nodes."""
     results: Mapping[str, Reference] = field(default_factory=dict, kw_only=True, repr=False)
-    calls: WorkerCalls | None = field(default=None, kw_only=True, repr=False)
+    calls: AttemptsCalls | None = field(default=None, kw_only=True, repr=False)
     new: NewTask = field(kw_only=True, repr=False)
     function: TaskFunction[Any, Any] | None = field(kw_only=True, repr=False)
     created_at: datetime = field(default_factory=lambda: datetime.now(UTC), kw_only=True, repr=False)
@@ -166,7 +166,8 @@ class InlineTask:
             trace_context=trace_context,
             trace_id=trace_id_for(self.id, trace_context),
             _report=self._report,
-            _calls=self.calls,
+            _calls=self.calls.of_database if self.calls else None,
+            _limits=self.calls,
         )
 
     def _report(self, text: str) -> None:

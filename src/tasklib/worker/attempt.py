@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from tasklib.store.claim import Claimed
-from tasklib.tasks.context import TaskContext, WorkerCalls
+from tasklib.tasks.context import AttemptsCalls, TaskContext
 from tasklib.tasks.function import TaskFunction
 from tasklib.tasks.function_settings import Executor
 
@@ -91,7 +91,7 @@ class Attempt:
         """When the timeout strikes; known once the function was started."""
         self.runner: asyncio.Task[None] | None = None
         self.report: Callable[[Attempt, str], None] | None = None
-        self.calls: Callable[[Attempt], WorkerCalls] | None = None
+        self.calls: Callable[[Attempt], AttemptsCalls] | None = None
         self.interruption: Interruption | None = None
         self.place = place
         """Its place in the order of the worker's claims."""
@@ -194,6 +194,7 @@ class Attempt:
 
     def _new_context(self) -> TaskContext:
         claimed = self.claimed
+        calls = self.calls(self) if self.calls else None
         return TaskContext(
             id=UUID(claimed.id),
             name=claimed.name,
@@ -209,5 +210,6 @@ class Attempt:
             slot=self.slot,
             payload_version=self.payload_version,
             _report=self._reporting() if self.report else None,
-            _calls=self.calls(self) if self.calls else None,
+            _calls=calls.of_database if calls else None,
+            _limits=calls,
         )

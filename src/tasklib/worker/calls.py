@@ -11,6 +11,7 @@ from tasklib.backends.backend import StepStore
 from tasklib.client.flow_plans import spawned_rows
 from tasklib.client.submissions import Defaults
 from tasklib.errors import TaskCancelled, WorkerLost
+from tasklib.tasks.context import WorkerCalls
 from tasklib.tasks.flow_parts import Signature
 from tasklib.tasks.limit_blocks import LimitBlock
 from tasklib.worker.attempt import Attempt
@@ -20,34 +21,17 @@ T = TypeVar("T")
 _MOST_AT_ONCE = 10_000
 
 
-class AttemptCalls:
-    """The calls of one attempt; on demand, because most tasks make none."""
+class BlockCalls:
+    """The calls of one attempt whose worker has no database; made on demand, because most tasks make none."""
 
-    def __init__(
-        self,
-        store: StepStore,
-        limits: LimitBlocks,
-        defaults: Defaults,
-        loop: asyncio.AbstractEventLoop,
-        attempt: Attempt,
-    ) -> None:
-        self._store = store
+    def __init__(self, limits: LimitBlocks, loop: asyncio.AbstractEventLoop, attempt: Attempt) -> None:
         self._limits = limits
-        self._defaults = defaults
         self._loop = loop
         self._attempt = attempt
 
-    async def node_results(self, source: Mapping[str, Any], after: str | None, limit: int) -> list[tuple[str, Any]]:
-        """One page of the results of a group."""
-        return await self._on_loop(self._store.node_results(source, after, limit))
-
-    async def spawn(self, children: Sequence[tuple[UUID, Signature[Any]]]) -> None:
-        """Add tasks to the one that runs."""
-        rows = [
-            spawned_rows(children[n : n + _MOST_AT_ONCE], self._defaults)
-            for n in range(0, len(children), _MOST_AT_ONCE)
-        ]
-        await self._on_loop(self._spawn(rows))
+    @property
+    def of_database(self) -> WorkerCalls | None:
+        return None
 
     async def enter_limit(self, wanted: LimitBlock, nested: int) -> int:
         """Wait for room in a limit."""
@@ -56,15 +40,6 @@ class AttemptCalls:
     async def leave_limit(self, wanted: LimitBlock, block: int) -> None:
         """Give it back."""
         await self._on_loop(self._limits.leave(self._attempt, wanted, block))
-
-    async def _spawn(self, pages: Sequence[str]) -> None:
-        attempt = self._attempt
-        for tasks in pages:
-            spawned = await self._store.spawn(attempt.worker_id, attempt.claimed, tasks)
-            if spawned is None:
-                raise WorkerLost("the task is another attempt's by now, so nothing is spawned")
-            if spawned.is_cancelled:
-                raise TaskCancelled(UUID(attempt.claimed.id), attempt.claimed.name)
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
         """For sync functions, in their threads."""
@@ -81,6 +56,47 @@ class AttemptCalls:
         if _running_loop() is self._loop:
             return await work
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+
+
+class AttemptCalls(BlockCalls):
+    """The calls of one attempt of a worker with a database."""
+
+    def __init__(
+        self,
+        store: StepStore,
+        limits: LimitBlocks,
+        defaults: Defaults,
+        loop: asyncio.AbstractEventLoop,
+        attempt: Attempt,
+    ) -> None:
+        super().__init__(limits, loop, attempt)
+        self._store = store
+        self._defaults = defaults
+
+    @property
+    def of_database(self) -> WorkerCalls:
+        return self
+
+    async def node_results(self, source: Mapping[str, Any], after: str | None, limit: int) -> list[tuple[str, Any]]:
+        """One page of the results of a group."""
+        return await self._on_loop(self._store.node_results(source, after, limit))
+
+    async def spawn(self, children: Sequence[tuple[UUID, Signature[Any]]]) -> None:
+        """Add tasks to the one that runs."""
+        rows = [
+            spawned_rows(children[n : n + _MOST_AT_ONCE], self._defaults)
+            for n in range(0, len(children), _MOST_AT_ONCE)
+        ]
+        await self._on_loop(self._spawn(rows))
+
+    async def _spawn(self, pages: Sequence[str]) -> None:
+        attempt = self._attempt
+        for tasks in pages:
+            spawned = await self._store.spawn(attempt.worker_id, attempt.claimed, tasks)
+            if spawned is None:
+                raise WorkerLost("the task is another attempt's by now, so nothing is spawned")
+            if spawned.is_cancelled:
+                raise TaskCancelled(UUID(attempt.claimed.id), attempt.claimed.name)
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 from weakref import WeakValueDictionary
 
-from tasklib.backends.backend import StepStore
+from tasklib.backends.backend import PlaceStore
 from tasklib.errors import InvalidOption, LimitNotFound, LimitTimeout, TaskCancelled, WorkerLost
 from tasklib.store.limits import PlaceAnswer, PlaceRequest
 from tasklib.tasks.limit_blocks import LimitBlock
@@ -35,7 +35,7 @@ class _Queue:
 class LimitBlocks:
     """The blocks of all tasks of a worker. Everything here runs on its loop."""
 
-    def __init__(self, store: StepStore) -> None:
+    def __init__(self, store: PlaceStore) -> None:
         self._store = store
         self._queues: WeakValueDictionary[tuple[str, str], _Queue] = WeakValueDictionary()
         self._blocks = count(1)
@@ -66,7 +66,7 @@ class LimitBlocks:
         await asyncio.shield(self._start(self._leave(attempt, wanted, block)))
 
     async def _leave(self, attempt: Attempt, wanted: LimitBlock, block: int) -> None:
-        await self._store.leave_place(attempt.claimed, block)
+        await self._store.leave_place(attempt.worker_id, attempt.claimed, block)
         queue = self._queues.get((wanted.name, wanted.key))
         if queue is not None:  # the next one of this worker needs no poll
             queue.freed.set()

@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import assert_never
 
 from tasklib import tracing
-from tasklib.backends.backend import Found, StepStore
+from tasklib.backends.backend import Found, PlaceStore, StepStore
 from tasklib.client.submissions import Defaults
 from tasklib.config import Config
 from tasklib.db.connect import TASK
@@ -39,7 +39,7 @@ from tasklib.worker.attempt import Attempt, Interruption
 from tasklib.worker.begin_limit import BeginLimit
 from tasklib.worker.begins import Begins
 from tasklib.worker.blobs import put_result, read_arguments
-from tasklib.worker.calls import AttemptCalls
+from tasklib.worker.calls import AttemptCalls, BlockCalls
 from tasklib.worker.journal import AttemptJournal, Journals
 from tasklib.worker.limit_blocks import LimitBlocks
 from tasklib.worker.sealing import MARKED, open_arguments
@@ -74,6 +74,7 @@ class Runner:
         begins: Begins,
         begin_limit: BeginLimit,
         stop_asked: asyncio.Event,
+        places: PlaceStore,
         steps: StepStore | None = None,
     ) -> None:
         self._config = config
@@ -92,7 +93,12 @@ class Runner:
         self._async_database, self._database = AsyncDatabase(shared, TASK), Database(shared, TASK)
         defaults = Defaults(config)
         self._journals = None if steps is None else Journals(steps, self._async_database, self._database, defaults)
-        self._calls = None if steps is None else partial(AttemptCalls, steps, LimitBlocks(steps), defaults, self._loop)
+        blocks = LimitBlocks(places)
+        self._calls: Callable[[Attempt], BlockCalls] = (
+            partial(BlockCalls, blocks, self._loop)
+            if steps is None
+            else partial(AttemptCalls, steps, blocks, defaults, self._loop)
+        )
         self.running: dict[Attempt, None] = {}
         """What this worker holds: attempts that run, and those that wait for a slot."""
         self._waiting: deque[Attempt] = deque()

@@ -227,6 +227,7 @@ class Worker:
             begins,
             self._begin_limit,
             self._stop_asked,
+            self._backend.places,
             self._backend.steps,
         )
         self._membership = Membership(

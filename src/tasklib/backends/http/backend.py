@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from tasklib.backends.backend import ClaimHost, Registration, RunningAttempts
 from tasklib.backends.http.claims import HttpClaims
 from tasklib.backends.http.heartbeat import HttpHeartbeatConnection
+from tasklib.backends.http.places import HttpPlaces
 from tasklib.config import Config
 from tasklib.db.reconnecting import backoff
 from tasklib.db.startup import wait_for
@@ -46,6 +47,7 @@ class HttpBackend:
         self._polling = self._db("poll", events)
         self._settling = self._db("result", events)
         self._control = self._db("heartbeat", events)
+        self.places = HttpPlaces(self._control)
         self._worker_id = ""
         self._look: Callable[[], None] = lambda: None
 

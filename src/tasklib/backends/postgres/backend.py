@@ -10,6 +10,7 @@ from tasklib.backends.postgres.cancels import watch_for_cancel_requests
 from tasklib.backends.postgres.claims import PostgresClaims
 from tasklib.backends.postgres.heartbeat import PostgresHeartbeatConnection
 from tasklib.backends.postgres.notifier import Notifier
+from tasklib.backends.postgres.places import PostgresPlaces
 from tasklib.backends.postgres.registration import leave, registered
 from tasklib.backends.postgres.settlements import PostgresSettlements
 from tasklib.backends.postgres.sleep import Wakeup
@@ -47,7 +48,7 @@ class PostgresBackend(PostgresSettlements):
         }
         self._pool = ReconnectingPool(config, "tasks", _MOST_CONNECTIONS, **report)
         super().__init__(config, self._pool)
-        self.steps = PostgresSteps(self._pool)
+        self.steps, self.places = PostgresSteps(self._pool), PostgresPlaces(self._pool)
         self._events = events
         self._worker_id = ""
         self._maintenance = Maintenance(config, self._pool, events, collector, lambda: self._worker_id)

@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tasklib.db.reconnecting import ReconnectingPool
-from tasklib.store import durable, flows, limits, settle
+from tasklib.store import durable, flows, settle
 from tasklib.store.durable import Consumed, NewStep, Recorded, Written
 from tasklib.store.flows import ChildrenLook, SpawnOutcome
-from tasklib.store.limits import PlaceAnswer, PlaceRequest
 from tasklib.store.settle import Kept, Leased
 
 
@@ -25,18 +24,6 @@ class PostgresSteps:
 
     async def spawn(self, worker_id: str, lease: Leased, tasks: str) -> SpawnOutcome | None:
         return await self._db.run_until_answered(flows.spawn(lease, worker_id, tasks))
-
-    async def take_place(self, worker_id: str, lease: Leased, asked: PlaceRequest) -> PlaceAnswer | None:
-        return await self._db.run_until_answered(limits.take_place(lease, worker_id, asked))
-
-    async def leave_place(self, lease: Leased, block: int) -> None:
-        await self._db.run_until_answered(limits.leave_place(lease, block))
-
-    async def declare_limit(self, name: str, rule: Mapping[str, Any]) -> None:
-        await self._db.run_until_answered(limits.sync({name: rule}, {}, []))
-
-    async def limit_names(self) -> list[str]:
-        return [limit.name for limit in await self._db.run_until_answered(limits.limits())]
 
     async def children_look(self, lease: Leased, flow: str) -> ChildrenLook:
         return await self._db.run(flows.children_look(lease.id, flow))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tasklib.backends.postgres.notifier import Notifier
+from tasklib.backends.postgres.places import PostgresPlaces
 from tasklib.backends.postgres.registration import leave
 from tasklib.backends.postgres.remote.members import Member, Members
 from tasklib.backends.postgres.remote.polls import Gone, Polls
@@ -59,6 +60,7 @@ class RemoteWorkers:
         self._settlements = PostgresSettlements(config, self.db)
         self.polls = Polls(config, self.db, notifier, self.members, self._settlements.folds.idle)
         self.results = RemoteResults(config, self.db, self._settlements)
+        self.places = PostgresPlaces(self.db)
 
     async def begin(self, member: Member, wanted: Mapping[Lease, bool]) -> tuple[list[Lease], list[Lease]]:
         """Record that these attempts begin; returns those that may, and those that the worker doesn't hold any more."""
