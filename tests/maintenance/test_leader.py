@@ -125,6 +125,16 @@ def test_of_many_who_run_at_once_one_leads(config: Config) -> None:
     assert [t.number for t in terms] == [1]
 
 
+def test_a_candidate_writes_and_locks_nothing_while_another_leads(database: Database, config: Config) -> None:
+    assert database.run(fleet.lead("one", 30)) == Term("one", 1)
+    with psycopg.connect(config.database_url) as duty, psycopg.connect(config.database_url) as candidate:
+        duty.execute("SELECT FROM leadership FOR SHARE")  # as every duty locks it until its commit
+        candidate.execute("SET lock_timeout = '10s'")
+        assert execute(candidate, fleet.campaign("two", 30), None).term is None
+        assert candidate.execute("SELECT pg_current_xact_id_if_assigned()").fetchone() == (None,)
+    assert database.run(fleet.lead("one", 30)) == Term("one", 1)
+
+
 def test_every_duty_of_the_calendar_is_tested_here(config: Config) -> None:
     # Any process may fold gates, so that duty has no term: tests/flows.
     assert {duty.name for duty in duties_of(config)} == {*DUTIES, "gates"}

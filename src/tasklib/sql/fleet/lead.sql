@@ -1,8 +1,11 @@
 -- Take the lead if it is free, or keep it; and say in how many seconds another process's lead ends unless it is kept. A
 -- change of hands begins a new term.
+-- While another process leads, this only reads: an upsert would lock the row and write to the WAL for every candidate of
+-- the fleet, one after the other, and wait for each duty of the leader.
 WITH taken AS (
     INSERT INTO {schema.}leadership AS current (holder, expires_at)
-    VALUES (%(holder)s, now() + make_interval(secs => %(lease)s))
+    SELECT %(holder)s, now() + make_interval(secs => %(lease)s)
+    WHERE NOT EXISTS (SELECT FROM {schema.}leadership WHERE holder <> %(holder)s AND expires_at > now())
     ON CONFLICT (one) DO UPDATE
     SET holder = EXCLUDED.holder,
         term = current.term + CASE WHEN current.holder = EXCLUDED.holder THEN 0 ELSE 1 END,
