@@ -13,6 +13,7 @@ import pytest
 
 import tasklib
 from tasklib import Client, Config, config
+from tasklib.addresses import MAX_SCHEMA_BYTES
 from tasklib.config import Level, Retention
 from tasklib.db.connect import address, conninfo, unavailable
 from tasklib.errors import ConfigError
@@ -71,7 +72,7 @@ def test_a_config_cant_be_changed_but_copied_with_changes() -> None:
 def test_the_channel_is_named_after_the_schema() -> None:
     assert made().channel is None
     assert made(schema="jobs").channel == "tasklib_jobs"
-    assert len(str(made(schema="x" * config.MAX_SCHEMA_BYTES).channel).encode()) == 63, "PostgreSQL cuts longer ones"
+    assert len(str(made(schema="x" * MAX_SCHEMA_BYTES).channel).encode()) == 63, "PostgreSQL cuts longer ones"
 
 
 # ---- what is refused ----
@@ -278,6 +279,8 @@ def test_every_field_but_levels_and_functions_is_read_from_the_environment() -> 
         "TASKLIB_RETENTION": "completed=30, completed:ping=0.5",
         "TASKLIB_KEYS": f"a:{'A' * 43}=",
         "TASKLIB_PAYLOAD_STORE": "/srv/payloads",
+        "TASKLIB_SHARD": "7",
+        "TASKLIB_SHARDS_FILE": "",  # tests/test_shards.py: beside an address it is refused
     }
     for f in fields(Config):
         kind = str(f.type).removesuffix(" | None")
@@ -286,7 +289,7 @@ def test_every_field_but_levels_and_functions_is_read_from_the_environment() -> 
     read = Config.from_env(environ)
     defaults = made()
     unread = [f.name for f in fields(Config) if getattr(read, f.name) == getattr(defaults, f.name)]
-    assert unread == ["database_url", "key_for", "levels"]
+    assert unread == ["database_url", "key_for", "levels", "shards", "shards_file"]
     assert read.retention == (Retention("completed", 30), Retention("completed", 0.5, "ping"))
     assert (read.max_retries, read.poll_interval_seconds, read.listen, read.schema) == (2000, 2000.5, False, "text")
 

@@ -55,6 +55,7 @@ PUBLIC = [
     "Sealed",
     "ServerUnavailable",
     "SettledTask",
+    "Shard",
     "SubmitOptions",
     "SyncTaskId",
     "Task",

@@ -53,6 +53,7 @@ from tasklib.errors import (
     WorkerNotFound,
 )
 from tasklib.priorities import effective_priority
+from tasklib.shards import Shard
 from tasklib.states import (
     TaskState,
     is_cancelled,
@@ -181,6 +182,7 @@ __all__ = [
     "Sealed",
     "ServerUnavailable",
     "SettledTask",
+    "Shard",
     "SubmitOptions",
     "SyncTaskId",
     "Task",

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 from tasklib import environment
+from tasklib.addresses import check_schema, checked_url, url_in_file
 from tasklib.errors import ConfigError
+from tasklib.shards import MOST_SHARD, Shard, checked_shards, read_shards
 from tasklib.states import TERMINAL
 
 ENV_PREFIX = "TASKLIB_"
 _COMMON_URL = "DATABASE_URL"
-# The channel is named after the schema, and PostgreSQL cuts channel names at 63 bytes.
-MAX_SCHEMA_BYTES = 55
 PRIORITY_MIN, PRIORITY_MAX = -10, 100
 PROCESS_STARTS = ("template", "spawn")
 
@@ -85,8 +85,9 @@ def _default_levels() -> Mapping[str, Level]:
 class Config:
     """All settings of a TaskLib program."""
 
-    database_url: str = field(repr=False)
-    """Where PostgreSQL is: a libpq URL or keyword string. SQLAlchemy's `postgresql+driver://` is understood."""
+    database_url: str = field(default="", repr=False)
+    """Where PostgreSQL is: a libpq URL or keyword string. SQLAlchemy's `postgresql+driver://` is understood. With
+    shards it is that of the one with the lowest number, and can be left out."""
 
     schema: str | None = None
     """The schema that holds TaskLib's tables; None means the connection's search_path."""
@@ -233,14 +234,26 @@ class Config:
     levels: Mapping[str, Level] = field(default_factory=_default_levels)
     """The named priority levels."""
 
+    shards: tuple[Shard, ...] = ()
+    """The schemas over which tasks are spread. None: there is one, at `database_url`."""
+
+    shards_file: str | None = None
+    """A TOML file with the shards, instead of `shards`."""
+
+    shard: int = 0
+    """The number of the shard at `database_url`, which new ids have in them. Set where one shard is used alone."""
+
     def __post_init__(self) -> None:
-        object.__setattr__(self, "database_url", _checked_url("database_url", self.database_url))
+        self._take_shards()
+        object.__setattr__(self, "database_url", checked_url("database_url", self.database_url))
         if self.listen_database_url is not None:
-            direct = _checked_url("listen_database_url", self.listen_database_url)
+            direct = checked_url("listen_database_url", self.listen_database_url)
             object.__setattr__(self, "listen_database_url", direct)
         _check_types(self)
         _check_ranges(self)
-        _check_schema(self.schema)
+        check_schema(self.schema)
+        if self.shard > MOST_SHARD:
+            raise ConfigError(f"shard must be at most {MOST_SHARD}, not {self.shard}.")
         if self.actor is not None and not is_actor(self.actor):
             raise ConfigError(f"actor must be a name of 1 to 200 printable characters, not {self.actor!r}.")
         _check_levels(self.levels)
@@ -259,10 +272,13 @@ class Config:
         values = environment.read(cls, ENV_PREFIX, environ)
         if rules := environ.get(f"{ENV_PREFIX}RETENTION"):
             values["retention"] = tuple(_parse_retention(rule.strip()) for rule in rules.split(","))
-        if url := url_in(environ):
-            values["database_url"] = url
         values.update({name: value for name, value in overrides.items() if value is not None})
-        if "database_url" not in values:
+        has_shards = bool(values.get("shards") or values.get("shards_file"))
+        # Beside shards, DATABASE_URL is the program's own.
+        url = url_in({**environ, _COMMON_URL: ""} if has_shards else environ)
+        if url and overrides.get("database_url") is None:
+            values["database_url"] = url
+        if "database_url" not in values and not has_shards:
             other = " DATABASE_URL is not a PostgreSQL URL." if environ.get(_COMMON_URL) else ""
             raise ConfigError(
                 "no database is configured. Set TASKLIB_DATABASE_URL=postgresql://user@host/db, "
@@ -273,6 +289,45 @@ class Config:
     def with_changes(self, **changes: Any) -> Config:
         """A copy with some fields changed, checked again."""
         return replace(self, **changes)
+
+    @property
+    def home(self) -> Shard:
+        """Where that is which exists once, such as schedules: the shard with the lowest number."""
+        if self.shards:
+            return self.shards[0]
+        return Shard(self.shard, self.database_url, self.schema, listen_database_url=self.listen_database_url)
+
+    def for_shard(self, number: int) -> Config:
+        """The configuration of one shard alone: new ids name it."""
+        found = next((shard for shard in self.shards or (self.home,) if shard.number == number), None)
+        if found is None:
+            known = ", ".join(str(shard.number) for shard in self.shards or (self.home,))
+            raise ConfigError(f"there is no shard {number} among the configured ones ({known}).")
+        return replace(
+            self,
+            database_url=found.database_url,
+            schema=found.schema,
+            listen_database_url=found.listen_database_url,
+            shards=(),
+            shards_file=None,
+            shard=number,
+        )
+
+    def _take_shards(self) -> None:
+        """Read the shards, and let the fields for one database be those of the home shard."""
+        shards = self.shards
+        if isinstance(self.shards_file, str) and not shards:
+            shards = read_shards(Path(self.shards_file))
+        object.__setattr__(self, "shards", shards := checked_shards(shards))
+        if not shards:
+            return
+        if self.shard:
+            raise ConfigError("shard is the number of one shard that is used alone: leave it out beside shards.")
+        for name in ("database_url", "schema", "listen_database_url"):
+            given, home = getattr(self, name), getattr(shards[0], name)
+            if given and given != home:
+                raise ConfigError(f"{name} is given, and so are shards, which have their own. Leave it out.")
+            object.__setattr__(self, name, home)
 
     @property
     def channel(self) -> str | None:
@@ -294,17 +349,6 @@ def url_in(environ: Mapping[str, str]) -> str | None:
     return common if is_postgresql else None
 
 
-def url_in_file(file: Path) -> str:
-    """The database's URL from a file, such as a mounted secret."""
-    try:
-        url = file.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as e:
-        raise ConfigError(f"the database's URL can't be read from {file}: {e}.") from None
-    if not url:
-        raise ConfigError(f"{file} is empty. It should hold the database's URL: postgresql://user@host/db.")
-    return url
-
-
 def _check_payload_store(store: object) -> None:
     methods = ("put", "get", "delete", "keys")
     if store is None or isinstance(store, str) or all(callable(getattr(store, name, None)) for name in methods):
@@ -318,36 +362,6 @@ def _check_payload_store(store: object) -> None:
 def channel_of(schema: str) -> str:
     """The channel that the tables in this schema notify."""
     return f"tasklib_{schema}"
-
-
-def _checked_url(name: str, url: object) -> str:
-    if not isinstance(url, str) or not url.strip():
-        # A URL in the wrong type, such as bytes, may hold a password all the same: name the type, not the value.
-        got = "an empty string" if isinstance(url, str) else f"a value of type {type(url).__name__}"
-        raise ConfigError(f"{name} must be a PostgreSQL URL such as postgresql://user@host/db, not {got}.")
-    plain = re.sub(r"^(postgres(?:ql)?)\+\w+://", r"\1://", url.strip())
-    scheme = plain.partition("://")[0] if "://" in plain else None
-    if scheme not in (None, "postgres", "postgresql"):
-        raise ConfigError(f"{name} starts with {scheme}://, but TaskLib needs PostgreSQL: postgresql://user@host/db.")
-    if plain in ("postgres://", "postgresql://"):
-        return plain  # nothing in it to check: libpq's defaults, or a program that never connects
-    # Imported here: a module that only defines tasks has no configuration, and needs no driver.
-    from psycopg import ProgrammingError
-    from psycopg.conninfo import conninfo_to_dict
-
-    try:
-        parts = conninfo_to_dict(plain)
-    except ProgrammingError as e:
-        # libpq quotes the invalid part, which may be the password or a part of it.
-        reason = re.sub(r'".*"', '"…"', str(e).strip(), flags=re.DOTALL)
-        raise ConfigError(f"{name} is not a connection string PostgreSQL understands: {reason}.") from None
-    # An @ or / in a password shifts what follows: a piece of it would turn up as the host in every error message.
-    read = f"{parts.get('host', '')}{parts.get('dbname', '') if scheme else ''}"
-    if "@" in read or not re.fullmatch(r"[\d,]*", str(parts.get("port", ""))):
-        raise ConfigError(
-            f"{name} has an invalid host or port. In a user or password, write @ as %40, / as %2F, : as %3A."
-        )
-    return plain
 
 
 def _parse_retention(rule: str) -> Retention:
@@ -391,6 +405,7 @@ _RANGES: tuple[tuple[str, float, bool], ...] = (
     ("default_task_timeout_seconds", 0, False),
     ("lock_timeout_seconds", 1, True),
     ("crash_limit", 1, True),
+    ("shard", 0, True),
     ("heartbeat_interval_seconds", 0, False),
     ("heartbeat_timeout_seconds", 0, False),
     ("leader_lease_seconds", 1, True),
@@ -437,22 +452,9 @@ def _check_ranges(config: Config) -> None:
         raise ConfigError(f"retry_jitter is a fraction and must be at most 1, not {config.retry_jitter!r}.")
 
 
-def _check_schema(schema: str | None) -> None:
-    if schema is None:
-        return
-    # Lone surrogates can't be encoded; "replace" counts them, and the test for them is their own.
-    size = len(schema.encode(errors="replace"))
-    if not 1 <= size <= MAX_SCHEMA_BYTES or "\x00" in schema or not _is_unicode(schema):
-        raise ConfigError(f"schema must be a name of 1 to {MAX_SCHEMA_BYTES} bytes, not {schema!r}.")
-
-
 def is_actor(name: object) -> bool:
     """True for a name that the audit can hold and a terminal can show."""
     return isinstance(name, str) and bool(name.strip()) and name.isprintable() and len(name) <= 200
-
-
-def _is_unicode(text: str) -> bool:
-    return not any("\ud800" <= c <= "\udfff" for c in text)
 
 
 def _check_deployed_at(stamp: str | None) -> None:

@@ -18,10 +18,11 @@ from psycopg.conninfo import make_conninfo
 from sqlalchemy import create_engine, inspect
 
 from tasklib import Client, Config, Task
+from tasklib.addresses import MAX_SCHEMA_BYTES
 from tasklib.columns import TASK_COLUMNS
-from tasklib.config import MAX_SCHEMA_BYTES
 from tasklib.errors import SchemaError
 from tasklib.migrations import check, migrate, pending, revisions, script
+from tasklib.tasks.ids import shard_of
 from tests.migrations.catalogue import SNAPSHOT, catalogue, everything
 
 ODD_NAMES = ['Weird "schema"', "100%", "a:b", "a.b", "{due}", "sélect ünion", "select", " ", "x" * MAX_SCHEMA_BYTES]
@@ -383,3 +384,32 @@ def test_the_models_defaults_are_the_tables(config: Config, db: Any) -> None:
         (stored,) = client.list_tasks()
     fresh = Task(id=stored.id, name="a", scheduled_at=stored.scheduled_at, created_at=stored.created_at)
     assert fresh.model_dump() == stored.model_dump()
+
+
+# ---- shards ----
+
+
+def test_the_migration_of_a_shard_writes_its_number_into_the_schema(config: Config, db: Any) -> None:
+    migrate(config.with_changes(schema="jobs", shard=682))
+    db.execute("SET search_path = pg_catalog")  # what inserts may have any
+    (made,) = db.execute("INSERT INTO jobs.tasks (name) VALUES ('a') RETURNING id").fetchone()
+    assert shard_of(made) == 682
+    with Client(config.with_changes(schema="jobs", shard=682)) as client:
+        assert shard_of(client.submit_task("a", registered_elsewhere=True)) == 682
+
+
+def test_a_schema_without_tasks_becomes_a_shard_and_no_other_one_later(config: Config) -> None:
+    migrate(config)
+    migrate(config.with_changes(shard=4))
+    assert migrate(config.with_changes(shard=4)) == ()
+    assert migrate(config) == (), "a program that says nothing of shards may migrate any"
+    with pytest.raises(SchemaError, match="is shard 4, and this program takes it for shard 5"):
+        migrate(config.with_changes(shard=5))
+
+
+def test_a_schema_with_tasks_keeps_its_number(config: Config) -> None:
+    migrate(config)
+    with Client(config) as client:
+        client.submit_task("a", registered_elsewhere=True)
+    with pytest.raises(SchemaError, match="is shard 0, and this program takes it for shard 4"):
+        migrate(config.with_changes(shard=4))

@@ -14,7 +14,7 @@ from uuid import RFC_4122, UUID
 import pytest
 
 from tasklib.tasks import ids
-from tasklib.tasks.ids import new_id, new_ids, shard_of
+from tasklib.tasks.ids import new_id, new_ids, shard_of, spawned_id
 
 
 @pytest.fixture(autouse=True)
@@ -109,6 +109,15 @@ def test_ids_have_shard_0_in_ten_bits_after_the_variant_and_chance_in_the_rest(m
     lower = [i.int & (1 << 64) - 1 for i in made]
     ones, always = functools.reduce(operator.or_, lower), functools.reduce(operator.and_, lower)
     assert (ones, always) == (0b10 << 62 | (1 << 52) - 1, 0b10 << 62)
+
+
+@pytest.mark.parametrize("shard", [1, 682, 1023])
+def test_ids_name_the_shard_they_are_made_for_and_that_of_a_spawned_task_is_its_parents(shard: int) -> None:
+    made = new_ids(1000, shard)
+    assert {(i.version, i.variant, shard_of(i)) for i in [*made, new_id(shard), spawned_id(made[0], "key")]} == {
+        (7, RFC_4122, shard)
+    }
+    assert made == sorted(made), "the time comes first"
 
 
 @pytest.mark.parametrize("shard", [0, 1, 682, 1023])

@@ -99,3 +99,9 @@ async def test_worker_refuses_a_newer_schema(database_url: str, db: psycopg.Conn
     db.execute("UPDATE tasklib_version SET version_num = '9999'")
     with pytest.raises(SchemaError, match=r"newer than this TaskLib knows.*Upgrade tasklib-pg"):
         await Worker(database_url).run()
+
+
+async def test_worker_refuses_the_schema_of_another_shard(empty_database_url: str) -> None:
+    migrate(Config(empty_database_url, shard=3))
+    with pytest.raises(SchemaError, match=r"is shard 3, and this program takes it for shard 4.*TASKLIB_SHARD=3"):
+        await Worker(Config(empty_database_url, shard=4)).run()

@@ -137,7 +137,7 @@ def url_of(url: str | None, file: Path | None) -> str | None:
             "Leave one of them out.",
             param_hint="--database-url-file",
         )
-    from tasklib.config import url_in_file
+    from tasklib.addresses import url_in_file
 
     os.environ.pop("TASKLIB_DATABASE_URL_FILE", None)  # child processes get the URL itself
     return url_in_file(file)

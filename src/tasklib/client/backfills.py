@@ -22,7 +22,7 @@ from tasklib.store import schedules
 from tasklib.store.audit import Action
 from tasklib.store.flows import NewFlow, NewGate
 from tasklib.store.schedules import ScheduleInfo
-from tasklib.tasks.ids import Ids, new_id
+from tasklib.tasks.ids import new_id, new_ids
 from tasklib.tasks.options import Options, require_aware
 
 BACKFILL_LIMIT = 1000
@@ -89,15 +89,15 @@ def show(wanted: Wanted) -> Call[Backfill]:
     return Backfill(len(wanted.slots), wanted.slots, [], wanted.overlap, len(taken))
 
 
-def run(wanted: Wanted, identity: Identity) -> Call[Backfill]:
+def run(wanted: Wanted, identity: Identity, shard: int) -> Call[Backfill]:
     """Make the tasks of those slots that have none."""
     name = wanted.schedule.name
     for _ in range(MOST_CONFLICTS):
         taken: set[datetime] = yield schedules.taken_slots(name, wanted.slots)
         free = [slot for slot in wanted.slots if slot not in taken]
-        flow = _chain(name, free, identity) if wanted.overlap == "one_by_one" and free else None
+        flow = _chain(name, free, identity, shard) if wanted.overlap == "one_by_one" and free else None
         try:
-            made: list[UUID] = yield _statement(wanted, free, flow, identity)
+            made: list[UUID] = yield _statement(wanted, new_ids(len(free), shard), free, flow, identity)
         except psycopg.errors.UniqueViolation:  # another backfill, or the leader, made the task of a slot meanwhile
             continue
         if made or flow is None:
@@ -112,9 +112,9 @@ def run(wanted: Wanted, identity: Identity) -> Call[Backfill]:
 
 
 def _statement(
-    wanted: Wanted, slots: Sequence[datetime], flow: NewFlow | None, identity: Identity
+    wanted: Wanted, ids: Sequence[UUID], slots: Sequence[datetime], flow: NewFlow | None, identity: Identity
 ) -> Query[list[UUID]]:
-    runs = list(zip(Ids(len(slots)).first(len(slots)) if slots else [], slots, strict=True))
+    runs = list(zip(ids, slots, strict=True))
     if flow is not None:
         return schedules.run_one_by_one(
             wanted.schedule.name,
@@ -135,7 +135,7 @@ def _statement(
     )
 
 
-def _chain(name: str, slots: Sequence[datetime], identity: Identity) -> NewFlow:
+def _chain(name: str, slots: Sequence[datetime], identity: Identity, shard: int) -> NewFlow:
     """A flow whose tasks wait for each other: a gate for each slot, in their order, and the one of the flow.
 
     The first gate is for the runs of the schedule that have not begun yet: the statement counts them.
@@ -146,7 +146,7 @@ def _chain(name: str, slots: Sequence[datetime], identity: Identity) -> NewFlow:
         for number, node in enumerate(nodes)
     ]
     end = NewGate(new_id(), _SETTLED, (), len(slots), kind="flow")
-    return NewFlow(new_id(), f"backfill of {name}", [*gates, end], identity.submitted_by)
+    return NewFlow(new_id(shard), f"backfill of {name}", [*gates, end], identity.submitted_by)
 
 
 def _slots(known: ScheduleInfo, start: datetime, end: datetime, limit: int) -> list[datetime]:

@@ -60,10 +60,11 @@ def planned(
     """Lay a graph that was checked out as rows."""
     nodes = list(graph.nodes.values())
     total = sum(len(n.tasks) for n in nodes)
-    made_ids = Ids(total, id_type)
+    shard = defaults.config.shard
+    made_ids = Ids(total, id_type, shard)
     ids: list[Any] = made_ids.first(total)
     # After those of its tasks: the index of flows doesn't have tasks with lower ids than their flow.
-    flow_id, end = flow_id or new_id(), NewGate(new_id(), {"kind": "settled"}, (), total, kind="flow")
+    flow_id, end = flow_id or new_id(shard), NewGate(new_id(), {"kind": "settled"}, (), total, kind="flow")
     gates: dict[tuple[Any, ...], _Gate] = {}
     waits = {n.name: _gate_of(n, graph, gates) for n in nodes}
     reports: dict[str, list[str]] = {n.name: [] for n in nodes}

@@ -19,7 +19,7 @@ from tasklib.store import schedules
 from tasklib.store.audit import Action
 from tasklib.store.schedules import Declared, ScheduleInfo, SlotFate
 from tasklib.tasks import registry
-from tasklib.tasks.ids import Ids
+from tasklib.tasks.ids import new_id
 from tasklib.tasks.options import options_of, require_aware
 from tasklib.tasks.task_id import KnownId
 
@@ -140,7 +140,7 @@ class ScheduleCalls(SyncCalls):
     def run_schedule(self, name: str) -> Call[KnownId[Any]]:
         """Run a schedule's task now, whatever its slots and pauses are, and return the task's id. It moves nothing."""
         known = yield from self.get_schedule(name)
-        [id_] = Ids(1).first(1)
+        id_ = new_id(self.config.shard)
         yield schedules.run(
             known.name,
             [(id_, None)],
@@ -177,7 +177,9 @@ class ScheduleCalls(SyncCalls):
         backfills.check_overlap(overlap)
         known = yield from self.get_schedule(name)
         wanted = backfills.checked(known, start, end, overlap, limit, priority)
-        return (yield from backfills.show(wanted) if dry_run else backfills.run(wanted, self.identity))
+        return (
+            yield from backfills.show(wanted) if dry_run else backfills.run(wanted, self.identity, self.config.shard)
+        )
 
     def preview_schedule(self, schedule: Schedule | str, *, count: int = 20) -> Call[Preview]:
         """What a schedule, a cron expression or the schedule with this name means: in words, and its next times."""

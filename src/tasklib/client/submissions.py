@@ -261,8 +261,9 @@ class NewTasks(Sequence[NewTask]):
         ids: Sequence[UUID] | None = None,
         id_type: type[UUID] = UUID,
         made: Ids | None = None,
+        shard: int = 0,
     ) -> None:
-        self._ids = Given(ids) if ids is not None else made or Ids(len(kwargs), id_type)
+        self._ids = Given(ids) if ids is not None else made or Ids(len(kwargs), id_type, shard)
         self.id_type = id_type
         self._kwargs, self._terms = kwargs, terms
         self.kinds = frozenset(terms)
@@ -349,7 +350,7 @@ def new_tasks(
         if len(items) > 1:
             e.add_note(f"This was item {len(texts)} of {len(items)}; none of them was submitted.")
         raise
-    tasks = NewTasks(texts, all_terms, ids, id_type)
+    tasks = NewTasks(texts, all_terms, ids, id_type, shard=defaults.config.shard)
     if any_sealed:
         tasks.seal([target for target, _, _ in parts_of(items)], defaults)
     return tasks

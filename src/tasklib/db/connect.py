@@ -10,7 +10,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from tasklib.config import Config
 from tasklib.db.timeouts import TimedAsyncConnection, TimedConnection
-from tasklib.errors import DatabaseUnavailable
+from tasklib.errors import ConfigError, DatabaseUnavailable
 
 TASK = "task"
 """The role of a transactional task's connection: but for limits its settings are the user's; its timeout limits it."""
@@ -53,6 +53,10 @@ _poolers: set[str] = set()
 
 def conninfo(config: Config, url: str | None = None, *, role: str = "client") -> str:
     """The libpq connection string for one of our connections; what the user's URL sets wins, but for the encoding."""
+    if config.shards:  # whatever comes here would see one shard, and take it for all
+        raise ConfigError(
+            "this part of TaskLib uses one shard at a time: give it the configuration of one, config.for_shard(number)."
+        )
     given = conninfo_to_dict(url or config.database_url)
     defaults: dict[str, str | int] = {
         **_KEEPALIVE,

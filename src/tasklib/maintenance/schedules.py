@@ -27,7 +27,7 @@ from tasklib.schedules import Due, Schedule, Skipped, due, run_at
 from tasklib.store import firing
 from tasklib.store.firing import DueSchedule, Fired, Look, Offer, Run
 from tasklib.store.fleet import Term
-from tasklib.tasks.ids import Ids
+from tasklib.tasks.ids import new_ids
 
 AT_ONCE = 1000
 """Schedules that one statement fires."""
@@ -44,12 +44,13 @@ _TRY_UNREADABLE_AGAIN_SECONDS = 60.0
 class Scheduler:
     """Fires what is due while this process leads."""
 
-    def __init__(self, shared: Runs, own: Runs, leadership: Leadership, events: Events) -> None:
+    def __init__(self, shared: Runs, own: Runs, leadership: Leadership, events: Events, *, shard: int = 0) -> None:
         # The connection of the other duties will do until there is a schedule to fire. Then it would make slots late.
         self._db = shared
         self._own = own
         self._leadership = leadership
         self._events = events
+        self._shard = shard
         self._unreadable: dict[str, float] = {}
         self._changed = asyncio.Event()
 
@@ -78,7 +79,7 @@ class Scheduler:
             self._db = self._own
         offers = [offer for row in _first(found) if (offer := self._offer(row)) is not None]
         if offers:
-            statements = [_statement(term, part) for part in _in_parts(offers)]
+            statements = [self._statement(term, part) for part in _in_parts(offers)]
             if await self._changed_within(offers[0].seconds_until_due(found.now) - (time.monotonic() - read_at)):
                 return 0.0
             taken = [await self._fire(part, statement) for part, statement in statements]
@@ -96,6 +97,10 @@ class Scheduler:
                     await self._changed.wait()
                     return True
         return False
+
+    def _statement(self, term: Term, offers: list[Offer]) -> tuple[list[Offer], Query[Fired]]:
+        number = sum(len(offer.runs) for offer in offers)
+        return offers, firing.fire(term, offers, new_ids(number, self._shard))
 
     async def _fire(self, offers: Sequence[Offer], statement: Query[Fired]) -> int:
         fired = await self._db.run(statement)
@@ -132,11 +137,6 @@ def _first(found: Look) -> list[DueSchedule]:
     if due or not found.due or (first := found.due[0].next_slot) is None:
         return due
     return [row._replace(now=first) for row in found.due if row.next_slot == first]
-
-
-def _statement(term: Term, offers: list[Offer]) -> tuple[list[Offer], Query[Fired]]:
-    number = sum(len(offer.runs) for offer in offers)
-    return offers, firing.fire(term, offers, Ids(number).first(number))
 
 
 def _in_parts(offers: Sequence[Offer]) -> Iterator[list[Offer]]:

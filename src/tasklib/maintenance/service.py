@@ -37,7 +37,7 @@ class Maintenance:
         # Nor must a slot: schedules are fired on time, whatever is being swept.
         self._schedules_db = self._connection("schedules")
         self.leadership = Leadership(config, control, events)
-        self.scheduler = Scheduler(self._db, self._schedules_db, self.leadership, events)
+        self.scheduler = Scheduler(self._db, self._schedules_db, self.leadership, events, shard=config.shard)
         self.stats_reporter = StatsReporter(collector, control, holder)
 
     def jobs(self) -> list[Coroutine[Any, Any, None]]:

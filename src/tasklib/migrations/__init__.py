@@ -1,6 +1,6 @@
 """Migrations: Alembic underneath, `tasklib migrate` on top.
 
-migrate(config)            # idempotent; safe when many processes do it at once
+migrate(config)            # idempotent; safe when many processes do it at once. Of several shards, call it for each
 pending(config)            # revisions still to run; () means up to date
 carry_over(config)         # once, from tables of TaskLib 0.1.0
 script("jobs")             # the SQL for a schema, for a DBA
@@ -32,6 +32,7 @@ from tasklib.migrations.revisions import (
     known,
     missing_after,
     require_current,
+    require_shard,
     require_utf8,
 )
 from tasklib.sql import quoted
@@ -60,8 +61,24 @@ def migrate(config: Config) -> tuple[str, ...]:
         todo = _todo(connection, config.schema)
         if todo:
             _upgrade(connection, config.schema)
+        _number(connection, config)
         connection.commit()
     return todo
+
+
+def _number(connection: Connection, config: Config) -> None:
+    """Write the shard's number into the schema, unless it has tasks whose ids name another one."""
+    schema = _schema_of(connection, _name(VERSION_TABLE, config.schema))
+    found = _run(connection, f"SELECT {_name('tasklib_shard', schema)}()")
+    if config.shard in (found, 0):  # a program that says nothing of shards may migrate any
+        return
+    if found or _exists(connection, f"SELECT 1 FROM {_name('tasks', schema).replace('%', '%%')} LIMIT 1"):
+        require_shard(found, config.shard, schema)
+    _run(
+        connection,
+        f"CREATE OR REPLACE FUNCTION {_name('tasklib_shard', schema)}() RETURNS integer "
+        f"LANGUAGE sql IMMUTABLE PARALLEL SAFE AS 'SELECT {config.shard}'",
+    )
 
 
 def carry_over(config: Config) -> dict[str, int]:
@@ -79,6 +96,7 @@ def carry_over(config: Config) -> dict[str, int]:
         _run(connection, f"DELETE FROM {_name(VERSION_TABLE, schema)}")
         _upgrade(connection, schema)
         rows = from_0_1.copy(connection, schema)
+        _number(connection, config)
         connection.commit()
     return rows
 

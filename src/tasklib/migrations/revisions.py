@@ -71,5 +71,14 @@ def require_current(revision: str | None, schema: str | None) -> None:
         )
 
 
+def require_shard(found: int, expected: int, schema: str | None) -> None:
+    """Raise a SchemaError unless the tables are those of the shard that this program takes them for."""
+    if found != expected:
+        raise SchemaError(
+            f"{_where(schema)} is shard {found}, and this program takes it for shard {expected}: its ids would name "
+            f"the wrong one. Correct the address in `shards`, or set TASKLIB_SHARD={found} to use it alone."
+        )
+
+
 def _where(schema: str | None) -> str:
     return f"schema {schema!r}" if schema else "this database"

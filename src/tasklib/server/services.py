@@ -16,7 +16,7 @@ from tasklib.config import Config
 from tasklib.db.query import Query
 from tasklib.db.startup import wait_for_database
 from tasklib.errors import ConfigError
-from tasklib.migrations.revisions import require_current, require_utf8
+from tasklib.migrations.revisions import require_current, require_shard, require_utf8
 from tasklib.server.caps import Caps
 from tasklib.server.leading import Leading
 from tasklib.server.redaction import Redaction
@@ -130,6 +130,7 @@ async def require_schema(config: Config, client: AsyncClient) -> None:
     place = await client.database.run(schema.where_is_tasks(config.schema))
     revision = None if place is None else await client.database.run(schema.revision())
     require_current(revision, config.schema)
+    require_shard(await client.database.run(schema.shard()), config.shard, place)
 
 
 def require_locks(settings: ServerSettings, has_tokens: bool) -> None:

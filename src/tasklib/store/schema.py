@@ -23,6 +23,11 @@ def revision() -> Query[str | None]:
     return Query("revision", {}, lambda rows: rows[0][0] if rows else None, repeatable=True)
 
 
+def shard() -> Query[int]:
+    """The number of the shard that these tables are."""
+    return Query("shard", {}, lambda rows: int(rows[0][0]), repeatable=True)
+
+
 def notify(channel: str, message: str) -> Query[None]:
     """Send a notification from where the tables are."""
     return Query("notify", {"channel": channel, "message": message}, nothing, repeatable=True)

@@ -6,7 +6,7 @@ The 128 bits of an id, the first one first; `tasklib_new_id()` in the database m
      4  the version, 7
     12  a count within the millisecond (in the database: the microseconds within it)
      2  the variant, binary 10
-    10  the shard, 0 for now: room to spread tasks over many schemas later, without new ids
+    10  the shard: which of the schemas that tasks are spread over has the task; 0 if there is only one
     52  chance
 """
 
@@ -29,17 +29,17 @@ _last = 0
 _CHANCE_BITS = 52
 _CHANCE = (1 << _CHANCE_BITS) - 1
 _MOST_SHARD = (1 << 10) - 1
-_SHARD = 0
-_VARIANT_AND_SHARD = 0b10 << 62 | _SHARD << _CHANCE_BITS
+_VARIANT = 0b10 << 62
 _MOST_OFF_SECONDS = 86400
 
 
 class Ids:
     """New ids in growing order, each made when it is first asked for."""
 
-    def __init__(self, count: int, kind: type[UUID] = UUID) -> None:
+    def __init__(self, count: int, kind: type[UUID] = UUID, shard: int = 0) -> None:
         global _last
         self._kind = kind
+        self._variant_and_shard = _VARIANT | shard << _CHANCE_BITS
         with _lock:
             # The count runs over into the milliseconds: order matters more than the last millisecond of truth.
             self._start = max(_last + 1, time.time_ns() // 1_000_000 << 12)
@@ -52,7 +52,8 @@ class Ids:
         made = self._made
         if count > (known := len(made)):
             stamped = enumerate(self._chances[known:count], self._start + known)
-            made += [_uuid7(self._kind, stamp, chance) for stamp, chance in stamped]
+            kind, middle = self._kind, self._variant_and_shard
+            made += [_uuid7(kind, stamp, middle, chance) for stamp, chance in stamped]
         return made
 
 
@@ -77,22 +78,23 @@ def check_id(id_: UUID, what: str) -> None:
         raise InvalidOption(f"a {what}'s id is a UUID of version 7 that was made today, not {id_}.")
 
 
-def new_id() -> UUID:
+def new_id(shard: int = 0) -> UUID:
     """A new task id."""
-    return new_ids(1)[0]
+    return new_ids(1, shard)[0]
 
 
-def new_ids(count: int) -> list[UUID]:
+def new_ids(count: int, shard: int = 0) -> list[UUID]:
     """`count` ids in growing order."""
-    return Ids(count).first(count)
+    return Ids(count, shard=shard).first(count)
 
 
 def spawned_id(parent: UUID, key: str | int) -> UUID:
-    """The id of a task that another one spawns: the same for the same parent and key, with the parent's time."""
+    """The id of a task that another one spawns: the same for the same parent and key, with its time and shard."""
     text = f"{parent.hex}/{type(key).__name__}/{key}"
     chance = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8])
     milliseconds = parent.int >> 80
-    return _uuid7(UUID, milliseconds << 12 | chance >> _CHANCE_BITS, chance)
+    middle = _VARIANT | shard_of(parent) << _CHANCE_BITS
+    return _uuid7(UUID, milliseconds << 12 | chance >> _CHANCE_BITS, middle, chance)
 
 
 def start_of_millisecond(id_: UUID) -> UUID:
@@ -109,11 +111,11 @@ def shard_of(id_: UUID) -> int:
 _make, _set, _UNKNOWN = UUID.__new__, object.__setattr__, SafeUUID.unknown
 
 
-def _uuid7(kind: type[UUID], stamp: int, chance: int) -> UUID:
+def _uuid7(kind: type[UUID], stamp: int, variant_and_shard: int, chance: int) -> UUID:
     # The count's 12 bits stay where they are; the milliseconds make room for the version before them.
     time_and_count = stamp >> 12 << 16 | 0x7000 | stamp & 0xFFF
     id_ = _make(kind)
-    _set(id_, "int", time_and_count << 64 | _VARIANT_AND_SHARD | chance & _CHANCE)
+    _set(id_, "int", time_and_count << 64 | variant_and_shard | chance & _CHANCE)
     if kind is UUID:  # a TaskId has it from its class
         _set(id_, "is_safe", _UNKNOWN)
     return id_

@@ -58,7 +58,7 @@ class PostgresBackend(PostgresSettlements):
     async def open(self) -> Config:
         """Wait for the database, find out which schema we are in, and refuse one we don't fit."""
         # Imported here: Alembic takes a tenth of a second that clients and child processes never need.
-        from tasklib.migrations.revisions import require_current, require_utf8
+        from tasklib.migrations.revisions import require_current, require_shard, require_utf8
 
         limit = self._config.startup_timeout_seconds
         await wait_for_database(self._config, lambda why: self._events.emit(DatabaseAwaited(why, limit)))
@@ -67,6 +67,7 @@ class PostgresBackend(PostgresSettlements):
         revision = await self._pool.run(schema.revision()) if found else None
         require_current(revision, self._config.schema)
         assert found is not None
+        require_shard(await self._pool.run(schema.shard()), self._config.shard, found)
         self._schema = found
         return self._config
 

@@ -4,14 +4,17 @@
 
 -- ---- ids ----
 
+-- Which of the schemas that tasks are spread over this is. The migration replaces it where the configuration says so.
+CREATE FUNCTION {schema.}tasklib_shard() RETURNS integer LANGUAGE sql IMMUTABLE PARALLEL SAFE AS 'SELECT 0';
+
 -- Ids sort by time (UUID version 7): 48 bits of milliseconds, the version, 12 bits of the microseconds within, the
--- variant, 10 bits of the shard, 52 bits of chance. The hexadecimal 800 is the variant and shard 0, the only one for
--- now. `tasks/ids.py` makes the same.
-CREATE FUNCTION {schema.}tasklib_new_id() RETURNS uuid LANGUAGE sql VOLATILE PARALLEL SAFE AS $$
+-- variant, 10 bits of the shard, 52 bits of chance. The hexadecimal 800 is the variant. `tasks/ids.py` makes the same.
+-- With RETURN the other function is bound now: the session that inserts may have any search_path.
+CREATE FUNCTION {schema.}tasklib_new_id() RETURNS uuid LANGUAGE sql VOLATILE PARALLEL SAFE RETURN (
   SELECT (lpad(to_hex(us / 1000), 12, '0') || '7' || lpad(to_hex((us % 1000) * 4096 / 1000), 3, '0')
-          || '800' || right(gen_random_uuid()::text, 14))::uuid
+          || to_hex(x'800'::integer | {schema.}tasklib_shard()) || right(gen_random_uuid()::text, 14))::uuid
   FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS us) AS clock
-$$;
+);
 
 -- ---- tasks ----
 
