@@ -2,6 +2,12 @@
 
 from typing import Any
 
+SEALED_MARK = "$sealed"
+"""The key under which a column holds ciphertext: see tasks/sealing.py."""
+SEALED_OF = "$of"
+"""Of a sealed result that is handed on: the id and the name of its task."""
+SEALED_FROM = "$from"
+"""Among sealed arguments: which tasks of the flow the others are the results of."""
 LARGE_COLUMNS = ("args", "kwargs", "result", "error", "tags", "trace_context", "progress", "history")
 """Those that may have any size."""
 

@@ -148,7 +148,6 @@ def test_a_function_says_what_it_seals() -> None:
 
 def test_combinations_that_would_store_something_clear_are_refused() -> None:
     refusals: list[tuple[dict[str, Any], str]] = [
-        ({"durable": True}, "durable function can't be sealed"),
         ({"schedule": "0 3 * * *"}, "can't have a schedule"),
         ({"serial_key": "a"}, "serial_key names a, which is sealed"),
         ({"share": "a"}, "share names a, which is sealed"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -10,10 +11,16 @@ from tasklib.client import validation
 from tasklib.client.approval_forms import checked_values
 from tasklib.client.effects import Call
 from tasklib.client.identity import OnBehalf
+from tasklib.client.sealing import seal_for
 from tasklib.errors import ApprovalNotOpen, InvalidOption
-from tasklib.store import approvals, lookup
+from tasklib.store import approvals, audit, durable, lookup
 from tasklib.store.approvals import ApprovalPlace, OpenApproval
+from tasklib.store.audit import Action
+from tasklib.store.durable import SealedWith
+from tasklib.tasks.keyring import keyring_of
 from tasklib.tasks.payload import dump
+from tasklib.tasks.sealed_records import opened_question, sealed_signal
+from tasklib.tasks.sealing import TaskSeal, key_id_of
 from tasklib.tasks.unstorable import UnstorableValue
 
 MAX_COMMENT = 4000
@@ -45,7 +52,7 @@ class ApprovalCalls(OnBehalf):
         owner = self.identity.owner
         found: list[OpenApproval] = yield approvals.approvals(task_id=task_id, name=name, owner=owner, limit=100)
         if len(found) == 1:
-            return found[0]
+            return (yield from self._opened(found[0]))
         if found:
             names = ", ".join(repr(each.name) for each in found[:10])
             raise InvalidOption(f"task {task_id} waits for {len(found)} approvals: say which of {names}.")
@@ -64,19 +71,49 @@ class ApprovalCalls(OnBehalf):
 
     def answer(self, approval: OpenApproval, *, approved: bool, form: Any, comment: str) -> Call[None]:
         """Answer this very approval; ApprovalNotOpen if it was answered meanwhile."""
+        if approval.sealed is not None:
+            approval, seal = yield from self._unsealed(approval)
+        else:
+            seal = None
         text = json.dumps(checked_values(approval, plain(form))) if approved and approval.form is not None else None
         if approved and approval.form is None and form:
             raise InvalidOption(f"the approval {approval.name!r} has no form, so nothing can be filled in.")
+        comment, actor = checked_comment(comment), self.identity.actor
+        sealed = None
+        if seal is not None:
+            said = {"approved": approved, "comment": comment, "form": json.loads(text or "null"), "by": actor}
+            sealed = sealed_signal(seal, approval.signal, json.dumps(said)), seal.key_id
         outcome: str | None = yield approvals.answer_approval(
             approval,
             approved=approved,
-            comment=checked_comment(comment),
+            comment=comment,
             form=text,
-            sender=self.identity.actor,
+            sender=actor,
             owner=self.identity.owner,
+            sealed=sealed,
         )
         if outcome != "sent":
             raise ApprovalNotOpen(approval.task_id, approval.name)
+
+    def _opened(self, approval: OpenApproval) -> Call[OpenApproval]:
+        """With what is asked, on record, if this program has the key of a sealed task."""
+        ring = keyring_of(self.config)
+        if approval.sealed is None or ring is None or key_id_of(approval.sealed) not in ring:
+            return approval
+        opened, _ = yield from self._unsealed(approval)
+        target = str(approval.task_id)
+        yield audit.record(by=self.identity.actor, action=Action.REVEAL_TASK, target=target)
+        return replace(opened, sealed=approval.sealed)
+
+    def _unsealed(self, approval: OpenApproval) -> Call[tuple[OpenApproval, TaskSeal]]:
+        assert approval.sealed is not None
+        seal = seal_for(self.config, approval.task_id, approval.task, key_id_of(approval.sealed))
+        opened = approval.opened(opened_question(seal, approval.name, approval.sealed))
+        # The question may be older than the key that the task has now.
+        wanted: SealedWith | None = yield durable.sealed_with(approval.task_id, owner=self.identity.owner)
+        if wanted is None or wanted.key_id is None:
+            raise ApprovalNotOpen(approval.task_id, approval.name)
+        return opened, seal_for(self.config, approval.task_id, approval.task, wanted.key_id)
 
 
 def plain(form: Any) -> Any:

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
 from tasklib.client import validation
 from tasklib.client.effects import Call, OnConnection
 from tasklib.client.identity import OnBehalf
-from tasklib.errors import InvalidOption, TaskNotFound
+from tasklib.client.sealing import seal_for, sealed_payload
+from tasklib.errors import InvalidOption, PayloadDamaged, TaskNotFound
 from tasklib.steps import APPROVAL
 from tasklib.store import durable, lookup
-from tasklib.store.durable import Recorded, RecordedStep
+from tasklib.store.durable import Recorded, RecordedStep, SealedWith
 from tasklib.tasks.options import MAX_NAME_BYTES, is_name
 from tasklib.tasks.payload import dump
+from tasklib.tasks.sealed_records import sealed_signal
+from tasklib.tasks.sealing import key_id_of
 from tasklib.tasks.unstorable import UnstorableValue
 
 MAX_SIGNAL_BYTES = 256 * 1024
 """A signal's payload, as JSON: it becomes a record of the task."""
+_KEYS_TRIED = 5
+"""A rotation may change the key of a task while something is sent to it."""
+_OTHER_KEY = "signal {!r} is sealed with another key than its task. Seal it again."
 
 
 class DurableCalls(OnBehalf):
@@ -32,9 +39,15 @@ class DurableCalls(OnBehalf):
         transaction.
         """
         task_id, text = validation.as_id(task_id), checked_signal(name, payload, key)
-        query = durable.send_signal(task_id, name, text, key=key, sender=self.identity.actor)
-        outcome: str | None = yield query if connection is None else OnConnection(connection, query)
-        return was_sent(task_id, outcome)
+
+        def sent(text: str, sealed_with: str | None) -> Call[str | None]:
+            query = durable.send_signal(
+                task_id, name, text, key=key, sender=self.identity.actor, sealed_with=sealed_with
+            )
+            outcome: str | None = yield query if connection is None else OnConnection(connection, query)
+            return outcome
+
+        return was_sent(task_id, (yield from self._sealed_if_needed(task_id, name, text, sent, connection)))
 
     def signal_on_record(
         self, task_id: UUID | str, name: str, payload: Any = None, *, key: str | None = None
@@ -42,10 +55,38 @@ class DurableCalls(OnBehalf):
         """The same by an operator, or over HTTP: it is recorded in the audit."""
         task_id, text = validation.as_id(task_id), checked_signal(name, payload, key)
         identity = self.identity
-        outcome: str | None = yield durable.send_signal_audited(
-            task_id, name, text, key=key, sender=identity.actor, owner=identity.owner
-        )
-        return was_sent(task_id, outcome)
+
+        def sent(text: str, sealed_with: str | None) -> Call[str | None]:
+            outcome: str | None = yield durable.send_signal_audited(
+                task_id, name, text, key=key, sender=identity.actor, owner=identity.owner, sealed_with=sealed_with
+            )
+            return outcome
+
+        return was_sent(task_id, (yield from self._sealed_if_needed(task_id, name, text, sent)))
+
+    def _sealed_if_needed(
+        self,
+        task_id: UUID,
+        signal: str,
+        payload: str,
+        sent: Callable[[str, str | None], Call[str | None]],
+        connection: Any = None,
+    ) -> Call[str | None]:
+        """What came of sending this payload: sealed, if the task is. Programs that send to others need no key."""
+        ready = sealed_payload(payload)
+        outcome = yield from sent(payload, None if ready is None else key_id_of(ready))
+        tries = 0
+        while outcome == "sealed" and ready is None and tries < _KEYS_TRIED:
+            found = durable.sealed_with(task_id, owner=self.identity.owner)
+            wanted: SealedWith | None = yield found if connection is None else OnConnection(connection, found)
+            if wanted is None or wanted.key_id is None:
+                return None
+            seal = seal_for(self.config, task_id, wanted.name, wanted.key_id)
+            outcome = yield from sent(sealed_signal(seal, signal, payload), wanted.key_id)
+            tries += 1
+        if outcome == "sealed":
+            raise PayloadDamaged("", str(task_id), f"signal {signal!r}", _OTHER_KEY.format(signal))
+        return outcome
 
     def steps_of(self, task_id: UUID | str) -> Call[list[RecordedStep]]:
         """What a durable task has on record, the oldest first."""

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from tasklib.client.call_arguments import Target
 from tasklib.client.flow_graphs import FlowGraph, GraphNode, GraphTask, Reference, check_unmerged
-from tasklib.client.sealing import Sealer, refuse_results, seals
+from tasklib.client.sealing import Sealer, refuse_unsealed, seals
 from tasklib.client.submissions import Defaults, NewTasks
 from tasklib.store.flows import NewFlow, NewGate
 from tasklib.store.submit import SubmitTerms
@@ -18,7 +18,10 @@ from tasklib.tasks.flow_parts import Signature
 from tasklib.tasks.flow_runs import FlowRun, SyncFlowRun
 from tasklib.tasks.ids import Ids, new_id, start_of_millisecond
 from tasklib.tasks.payload import limited
+from tasklib.tasks.sealed_results import CLEAR, EITHER, with_sources
 from tasklib.tasks.task_id import KnownId, SyncTaskId
+
+ONE, SPAWNED = "one", "spawned"
 
 
 @dataclass(slots=True)
@@ -78,7 +81,7 @@ def planned(
         taken += len(n.tasks)
     texts: list[str] = []
     targets: list[Target] = []
-    sealed = {n.name for n in nodes for t in n.tasks if not isinstance(t.target, str) and t.target.sealing}
+    sealed = _sealed_nodes(nodes)
     terms: list[SubmitTerms] = []
     places: list[str] = []
     for n in nodes:
@@ -92,8 +95,7 @@ def planned(
         shared = json.dumps(place)[1:-1]
         for task in n.tasks:
             limited(task.kwargs, defaults.config.max_payload_bytes, "the arguments")
-            refuse_results(n.name, [each for r in task.results.values() for each in r.nodes if each in sealed])
-            texts.append(task.kwargs)
+            texts.append(_with_sources(task, sealed, by_node))
             targets.append(task.target)
             terms.append(defaults.terms(task.target, task.options))
             places.append(f'{shared},"args":{_references(task.results, n, by_node)}')
@@ -110,6 +112,31 @@ def planned(
         tasks.seal(targets, defaults)
     last = None if graph.last is None else by_node[graph.last][0]
     return FlowPlan(new, tasks, places, by_node, last, graph.ends)
+
+
+def _sealed_nodes(nodes: Sequence[GraphNode]) -> dict[str, str]:
+    """Nodes of which results are sealed: some, or that of their only task. Of what is spawned, any may be."""
+    sealed: dict[str, str] = {}
+    for node in nodes:
+        each = [not isinstance(task.target, str) and task.target.sealing is not None for task in node.tasks]
+        if any(each):
+            sealed[node.name] = ONE if each == [True] else EITHER
+        elif node.spawner is not None:
+            sealed[node.name] = SPAWNED
+    return sealed
+
+
+def _with_sources(task: GraphTask, sealed: Mapping[str, str], by_node: Mapping[str, Sequence[UUID]]) -> str:
+    """The arguments of a task, for a sealed one with where the others come from."""
+    sealing = None if isinstance(task.target, str) else task.target.sealing
+    sources: dict[str, str] = {}
+    for name, reference in task.results.items():
+        kinds = {sealed[node] for node in reference.nodes if node in sealed}
+        if kinds - {SPAWNED} and (sealing is None or not sealing.is_sealed(name)):
+            refuse_unsealed(task.name, name, next(node for node in reference.nodes if node in sealed))
+        is_one = kinds == {ONE} and not reference.is_list
+        sources[name] = str(by_node[reference.nodes[0]][0]) if is_one else EITHER if kinds else CLEAR
+    return task.kwargs if sealing is None or not sources else with_sources(task.kwargs, sources)
 
 
 def _gate_of(node: GraphNode, graph: FlowGraph, gates: dict[tuple[Any, ...], _Gate]) -> _Gate | None:

@@ -26,6 +26,8 @@ from tasklib.store.flows import FlowInfo, GateInfo, NodeInfo
 from tasklib.tasks.flow_runs import FlowRun, Submittable
 from tasklib.tasks.flows import SPAWNED
 from tasklib.tasks.ids import check_id
+from tasklib.tasks.keyring import keyring_of
+from tasklib.tasks.sealed_results import opened_value
 
 MOST_IN_STATEMENT = 50_000
 """Tasks of a flow in one INSERT: PostgreSQL takes no JSON of any size."""
@@ -170,7 +172,8 @@ class FlowCalls(OnBehalf):
     ) -> Call[list[tuple[str, Any]]]:
         """One page of the results of these nodes, in the order of submission, each with its task's id."""
         page: list[tuple[str, Any]] = yield flows.node_results(str(flow), nodes, settled, after, limit)
-        return page
+        ring = keyring_of(self.config)
+        return [(id_, opened_value(ring, value)) for id_, value in page]
 
     def _store_flow(self, plan: FlowPlan, connection: Any, *, must_be_new: bool) -> Call[None]:
         queries = statements(plan)

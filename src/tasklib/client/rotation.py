@@ -9,15 +9,17 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from tasklib.client.effects import Call, RunCoroutine
+from tasklib.columns import SEALED_MARK
 from tasklib.config import Config
 from tasklib.errors import KeyMissing, PayloadDamaged, PayloadUnreadable
+from tasklib.steps import StepId, StepKind
 from tasklib.store import stored_payloads
 from tasklib.store.stored_payloads import SealedRow
 from tasklib.tasks import blobs
 from tasklib.tasks.keyring import Keyring
 from tasklib.tasks.payload_stores import store_of
+from tasklib.tasks.sealed_records import moved_signal, moved_step
 from tasklib.tasks.sealing import TaskSeal, is_sealed, sealed_error
-from tasklib.tasks.secrets import SEALED_MARK
 
 PAGE = 500
 
@@ -55,7 +57,7 @@ def rotate(
                 done.skipped += 1
                 continue
             try:
-                if blobs.IN_TEXT in row.kwargs or blobs.IN_TEXT in (row.result or ""):
+                if any(blobs.IN_TEXT in text for text in (row.kwargs, row.result or "", row.steps or "")):
                     row = yield RunCoroutine(partial(_with_blobs, row, ring, old_key, new_key))
                 made.append(_resealed(row, ring, old_key, new_key))
             except (PayloadDamaged, PayloadUnreadable, ValueError, TypeError, KeyError):
@@ -77,7 +79,7 @@ async def _with_blobs(row: SealedRow, ring: Keyring, old_key: str, new_key: str,
 def _put_again(row: SealedRow, ring: Keyring, old_key: str, new_key: str, config: Config) -> SealedRow:
     store = store_of(config)
     kwargs, result = json.loads(row.kwargs), json.loads(row.result or "null")
-    whole = row._replace(kwargs="{}", result=None, error=None, progress=None)
+    whole = row._replace(kwargs="{}", result=None, error=None, progress=None, steps=None, signals=None)
     if blobs.is_pointer(kwargs):
         opened = whole._replace(kwargs=json.dumps(blobs.fetched(config, kwargs)))
         text = _resealed(opened, ring, old_key, new_key).kwargs
@@ -88,7 +90,16 @@ def _put_again(row: SealedRow, ring: Keyring, old_key: str, new_key: str, config
         text = _resealed(opened, ring, old_key, new_key).result or ""
         assert store is not None
         row = row._replace(result=blobs.stored_result(store, row.id, text))
-    return row
+    steps = []
+    for kind, name, text in json.loads(row.steps or "[]"):
+        pointer = json.loads(text)["value"]
+        if blobs.is_pointer(pointer):
+            assert store is not None
+            fetched = json.dumps({"value": blobs.fetched(config, pointer)})
+            inner = _resealed(whole._replace(steps=json.dumps([(kind, name, fetched)])), ring, old_key, new_key)
+            text = blobs.stored_result(store, row.id, json.loads(inner.steps or "")[0][2])
+        steps.append((kind, name, text))
+    return row._replace(steps=json.dumps(steps) if steps else None)
 
 
 def _resealed(row: SealedRow, ring: Keyring, old_key: str, new_key: str) -> SealedRow:
@@ -111,4 +122,11 @@ def _resealed(row: SealedRow, ring: Keyring, old_key: str, new_key: str) -> Seal
         result=None if result is None else json.dumps(result),
         error=error,
         progress=None if row.progress is None else json.dumps(moved("progress", json.loads(row.progress))),
+        steps=row.steps and json.dumps([_moved_step(old, new, *step) for step in json.loads(row.steps)]),
+        signals=row.signals
+        and json.dumps([(seq, moved_signal(old, new, text)) for seq, text in json.loads(row.signals)]),
     )
+
+
+def _moved_step(old: TaskSeal, new: TaskSeal, kind: str, name: str, text: str) -> tuple[str, str, str]:
+    return kind, name, moved_step(old, new, StepId(StepKind(kind), name), text)

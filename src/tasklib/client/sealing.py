@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
+from tasklib.columns import SEALED_MARK
 from tasklib.config import Config
 from tasklib.errors import InvalidOption, KeyMissing
 from tasklib.store.lookup import Outcome
@@ -15,6 +15,7 @@ from tasklib.store.submit import SubmitTerms
 from tasklib.tasks import serializers
 from tasklib.tasks.keyring import Keyring, keyring_of
 from tasklib.tasks.options import Options
+from tasklib.tasks.sealed_results import without_sources
 from tasklib.tasks.sealing import (
     TaskSeal,
     hashed_key,
@@ -25,7 +26,7 @@ from tasklib.tasks.sealing import (
     sealed_arguments,
     sealed_error,
 )
-from tasklib.tasks.secrets import BLOB_MARK, SEALED_MARK
+from tasklib.tasks.secrets import BLOB_MARK
 
 if TYPE_CHECKING:
     from tasklib.client.call_arguments import Target
@@ -128,9 +129,25 @@ class Sealer:
 def sealed_text(config: Config, target: Any, id_: UUID, text: str) -> tuple[str, str]:
     """The id of the key that seals a task, and its arguments as they are stored."""
     ring = ring_for(config, target.name)
-    key_id = ring.first if config.key_for is None else config.key_for(target.name, json.loads(text))
+    key_id = ring.first if config.key_for is None else config.key_for(target.name, without_sources(json.loads(text)))
     seal = TaskSeal(ring, key_id, str(UUID(int=id_.int)), target.name, target.compress)
     return key_id, seal.arguments(text, target.sealing)
+
+
+def seal_for(config: Config, task_id: UUID, name: str, key_id: str) -> TaskSeal:
+    """Seals what is sent to a task that is sealed with this key."""
+    ring = ring_for(config, name)
+    if key_id not in ring:
+        raise KeyMissing(key_id)
+    return TaskSeal(ring, key_id, str(UUID(int=task_id.int)), name)
+
+
+def sealed_payload(text: str) -> str | None:
+    """The ciphertext of a payload, as JSON text, that its sender has sealed."""
+    if SEALED_MARK not in text:
+        return None
+    value = json.loads(text)
+    return value[SEALED_MARK] if is_sealed(value) else None
 
 
 # ---- reading ----
@@ -154,17 +171,16 @@ def opened_task(config: Config, task: T) -> T:
         raise KeyMissing(task.key_id)
     seal = TaskSeal(ring, task.key_id, str(task.id), task.name)
     if SEALED_MARK in task.kwargs:
-        task.kwargs = json.loads(seal.opened_arguments(json.dumps(task.kwargs)))
+        task.kwargs = without_sources(json.loads(seal.opened_arguments(json.dumps(task.kwargs))))
     task.result = seal.opened_result(task.result)
     task.progress = seal.opened_json("progress", task.progress)
     task.error = seal.opened_error(task.error)
     return task
 
 
-def refuse_results(function: Any, names: Iterable[str]) -> None:
-    """Results of sealed tasks are not handed on by the database, which has no key."""
-    for name in names:
-        raise InvalidOption(
-            f"{function} would get the result of {name}, which is sealed for its own task. Let {name} store what "
-            "others need, and pass a reference."
-        )
+def refuse_unsealed(function: object, argument: str, name: str) -> None:
+    """What gets the result of a sealed task has to be sealed itself: it would be stored clear with the next error."""
+    raise InvalidOption(
+        f"{function} would get the result of {name}, which is sealed, as {argument}, which is not. Declare it as "
+        f"Sealed[...], or write @task(sealed=True) above {function}."
+    )

@@ -11,7 +11,7 @@ from types import CoroutineType
 from typing import Any
 
 from tasklib.config import Config
-from tasklib.errors import ResultNotStorable, TaskExecutionError, TaskTimeout, WorkerLost
+from tasklib.errors import PayloadDamaged, ResultNotStorable, TaskExecutionError, TaskTimeout, WorkerLost
 from tasklib.executors.exits import is_from_a_signal_handler
 from tasklib.executors.outcomes import Done, Failed, FailureKind
 from tasklib.executors.tracebacks import class_name, error_text
@@ -202,7 +202,7 @@ def _judged(error: BaseException, text: str, raised: str, function: TaskFunction
         case Throttled():
             delay = _delay(error.seconds) or 0.0
             return Failed(text, FailureKind.THROTTLED, delay_seconds=delay, raised=raised, limit=_held_limit(error))
-        case Reject():
+        case Reject() | PayloadDamaged():  # what was damaged stays so
             return Failed(text, FailureKind.REJECTED, retriable=False, raised=raised)
         case TaskTimeout():
             retriable = not isinstance(error, function.non_retriable)

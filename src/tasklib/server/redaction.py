@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tasklib.columns import SEALED_MARK
 from tasklib.tasks.sealing import is_sealed, shown_error
-from tasklib.tasks.secrets import SEALED_MARK
 
 if TYPE_CHECKING:
     from tasklib.models import Task

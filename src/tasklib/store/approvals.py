@@ -8,7 +8,9 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from tasklib.columns import SEALED_MARK
 from tasklib.db.query import Query, Rows
+from tasklib.steps import APPROVAL
 from tasklib.store.audit import Action, audited
 
 
@@ -34,6 +36,17 @@ class OpenApproval:
     expires_at: datetime | None
     refused: str | None
     """What was wrong with an answer that was given before."""
+    sealed: str | None = None
+    """Of a sealed task: what is asked, as ciphertext. Without its key only who may answer is known, and until when."""
+
+    @property
+    def signal(self) -> str:
+        """The signal that answers it."""
+        return f"{APPROVAL}{self.name}"
+
+    def opened(self, asked: Mapping[str, Any]) -> OpenApproval:
+        """The same with what is asked."""
+        return _open(str(self.task_id), self.task, self.queue, self.name, self.number, self.asked_at, asked)
 
 
 class ApprovalPlace(NamedTuple):
@@ -66,18 +79,31 @@ def approvals(
 
 
 def answer_approval(
-    approval: OpenApproval, *, approved: bool, comment: str, form: str | None, sender: str, owner: str | None
+    approval: OpenApproval,
+    *,
+    approved: bool,
+    comment: str,
+    form: str | None,
+    sender: str,
+    owner: str | None,
+    sealed: tuple[str, str] | None = None,
 ) -> Query[str | None]:
-    """Answer it; reads `sent`, `closed`, `not_asked`, `finished`, or None: there is no such task."""
+    """Answer it; reads `sent`, `closed`, `not_asked`, `finished`, `sealed`, or None: there is no such task.
+
+    `sealed`: the answer to a sealed task, as JSON text, and its key.
+    """
+    payload, key_id = sealed or (None, None)
     parameters = {
         "id": str(approval.task_id),
         "approval": approval.name,
         "question": approval.number,
         "approved": approved,
-        "comment": comment,
-        "form": form,
+        "comment": "" if sealed else comment,
+        "form": None if sealed else form,
         "sender": sender,
         "owner": owner,
+        "sealed": payload,
+        "sealed_with": key_id,
     }
     return audited(
         "answer_approval",
@@ -86,7 +112,7 @@ def answer_approval(
         by=sender,
         action=Action.ANSWER_APPROVAL,
         target=str(approval.task_id),
-        details={"approval": approval.name, "approved": approved, "comment": comment or None},
+        details={"approval": approval.name, "approved": approved, "comment": None if sealed else comment or None},
     )
 
 
@@ -111,6 +137,7 @@ def _open(
         form=_ordered_form(asked.get("form"), order.get("form", [])),
         expires_at=datetime.fromisoformat(expires_at) if expires_at else None,
         refused=asked.get("refused"),
+        sealed=asked.get(SEALED_MARK),
     )
 
 

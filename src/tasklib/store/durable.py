@@ -152,19 +152,30 @@ def send_signal(
     *,
     key: str | None,
     sender: str,
+    sealed_with: str | None = None,
 ) -> Query[str | None]:
-    """Send a signal; reads `sent`, `known` (its key was used before), `finished`, or None: there is no such task."""
-    parameters = _signal(task_id, signal, payload, key, sender)
+    """Send a signal; reads `sent`, `known` (its key was used before), `finished`, or None: there is no such task.
+
+    `sealed`: the task is, with another key than `sealed_with`, so nothing was sent.
+    """
+    parameters = _signal(task_id, signal, payload, key, sender, sealed_with)
     return Query("send_signal", parameters, _outcome, repeatable=key is not None)
 
 
 def send_signal_audited(
-    task_id: UUID, signal: str, payload: str, *, key: str | None, sender: str, owner: str | None
+    task_id: UUID,
+    signal: str,
+    payload: str,
+    *,
+    key: str | None,
+    sender: str,
+    owner: str | None,
+    sealed_with: str | None = None,
 ) -> Query[str | None]:
     """The same, if the task is the owner's; recorded in the audit."""
     return audited(
         "send_signal_audited",
-        {**_signal(task_id, signal, payload, key, sender), "owner": owner},
+        {**_signal(task_id, signal, payload, key, sender, sealed_with), "owner": owner},
         _outcome,
         by=sender,
         action=Action.SIGNAL_TASK,
@@ -174,8 +185,30 @@ def send_signal_audited(
     )
 
 
-def _signal(task_id: UUID, signal: str, payload: str, key: str | None, sender: str) -> dict[str, object]:
-    return {"id": str(task_id), "signal": signal, "payload": payload, "key": key, "sender": sender}
+class SealedWith(NamedTuple):
+    """How what is sent to a task has to be sealed."""
+
+    name: str
+    key_id: str | None
+
+
+def sealed_with(task_id: UUID, *, owner: str | None = None) -> Query[SealedWith | None]:
+    """The name of a task and its key, if it is sealed."""
+    parameters = {"id": str(task_id), "owner": owner}
+    return Query("sealed_with", parameters, lambda rows: SealedWith(*rows[0]) if rows else None, repeatable=True)
+
+
+def _signal(
+    task_id: UUID, signal: str, payload: str, key: str | None, sender: str, sealed_with: str | None
+) -> dict[str, object]:
+    return {
+        "id": str(task_id),
+        "signal": signal,
+        "payload": payload,
+        "key": key,
+        "sender": sender,
+        "sealed_with": sealed_with,
+    }
 
 
 def _outcome(rows: Rows) -> str | None:

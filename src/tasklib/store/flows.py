@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from tasklib.columns import returned
+from tasklib.columns import SEALED_OF, returned
 from tasklib.db.fast_path import array, plain_array
 from tasklib.db.query import Query, Rows, nothing
 from tasklib.store.audit import Action, audited
@@ -164,9 +164,21 @@ def parent_of(flow: UUID) -> Query[UUID | None]:
     )
 
 
-def results_of(ids: Sequence[str]) -> Query[dict[str, dict[str, Any]]]:
-    """How these tasks ended, by id."""
-    return Query("flow_results", {"ids": plain_array(ids)}, lambda rows: {row[0]: _ended(row) for row in rows})
+class Ended(NamedTuple):
+    """How a task ended."""
+
+    result: Any
+    as_settled: Any
+    """With its state and error."""
+
+
+def results_of(ids: Sequence[str]) -> Query[dict[str, Ended]]:
+    """How these tasks ended, by id: what each says to those that wait only for results, and to the others."""
+
+    def read(rows: Rows) -> dict[str, Ended]:
+        return {row[0]: Ended(owned(row, returned(row[2])), owned(row, _ended(row))) for row in rows}
+
+    return Query("flow_results", {"ids": plain_array(ids)}, read)
 
 
 def node_results(
@@ -179,14 +191,19 @@ def node_results(
     parameters = {"flow": flow, "nodes": array(nodes), "settled": settled, "after": after, "limit": limit}
 
     def read(rows: Rows) -> list[tuple[str, Any]]:
-        return [(row[0], _ended(row) if settled else returned(row[2])) for row in rows]
+        return [(row[0], owned(row, _ended(row) if settled else returned(row[2]))) for row in rows]
 
     return Query("flow_node_results", parameters, read, prepare=True, repeatable=True)
 
 
 def _ended(row: tuple[Any, ...]) -> dict[str, Any]:
-    id_, state, result, error = row
+    id_, state, result, error, _ = row
     return {"id": id_, "state": state, "result": returned(result), "error": error}
+
+
+def owned(row: tuple[Any, ...], value: Any) -> Any:
+    """A result of a sealed task says whose it is: it opens for that task alone."""
+    return value if row[4] is None else {SEALED_OF: [row[0], row[4]], "value": value}
 
 
 def fold(gates: Sequence[str] | None) -> Query[list[str]]:

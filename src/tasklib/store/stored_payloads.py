@@ -45,6 +45,11 @@ class SealedRow(NamedTuple):
     result: str | None
     error: str | None
     progress: str | None
+    signals_sent: int | None = None
+    steps: str | None = None
+    """[kind, name, result], ... as JSON text: those with something sealed or in the payload store."""
+    signals: str | None = None
+    """[seq, payload], ... as JSON text: those that are sealed."""
 
 
 def sealed_with(key_id: str, after: str = FIRST, limit: int = 500) -> Query[list[SealedRow]]:
@@ -64,6 +69,9 @@ def reseal(rows: Sequence[SealedRow], old_key: str, new_key: str, *, by: str) ->
         "results": columns[5],
         "errors": columns[6],
         "progress": columns[7],
+        "signals_sent": columns[8],
+        "steps": columns[9],
+        "signals": columns[10],
         "old_key": old_key,
         "new_key": new_key,
     }

@@ -19,11 +19,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeAlias, TypeVar
 
+from tasklib.columns import SEALED_FROM, SEALED_MARK
 from tasklib.errors import InvalidTaskFunction, KeyMissing, PayloadDamaged
 from tasklib.tasks import compression
 from tasklib.tasks.keyring import Keyring
 from tasklib.tasks.marks import marked_parameters
-from tasklib.tasks.secrets import SEALED_MARK
 
 T = TypeVar("T")
 _IN_TEXT = f'"{SEALED_MARK}"'
@@ -128,7 +128,7 @@ class TaskSeal:
         if sealing.fields is None:
             return f'{{{_IN_TEXT}:"{self.seal("kwargs", text)}"}}'
         values = json.loads(text)
-        secret = {name: values.pop(name) for name in sealing.fields if name in values}
+        secret = {name: values.pop(name) for name in (*sealing.fields, SEALED_FROM) if name in values}
         inner = self.seal("kwargs", json.dumps(secret, ensure_ascii=False))
         return json.dumps({SEALED_MARK: inner, **values}, ensure_ascii=False)
 
@@ -229,11 +229,6 @@ def hashed_key(ring: Keyring, key_id: str, name: str, text: str) -> str:
 def refuse_with_sealing(function: Any, by_argument: Iterable[tuple[str, str | None]]) -> None:
     """What a sealed function can't be combined with, because it would show sealed values or can't seal them."""
     name, sealing = function.name, function.sealing
-    if function.durable:
-        raise InvalidTaskFunction(
-            f"{name}: a durable function can't be sealed: its steps and signals are stored clear. Put the part with "
-            "the secret into a sealed task of its own, and pass a reference."
-        )
     if function.schedules:
         raise InvalidTaskFunction(
             f"{name}: a sealed function can't have a schedule: arguments are sealed for one task. Let a scheduled "

@@ -14,11 +14,11 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 from pydantic import Secret, SecretBytes, SecretStr
 from pydantic_core import to_jsonable_python
 
+from tasklib.columns import SEALED_MARK
+
 SECRET_MARK = "$secret"
 """The only key of a stored secret."""
 
-SEALED_MARK = "$sealed"
-"""The key under which ciphertext is stored: see sealing.py."""
 BLOB_MARK = "$blob"
 """The only key of a pointer into a payload store: see blobs.py."""
 _MASKED = "**********"

@@ -10,6 +10,7 @@ from tasklib.db.reconnecting import backoff
 from tasklib.errors import PayloadDamaged, PayloadUnreadable
 from tasklib.executors.outcomes import Done, DoneAndStored, Failed, FailureKind, Released
 from tasklib.tasks import blobs
+from tasklib.tasks.sealed_results import OWNED
 from tasklib.worker.attempt import Attempt
 from tasklib.worker.sealing import MARKED, open_arguments
 
@@ -30,7 +31,8 @@ def read_arguments(attempt: Attempt, config: Config) -> None:
     except Exception as e:  # the store's own
         attempt.refusal = Released(f"the payload store failed: {type(e).__name__}: {e}")
     else:
-        if attempt.function.sealing is not None or attempt.claimed.kwargs.startswith(MARKED):
+        kwargs = attempt.claimed.kwargs
+        if attempt.function.sealing is not None or kwargs.startswith(MARKED) or OWNED in kwargs:
             open_arguments(attempt, config)
 
 

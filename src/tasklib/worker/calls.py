@@ -14,6 +14,7 @@ from tasklib.errors import TaskCancelled, WorkerLost
 from tasklib.tasks.context import WorkerCalls
 from tasklib.tasks.flow_parts import Signature
 from tasklib.tasks.limit_blocks import LimitBlock
+from tasklib.tasks.sealed_results import opened_value
 from tasklib.worker.attempt import Attempt
 from tasklib.worker.limit_blocks import LimitBlocks
 
@@ -79,7 +80,9 @@ class AttemptCalls(BlockCalls):
 
     async def node_results(self, source: Mapping[str, Any], after: str | None, limit: int) -> list[tuple[str, Any]]:
         """One page of the results of a group."""
-        return await self._on_loop(self._store.node_results(source, after, limit))
+        seal = self._attempt.seal
+        page = await self._on_loop(self._store.node_results(source, after, limit))
+        return [(id_, opened_value(None if seal is None else seal.ring, value)) for id_, value in page]
 
     async def spawn(self, children: Sequence[tuple[UUID, Signature[Any]]]) -> None:
         """Add tasks to the one that runs."""

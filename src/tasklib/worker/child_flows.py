@@ -10,7 +10,7 @@ import psycopg
 from tasklib.client.flow_graphs import graph_of
 from tasklib.client.flow_plans import planned
 from tasklib.client.flows import statements
-from tasklib.client.sealing import refuse_results
+from tasklib.client.sealing import refuse_unsealed
 from tasklib.client.submissions import Defaults
 from tasklib.db.database import execute, execute_async
 from tasklib.db.query import Query
@@ -27,7 +27,9 @@ class ChildSubmission:
 
     def __init__(self, children: ChildFlow, attempt: Attempt, defaults: Defaults, schema: str | None) -> None:
         plan = planned(graph_of(children.flow), defaults, UUID, None)
-        refuse_results(attempt.claimed.name, [t.name for t in plan.tasks.kinds if t.key_id is not None])
+        for terms in plan.tasks.kinds:
+            if terms.key_id is not None and attempt.seal is None:
+                refuse_unsealed(attempt.claimed.name, "what gather() returns", terms.name)
         gates = list(plan.flow.gates)
         self._adopt: Query[bool] | None = None
         if children.if_cancelled == "cancel":

@@ -19,6 +19,7 @@ from tasklib.db.failures import conflict_pause
 from tasklib.db.query import Query
 from tasklib.db.reconnecting import backoff
 from tasklib.errors import DatabaseUnavailable, TaskLibError, WorkerLost
+from tasklib.steps import StepId, StepKind
 from tasklib.store import settle
 from tasklib.store.durable import NewStep, Written, record_steps
 from tasklib.tasks.blobs import IN_TEXT, is_long, resolved_result
@@ -38,9 +39,11 @@ from tasklib.tasks.durable_effects import (
 )
 from tasklib.tasks.durable_run import LoseTask
 from tasklib.tasks.payload_stores import store_of
+from tasklib.tasks.sealed_results import opened_value
 from tasklib.worker.attempt import Attempt
 from tasklib.worker.blobs import stored_or_kept
 from tasklib.worker.child_flows import ChildSubmission
+from tasklib.worker.sealing import sealed_records
 
 T = TypeVar("T")
 _MOST_PER_BATCH = 1000
@@ -135,15 +138,16 @@ class AttemptJournal:
         self._journals = journals
         self._attempt = attempt
         self._store = store_of(journals.defaults.config)
+        self._sealed = sealed_records(attempt)
 
     async def perform(self, effect: Effect) -> Any:
         match effect:
             case Load():
                 return await self._load()
             case Record(id_, result, seconds):
-                stored = result if self._store is None or result is None else await self._stored(result)
+                stored = None if result is None else await self._stored(self._sealed_text(id_, result))
                 step = NewStep(self._attempt.claimed, id_, stored, seconds)
-                return await self._read(await self._journals.record(self._attempt, step))
+                return await self._read(id_, await self._journals.record(self._attempt, step))
             case Consume():
                 return await self._consume(effect)
             case CallInTransaction():
@@ -167,20 +171,26 @@ class AttemptJournal:
 
     async def _load(self) -> Loading:
         recorded = await self._until_answered(lambda: self._journals.store.steps_of(self._attempt.claimed))
-        return Loading({step.id: await self._read(step.result) for step in recorded.steps}, recorded.now)
+        return Loading({step.id: await self._read(step.id, step.result) for step in recorded.steps}, recorded.now)
 
     async def _stored(self, result: str) -> str:
         """A result as it is recorded: a long one is in the payload store."""
         config, claimed = self._journals.defaults.config, self._attempt.claimed
         if self._store is None or not is_long(config, result):
             return result
-        keep = partial(stored_or_kept, compress=self._attempt.function.compress)
+        keep = partial(stored_or_kept, compress=self._attempt.function.compress and self._sealed is None)
         return await asyncio.to_thread(keep, self._store, claimed.id, claimed.name, result)
 
-    async def _read(self, result: str) -> str:
-        """A recorded result as it was. While the store fails it is tried again, until the attempt is over."""
-        if IN_TEXT not in result:
-            return result
+    def _sealed_text(self, id_: StepId, text: str) -> str:
+        return text if self._sealed is None else self._sealed.sealed(id_, text)
+
+    async def _read(self, id_: StepId, result: str) -> str:
+        """A recorded result as it was."""
+        text = await self._fetched(result) if IN_TEXT in result else result
+        return text if self._sealed is None else self._sealed.opened(id_, text)
+
+    async def _fetched(self, result: str) -> str:
+        """From the payload store. While that fails it is tried again, until the attempt is over."""
         failures = 0
         while not self._attempt.settled:
             try:
@@ -209,7 +219,8 @@ class AttemptJournal:
         for nodes in record["nodes"]:
             source = {"flow": record["flow"], "nodes": nodes, "settled": True}
             page = await store.node_results(source, None, MOST_IN_LIST)
-            ends.append([ended for _, ended in page])
+            ring = None if self._attempt.seal is None else self._attempt.seal.ring
+            ends.append([opened_value(ring, ended) for _, ended in page])
         return FoundChildren(ends, look.seen)
 
     async def _consume(self, effect: Consume) -> FoundSignal:
@@ -226,7 +237,10 @@ class AttemptJournal:
                 )
             )
             if consumed is not None and consumed.is_decided:
-                return FoundSignal(consumed.result, consumed.seen)
+                found = consumed.result
+                if found is not None and self._sealed is not None:
+                    found = self._sealed.opened(StepId(StepKind.SIGNAL, effect.step), found)
+                return FoundSignal(found, consumed.seen)
             if consumed is None and attempt.claimed.id not in kept.locked:
                 raise LoseTask
             tries += 1
@@ -252,7 +266,7 @@ class AttemptJournal:
             try:
                 async with database.connection() as connection, connection.transaction() as transaction:
                     value = await called(_with_connection(effect, connection))
-                    step = NewStep(self._attempt.claimed, effect.id, effect.written(value))
+                    step = self._new_step(effect, value)
                     while not (written := await execute_async(connection, self._query(step), database.config.schema)):
                         if not await execute_async(connection, self._still_held(), database.config.schema):
                             raise LoseTask
@@ -276,7 +290,7 @@ class AttemptJournal:
                 with database.connection() as connection, connection.transaction() as transaction:
                     call = _with_connection(effect, connection)
                     value = call.function(*call.args, **call.kwargs)
-                    step = NewStep(self._attempt.claimed, effect.id, effect.written(value))
+                    step = self._new_step(effect, value)
                     while not (written := execute(connection, self._query(step), database.config.schema)):
                         if not execute(connection, self._still_held(), database.config.schema):
                             raise LoseTask
@@ -297,8 +311,13 @@ class AttemptJournal:
     def _still_held(self) -> Query[set[str]]:
         return settle.still_held([self._attempt.claimed], self._attempt.worker_id)
 
+    def _new_step(self, effect: CallInTransaction, value: object) -> NewStep:
+        return NewStep(self._attempt.claimed, effect.id, self._sealed_text(effect.id, effect.written(value)))
+
     async def _on_record(self, effect: CallInTransaction, written: Written) -> str:
-        return written.result if written.result is not None else (await self._load()).records[effect.id]
+        if written.result is None:
+            return (await self._load()).records[effect.id]
+        return await self._read(effect.id, written.result)
 
     async def _after(self, effect: CallInTransaction, error: Exception, *, is_lost: bool) -> str:
         """After an error: what is on record, if the connection was lost in a commit that took effect."""

@@ -39,6 +39,7 @@ from tasklib.tasks.sealing import shown_error
 from tasklib.tasks.unstorable import storable_text
 from tasklib.worker.attempt import Attempt
 from tasklib.worker.progress import ProgressReports
+from tasklib.worker.sealing import continuing
 from tasklib.worker.slots import Slots
 from tasklib.worker.spans import end_span
 
@@ -175,7 +176,7 @@ class Settler:
                 case Cancelled(error):
                     stopped.append((attempt, self._sealed(attempt, error)))
                 case Suspended(until, signals, seen, kwargs, version):
-                    suspended = Suspension(attempt.claimed, until, signals, seen, kwargs, version)
+                    suspended = Suspension(attempt.claimed, until, signals, seen, continuing(attempt, kwargs), version)
                     suspensions.append((attempt, suspended))
                 case Committed():
                     self._collector.completed([attempt], time.monotonic())

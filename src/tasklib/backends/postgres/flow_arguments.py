@@ -9,7 +9,9 @@ from typing import Any
 from tasklib.db.query import Runs
 from tasklib.store import flows
 from tasklib.store.claim import Claimed, FlowPart, need_results
+from tasklib.store.flows import Ended
 from tasklib.tasks.blobs import FETCH, IN_TEXT
+from tasklib.tasks.sealed_results import OWNED
 from tasklib.tasks.serializers import IN_TEXT as SERIALIZED
 
 MOST_IN_LIST = 1_000_000
@@ -26,9 +28,7 @@ async def with_results(db: Runs, claimed: Sequence[Claimed]) -> list[Claimed]:
     return [await _filled_in(db, c, parts[c.id], ended) for c in claimed]
 
 
-async def _filled_in(
-    db: Runs, claimed: Claimed, part: FlowPart | None, ended: Mapping[str, Mapping[str, Any]]
-) -> Claimed:
+async def _filled_in(db: Runs, claimed: Claimed, part: FlowPart | None, ended: Mapping[str, Ended]) -> Claimed:
     if part is None or not part.results:
         return claimed
     values: dict[str, Any] = {}
@@ -36,13 +36,13 @@ async def _filled_in(
         settled = bool(reference.get("settled"))
         if "task" in reference:
             found = ended.get(reference["task"])
-            values[name] = found if settled or found is None else found["result"]
+            values[name] = None if found is None else found.as_settled if settled else found.result
         elif reference.get("pages"):
             values[name] = {"flow": part.flow, "nodes": reference["nodes"], "settled": settled}
         else:
             query = flows.node_results(part.flow or "", reference["nodes"], settled, None, MOST_IN_LIST)
             values[name] = [value for _, value in await db.run(query)]
     results = json.dumps(values)
-    # The worker has the store, and the serializers.
-    fetch = {FETCH: True} if IN_TEXT in results or SERIALIZED in results else {}
+    # The worker has the store, the serializers and the keys.
+    fetch = {FETCH: True} if any(mark in results for mark in (IN_TEXT, SERIALIZED, OWNED)) else {}
     return claimed._replace(kwargs=json.dumps({**fetch, **json.loads(claimed.kwargs), **values}))

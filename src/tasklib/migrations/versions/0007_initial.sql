@@ -383,17 +383,20 @@ CREATE TABLE {schema.}signals (
 CREATE INDEX signals_unconsumed ON {schema.}signals (task, name, seq) WHERE consumed_at IS NULL;
 
 -- Send a signal to a task: SELECT tasklib_signal('018f...', 'approved', '{"by": "ann"}');
--- Returns 'sent', 'known' (one with this key was sent before), 'finished' (the task has ended), or null: no such task.
+-- Returns 'sent', 'known' (one with this key was sent before), 'finished' (the task has ended), 'sealed' (the task is
+-- sealed with another key than `sealed_with`, so its signals have to be), or null: no such task.
 -- The task's row is locked before anything is decided. A suspension locks it too, so one of the two comes first: the
 -- suspension finds `signals_sent` changed, or the signal finds the task suspended and makes it due.
 DO $migration$
 BEGIN
     EXECUTE format($function$
         CREATE FUNCTION %1$s.tasklib_signal(task_id uuid, signal text, payload jsonb DEFAULT 'null',
-                                            key text DEFAULT NULL, sent_by text DEFAULT current_user)
+                                            key text DEFAULT NULL, sent_by text DEFAULT current_user,
+                                            sealed_with text DEFAULT NULL)
         RETURNS text LANGUAGE sql VOLATILE AS $$
             WITH target AS (
                 SELECT task.id, task.state IN ('pending', 'running', 'failed') AS is_open,
+                       task.key_id IS NOT DISTINCT FROM $6 AS fits,
                        task.state = 'pending' AND $2 = ANY (task.awaited_signals)
                            AND COALESCE(task.next_retry_at, task.scheduled_at) > now() AS waits
                 FROM %1$s.tasks AS task
@@ -402,7 +405,7 @@ BEGIN
             ),
             sent AS (
                 INSERT INTO %1$s.signals (task, name, payload, key, sent_by)
-                SELECT id, $2, COALESCE($3, 'null'), $4, $5 FROM target WHERE is_open
+                SELECT id, $2, COALESCE($3, 'null'), $4, $5 FROM target WHERE is_open AND fits
                 ON CONFLICT (task, key) DO NOTHING
                 RETURNING task
             ),
@@ -415,7 +418,8 @@ BEGIN
                 RETURNING CASE WHEN waits THEN
                     %1$s.tasklib_wake_for(task.queue, task.name, task.required_capabilities, 1) END
             )
-            SELECT CASE WHEN NOT is_open THEN 'finished' WHEN EXISTS (SELECT FROM told) THEN 'sent' ELSE 'known' END
+            SELECT CASE WHEN NOT is_open THEN 'finished' WHEN NOT fits THEN 'sealed'
+                        WHEN EXISTS (SELECT FROM told) THEN 'sent' ELSE 'known' END
             FROM target
         $$
     $function$, (SELECT typnamespace::regnamespace FROM pg_type WHERE oid = pg_typeof(NULL::{schema.}tasks)));
@@ -424,14 +428,15 @@ $migration$;
 
 -- Answer an approval that a task asks for: SELECT tasklib_answer('018f...', 'pay-out', true, 'fine with me');
 -- Returns 'sent', 'closed' (it was answered before, or its time is over), 'not_asked', 'finished' (the task has ended),
--- or null: no such task. `question`: only if it is still the one with this token, by which a reader knew it.
+-- 'sealed' (the answer has to be sealed like the task: `sealed` is all of it), or null: no such task. `question`: only if it is still the one with this token, by which a reader knew it.
 -- The task's row is locked first. Whatever closes a question holds a lock on it too, so the next statement sees that.
 DO $migration$
 BEGIN
     EXECUTE format($function$
         CREATE FUNCTION %1$s.tasklib_answer(task_id uuid, approval text, approved boolean, comment text DEFAULT '',
                                             form jsonb DEFAULT NULL, sent_by text DEFAULT current_user,
-                                            question bigint DEFAULT NULL)
+                                            question bigint DEFAULT NULL, sealed jsonb DEFAULT NULL,
+                                            sealed_with text DEFAULT NULL)
         RETURNS text LANGUAGE plpgsql VOLATILE AS $$
         DECLARE
             asked record;
@@ -452,8 +457,8 @@ BEGIN
             -- One answer to each question. The same name asked again, by a task that began anew, has another token.
             outcome := %1$s.tasklib_signal(
                 task_id, 'approval:' || approval,
-                jsonb_build_object('approved', approved, 'comment', comment, 'form', form, 'by', sent_by),
-                'approval:' || approval || ':' || asked.token, sent_by);
+                COALESCE(sealed, jsonb_build_object('approved', approved, 'comment', comment, 'form', form, 'by', sent_by)),
+                'approval:' || approval || ':' || asked.token, sent_by, sealed_with);
             RETURN CASE outcome WHEN 'known' THEN 'closed' ELSE outcome END;
         END
         $$

@@ -12,6 +12,7 @@ from tasklib import tracing
 from tasklib.client.call_arguments import of_another_version, submission, typed
 from tasklib.client.cursors import cursor, place_of
 from tasklib.client.search_terms import MAX_LENGTH
+from tasklib.columns import SEALED_MARK
 from tasklib.errors import InvalidOption, TaskExecutionError, TaskLibError, TaskNotFound
 from tasklib.server import filters
 from tasklib.server.access import Principal, Role, checked, client_of
@@ -57,7 +58,6 @@ from tasklib.states import TaskState
 from tasklib.store.filters import EVERY_TASK, TaskFilter
 from tasklib.tasks.ids import new_id
 from tasklib.tasks.options import options_of
-from tasklib.tasks.secrets import SEALED_MARK
 from tasklib.tasks.submitter import Submission
 
 router = APIRouter(prefix="/api/v1/tasks", tags=["tasks"])

@@ -1,1 +1,2 @@
-SELECT {schema.}tasklib_signal(%(id)s::text::uuid, %(signal)s::text, %(payload)s::text::jsonb, %(key)s::text, %(sender)s::text)
+SELECT {schema.}tasklib_signal(%(id)s::text::uuid, %(signal)s::text, %(payload)s::text::jsonb, %(key)s::text, %(sender)s::text,
+                                %(sealed_with)s::text)

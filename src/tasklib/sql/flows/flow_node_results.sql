@@ -1,10 +1,12 @@
 -- One page of what the tasks of some nodes returned, in the order of submission: along the primary key, or node by node
 -- along the index of flows, and only what a page takes of each. Otherwise every page would read all that follow it.
 WITH wanted AS (SELECT %(flow)s::text::uuid AS id)
-SELECT page.id::text, page.state, page.result, page.error
+SELECT page.id::text, page.state, page.result, page.error, page.sealed_name
 FROM wanted
 CROSS JOIN LATERAL (
-    (SELECT near.id, near.state, near.result, right(near.error, 2000) AS error
+    (SELECT near.id, near.state, near.result,
+            CASE WHEN near.key_id IS NULL THEN right(near.error, 2000) ELSE near.error END AS error,
+            CASE WHEN near.key_id IS NOT NULL THEN near.name END AS sealed_name
      FROM {schema.}tasks AS near
      WHERE {include near_flow}
        AND near.node = ANY (%(nodes)s::text::text[])
@@ -16,7 +18,9 @@ CROSS JOIN LATERAL (
     SELECT node_page.*
     FROM (SELECT DISTINCT unnest(%(nodes)s::text::text[]) AS node) AS reported
     CROSS JOIN LATERAL (
-        SELECT far.id, far.state, far.result, right(far.error, 2000) AS error
+        SELECT far.id, far.state, far.result,
+            CASE WHEN far.key_id IS NULL THEN right(far.error, 2000) ELSE far.error END AS error,
+            CASE WHEN far.key_id IS NOT NULL THEN far.name END AS sealed_name
         FROM {schema.}tasks AS far
         WHERE {include far_from_flow}
           AND far.node = reported.node
