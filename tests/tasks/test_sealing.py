@@ -158,8 +158,9 @@ def test_combinations_that_would_store_something_clear_are_refused() -> None:
 
         async def function(a: str = "") -> None: ...
 
+        given: dict[str, Any] = {"sealed": True, **settings}
         with pytest.raises(InvalidTaskFunction, match=words):
-            task(name="f", **{"sealed": True, **settings})(function)
+            task(name="f", **given)(function)
 
     def contradiction(a: Sealed[str]) -> None: ...
 
