@@ -164,7 +164,7 @@ def parent_of(flow: UUID) -> Query[UUID | None]:
     )
 
 
-class Ended(NamedTuple):
+class TaskEnd(NamedTuple):
     """How a task ended."""
 
     result: Any
@@ -172,11 +172,11 @@ class Ended(NamedTuple):
     """With its state and error."""
 
 
-def results_of(ids: Sequence[str]) -> Query[dict[str, Ended]]:
+def results_of(ids: Sequence[str]) -> Query[dict[str, TaskEnd]]:
     """How these tasks ended, by id: what each says to those that wait only for results, and to the others."""
 
-    def read(rows: Rows) -> dict[str, Ended]:
-        return {row[0]: Ended(owned(row, returned(row[2])), owned(row, _ended(row))) for row in rows}
+    def read(rows: Rows) -> dict[str, TaskEnd]:
+        return {row[0]: TaskEnd(owned(row, returned(row[2])), owned(row, _ended(row))) for row in rows}
 
     return Query("flow_results", {"ids": plain_array(ids)}, read)
 

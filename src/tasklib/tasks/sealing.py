@@ -17,13 +17,15 @@ from base64 import b64decode, b64encode
 from binascii import Error as NotBase64
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 
 from tasklib.columns import SEALED_FROM, SEALED_MARK
 from tasklib.errors import InvalidTaskFunction, KeyMissing, PayloadDamaged
 from tasklib.tasks import compression
-from tasklib.tasks.keyring import Keyring
 from tasklib.tasks.marks import marked_parameters
+
+if TYPE_CHECKING:
+    from tasklib.tasks.keyring import Keyring
 
 T = TypeVar("T")
 _IN_TEXT = f'"{SEALED_MARK}"'

@@ -9,7 +9,7 @@ from typing import Any
 from tasklib.db.query import Runs
 from tasklib.store import flows
 from tasklib.store.claim import Claimed, FlowPart, need_results
-from tasklib.store.flows import Ended
+from tasklib.store.flows import TaskEnd
 from tasklib.tasks.blobs import FETCH, IN_TEXT
 from tasklib.tasks.sealed_results import OWNED
 from tasklib.tasks.serializers import IN_TEXT as SERIALIZED
@@ -28,7 +28,7 @@ async def with_results(db: Runs, claimed: Sequence[Claimed]) -> list[Claimed]:
     return [await _filled_in(db, c, parts[c.id], ended) for c in claimed]
 
 
-async def _filled_in(db: Runs, claimed: Claimed, part: FlowPart | None, ended: Mapping[str, Ended]) -> Claimed:
+async def _filled_in(db: Runs, claimed: Claimed, part: FlowPart | None, ended: Mapping[str, TaskEnd]) -> Claimed:
     if part is None or not part.results:
         return claimed
     values: dict[str, Any] = {}
