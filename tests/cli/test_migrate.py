@@ -88,14 +88,40 @@ def test_sql_and_check_together_are_a_mistake(run: Run) -> None:
 def test_user_without_rights_is_told_in_one_line(run: Run, database_url: str, empty_database_url: str) -> None:
     role = f"tasklib_{uuid.uuid4().hex[:10]}"
     with psycopg.connect(empty_database_url, autocommit=True) as connection:
-        connection.execute(f"CREATE ROLE {role} LOGIN PASSWORD 'x'")
+        connection.execute(f"CREATE ROLE {role} LOGIN PASSWORD 'x'".encode())
         connection.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
         try:
             empty, full = (make_conninfo(u, user=role, password="x") for u in (empty_database_url, database_url))
             creating, reading = run("migrate", "--database-url", empty), run("list", "--database-url", full)
         finally:
-            connection.execute(f"DROP ROLE {role}")
+            connection.execute(f"DROP ROLE {role}".encode())
     assert creating.exit_code == reading.exit_code == 1
     assert "permission denied for schema public" in creating.stderr
     assert creating.stderr.count("\n") == 1
     assert reading.stderr == "error: PostgreSQL says: permission denied for table tasks\n"
+
+
+def test_tasks_of_an_earlier_library_are_taken_over_and_what_became_of_them_is_said(
+    run: Run, empty_database_url: str
+) -> None:
+    with psycopg.connect(empty_database_url, autocommit=True) as connection:
+        connection.execute("""
+            CREATE TABLE tasks (
+                id uuid, name text, state text, kwargs jsonb, scheduled_at timestamp, created_at timestamp,
+                completed_at timestamp, retry_count int, max_retries int, customer text);
+            INSERT INTO tasks SELECT gen_random_uuid(), 'old', state, '{}', now(), now(), done, 3, 3
+            FROM (VALUES ('pending', NULL), ('failed', now()), ('failed', now())) AS old (state, done)
+        """)
+    url = ("--database-url", empty_database_url)
+    refused = run("migrate", *url)
+    assert refused.stderr.endswith("To run the tasks that are in it: tasklib migrate --take-over public.tasks\n")
+    taken = run("migrate", "--take-over", "public.tasks", "--time-zone", "Europe/Berlin", *url)
+    assert taken.stdout == (
+        "copied 3 tasks: 2 dead_letter, 1 pending\n"
+        "not copied, as TaskLib has no such columns: customer\n"
+        "The leader deletes dead letters 30 days after they ended, which may be at once: "
+        "set TASKLIB_DEAD_LETTER_DAYS before a worker starts.\n"
+        "Every row is still in public.before_tasklib_tasks: drop it when you don't need it any more.\n"
+    )
+    assert run("migrate", "--check", *url).exit_code == 0
+    assert run("migrate", "--take-over", "tasks", "--check", *url).exit_code == 2

@@ -155,17 +155,17 @@ def test_a_migration_that_another_process_finishes_meanwhile_doesnt_look_foreign
     # Between the two looks of this process, at the version table and at `tasks`, another one migrates.
     from tasklib import migrations
 
-    looks = migrations._exists
+    looks = migrations.exists
     others = iter([None, config])
 
     def look(connection: Any, query: str, **names: str) -> bool:
         found = looks(connection, query, **names)
         if other := next(others, None):
-            monkeypatch.setattr(migrations, "_exists", looks)
+            monkeypatch.setattr(migrations, "exists", looks)
             migrate(other)
         return found
 
-    monkeypatch.setattr(migrations, "_exists", look)
+    monkeypatch.setattr(migrations, "exists", look)
     assert migrate(config) == ()
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tasklib.cli.options import DatabaseUrl, DatabaseUrlFile, Debug, Schema, configured, url_of
+
+if TYPE_CHECKING:
+    from tasklib.config import Config
+    from tasklib.migrations.older_table import TakenOver
 
 
 def migrate(
@@ -18,6 +22,13 @@ def migrate(
     from_0_1: Annotated[
         bool, typer.Option("--from-0.1", help="Convert the tables of TaskLib 0.1.0, with all their rows.")
     ] = False,
+    take_over: Annotated[
+        str | None,
+        typer.Option(metavar="TABLE", help="Copy the tasks of an earlier task library's table, such as public.tasks."),
+    ] = None,
+    time_zone: Annotated[
+        str, typer.Option(metavar="ZONE", help="With --take-over: of times that are stored without a zone.")
+    ] = "UTC",
     database_url: DatabaseUrl = None,
     database_url_file: DatabaseUrlFile = None,
     schema: Schema = None,
@@ -28,8 +39,8 @@ def migrate(
     from tasklib.config import Config
     from tasklib.migrations.revisions import head
 
-    if sql + check + roles + from_0_1 > 1:
-        raise typer.BadParameter("give one of --sql, --roles, --check and --from-0.1.")
+    if sql + check + roles + from_0_1 + (take_over is not None) > 1:
+        raise typer.BadParameter("give one of --sql, --roles, --check, --from-0.1 and --take-over.")
     if sql or roles:
         checked = Config("postgresql://", schema=schema or None)
         typer.echo(migrations.script(checked.schema) if sql else migrations.roles(checked.schema))
@@ -46,8 +57,25 @@ def migrate(
             typer.echo(f"carried over {table}: {count} rows")
         typer.echo(f"up to date (revision {head()}). Run the script of `tasklib migrate --roles` again if you use it.")
         return
+    if take_over is not None:
+        taken = migrations.take_over(config, take_over, time_zone=time_zone)
+        _tell(taken, config)
+        return
     done = migrations.migrate(config)
     for revision in done:
         typer.echo(f"ran {revision}")
     if not done:
         typer.echo(f"up to date (revision {head()})")
+
+
+def _tell(taken: TakenOver, config: Config) -> None:
+    by_state = ", ".join(f"{count} {state}" for state, count in taken.states.items())
+    typer.echo(f"copied {sum(taken.states.values())} tasks{f': {by_state}' if by_state else ''}")
+    if taken.left:
+        typer.echo(f"not copied, as TaskLib has no such columns: {', '.join(taken.left)}")
+    if "dead_letter" in taken.states and config.dead_letter_days is not None:
+        typer.echo(
+            f"The leader deletes dead letters {config.dead_letter_days:g} days after they ended, which may be at once: "
+            "set TASKLIB_DEAD_LETTER_DAYS before a worker starts."
+        )
+    typer.echo(f"Every row is still in {taken.table}: drop it when you don't need it any more.")

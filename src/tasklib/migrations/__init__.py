@@ -3,6 +3,7 @@
 migrate(config)            # idempotent; safe when many processes do it at once. Of several shards, call it for each
 pending(config)            # revisions still to run; () means up to date
 carry_over(config)         # once, from tables of TaskLib 0.1.0
+take_over(config, "tasks") # the tasks of an earlier library's table
 script("jobs")             # the SQL for a schema, for a DBA
 roles("jobs")              # the SQL for roles with the least rights
 """
@@ -11,12 +12,11 @@ from __future__ import annotations
 
 import io
 import math
-import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psycopg
 from psycopg import errors as pg
@@ -24,7 +24,7 @@ from psycopg import errors as pg
 from tasklib.config import Config
 from tasklib.db.connect import connect
 from tasklib.errors import SchemaError
-from tasklib.migrations import from_0_1
+from tasklib.migrations import from_0_1, older_table
 from tasklib.migrations.revisions import (
     VERSION_TABLE,
     head,
@@ -35,6 +35,7 @@ from tasklib.migrations.revisions import (
     require_shard,
     require_utf8,
 )
+from tasklib.migrations.statements import exists, filled, literal, name_in, rows, run, schema_of
 from tasklib.sql import quoted
 
 # Alembic and SQLAlchemy are imported where they are used: each worker and server asks for the revision when it starts,
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
     from sqlalchemy.exc import DBAPIError
 
-__all__ = ["ROLES", "carry_over", "check", "migrate", "pending", "roles", "script"]
+__all__ = ["ROLES", "carry_over", "check", "migrate", "pending", "roles", "script", "take_over"]
 
 ROLES = ("owner", "reader", "producer", "worker", "server")
 """The roles that `roles` makes."""
@@ -68,15 +69,15 @@ def migrate(config: Config) -> tuple[str, ...]:
 
 def _number(connection: Connection, config: Config) -> None:
     """Write the shard's number into the schema, unless it has tasks whose ids name another one."""
-    schema = _schema_of(connection, _name(VERSION_TABLE, config.schema))
-    found = _run(connection, f"SELECT {_name('tasklib_shard', schema)}()")
+    schema = schema_of(connection, name_in(VERSION_TABLE, config.schema))
+    found = run(connection, f"SELECT {name_in('tasklib_shard', schema)}()")
     if config.shard in (found, 0):  # a program that says nothing of shards may migrate any
         return
-    if found or _exists(connection, f"SELECT 1 FROM {_name('tasks', schema).replace('%', '%%')} LIMIT 1"):
+    if found or exists(connection, f"SELECT 1 FROM {name_in('tasks', schema).replace('%', '%%')} LIMIT 1"):
         require_shard(found, config.shard, schema)
-    _run(
+    run(
         connection,
-        f"CREATE OR REPLACE FUNCTION {_name('tasklib_shard', schema)}() RETURNS integer "
+        f"CREATE OR REPLACE FUNCTION {name_in('tasklib_shard', schema)}() RETURNS integer "
         f"LANGUAGE sql IMMUTABLE PARALLEL SAFE AS 'SELECT {config.shard}'",
     )
 
@@ -91,14 +92,44 @@ def carry_over(config: Config) -> dict[str, int]:
         _require_0_1(connection, config.schema)
         _prepare(connection, config.schema)
         _require_0_1(connection, config.schema)  # unless another process was faster
-        schema = _schema_of(connection, _name(VERSION_TABLE, config.schema))
+        schema = schema_of(connection, name_in(VERSION_TABLE, config.schema))
         from_0_1.set_aside(connection, schema)
-        _run(connection, f"DELETE FROM {_name(VERSION_TABLE, schema)}")
+        run(connection, f"DELETE FROM {name_in(VERSION_TABLE, schema)}")
         _upgrade(connection, schema)
-        rows = from_0_1.copy(connection, schema)
+        copied = from_0_1.copy(connection, schema)
         _number(connection, config)
         connection.commit()
-    return rows
+    return copied
+
+
+def take_over(config: Config, table: str, *, time_zone: str = "UTC") -> older_table.TakenOver:
+    """Copy the tasks of an earlier library's table into ours; `time_zone` is that of its times without one.
+
+    Workers of the earlier library must have been stopped. Its table stays; if it has the name and the place of ours, it
+    is renamed. Safe to repeat: rows that have been copied are left alone.
+    """
+    with _connection(config) as connection:
+        _require_utf8(connection)
+        old = older_table.find(connection, table)
+        if _has_our_name(connection, old, config.schema):
+            schema = old.schema
+            older_table.lock(connection, old)
+            older_table.find(connection, table)  # unless another process was faster
+            older_table.require_at_rest(connection, old, time_zone)
+            old = older_table.set_aside(connection, old)
+            run(connection, _version_table(schema))
+            _upgrade(connection, schema)
+        else:
+            _prepare(connection, config.schema)
+            if _todo(connection, config.schema):
+                _upgrade(connection, config.schema)
+            schema = schema_of(connection, name_in(VERSION_TABLE, config.schema))
+            older_table.lock(connection, old)
+            older_table.require_at_rest(connection, old, time_zone)
+        taken = older_table.copy(connection, old, schema, time_zone)
+        _number(connection, config)
+        connection.commit()
+    return taken
 
 
 def pending(config: Config) -> tuple[str, ...]:
@@ -135,18 +166,12 @@ def roles(schema: str | None = None) -> str:
     names = {role: f"{schema or 'tasklib'}_{role}" for role in ROLES}
     marks = {
         **{role: quoted(name) for role, name in names.items()},
-        "names": ", ".join(_literal(name) for name in names.values()),
-        "owner_name": _literal(names["owner"]),
+        "names": ", ".join(literal(name) for name in names.values()),
+        "owner_name": literal(names["owner"]),
         "schema": quoted(schema or "public"),
-        "schema_name": _literal(schema or "public"),
+        "schema_name": literal(schema or "public"),
     }
-    text = files("tasklib.migrations").joinpath("roles.sql").read_text(encoding="utf-8")
-    # In one go, so that nothing in a name is taken for a mark.
-    return re.sub(r"\{(\w+)\}", lambda match: marks[match[1]], text)
-
-
-def _literal(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
+    return filled("roles.sql", marks)
 
 
 def _upgrade(connection: Connection, schema: str | None) -> None:
@@ -158,6 +183,12 @@ def _upgrade(connection: Connection, schema: str | None) -> None:
         command.upgrade(alembic, head())
 
 
+def _has_our_name(connection: Connection, old: older_table.OlderTable, schema: str | None) -> bool:
+    """Whether our `tasks` would have the name and the schema of the old table."""
+    same = "SELECT to_regclass(%(ours)s) = to_regclass(%(old)s)"
+    return rows(connection, same, ours=name_in("tasks", schema), old=name_in(old.name, old.schema)) == [(True,)]
+
+
 def _require_0_1(connection: Connection, schema: str | None) -> None:
     revision = _revision(connection, schema)
     if not is_of_0_1(revision):
@@ -167,13 +198,6 @@ def _require_0_1(connection: Connection, schema: str | None) -> None:
             f"({f'it is at revision {revision}' if revision else 'it has none of TaskLib at all'}). "
             "Create tables or bring them up to date with: tasklib migrate"
         )
-
-
-def _schema_of(connection: Connection, table: str) -> str:
-    """The schema that a table is in; by its name alone it may be any of the search_path."""
-    found = "SELECT relnamespace FROM pg_class WHERE oid = %(table)s::regclass"
-    name = connection.exec_driver_sql(f"SELECT nspname FROM pg_namespace WHERE oid = ({found})", {"table": table})
-    return str(name.scalar_one())
 
 
 def _alembic(schema: str | None) -> AlembicConfig:
@@ -205,22 +229,25 @@ def _open(config: Config) -> psycopg.Connection:
 
 
 def _require_utf8(connection: Connection) -> None:
-    require_utf8(_run(connection, "SHOW server_encoding"), _run(connection, "SELECT current_database()"))
+    require_utf8(run(connection, "SHOW server_encoding"), run(connection, "SELECT current_database()"))
 
 
 def _prepare(connection: Connection, schema: str | None) -> None:
     """Create the schema and the version table, and lock it: one process migrates, the rest wait and find it done."""
-    versions = _name(VERSION_TABLE, schema)
-    if schema and not _exists(connection, "SELECT 1 FROM pg_namespace WHERE nspname = %(name)s", name=schema):
+    versions = name_in(VERSION_TABLE, schema)
+    if schema and not exists(connection, "SELECT 1 FROM pg_namespace WHERE nspname = %(name)s", name=schema):
         _create(connection, f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)}")
-    if not _exists(connection, "SELECT to_regclass(%(name)s)", name=versions):
+    if not exists(connection, "SELECT to_regclass(%(name)s)", name=versions):
         _revision(connection, schema)  # refuses a foreign `tasks` before anything is created beside it
-        _create(
-            connection,
-            f"CREATE TABLE IF NOT EXISTS {versions} (version_num varchar(32) NOT NULL, "
-            f"CONSTRAINT {VERSION_TABLE}_pkc PRIMARY KEY (version_num))",
-        )
-    _run(connection, f"LOCK TABLE {versions} IN ACCESS EXCLUSIVE MODE")
+        _create(connection, _version_table(schema))
+    run(connection, f"LOCK TABLE {versions} IN ACCESS EXCLUSIVE MODE")
+
+
+def _version_table(schema: str | None) -> str:
+    return (
+        f"CREATE TABLE IF NOT EXISTS {name_in(VERSION_TABLE, schema)} (version_num varchar(32) NOT NULL, "
+        f"CONSTRAINT {VERSION_TABLE}_pkc PRIMARY KEY (version_num))"
+    )
 
 
 def _create(connection: Connection, ddl: str) -> None:
@@ -228,7 +255,7 @@ def _create(connection: Connection, ddl: str) -> None:
 
     # IF NOT EXISTS still collides in the catalogue when two processes create at the same instant: then it exists.
     try:
-        _run(connection, ddl)
+        run(connection, ddl)
         connection.commit()
     except DBAPIError as e:
         connection.rollback()
@@ -248,17 +275,17 @@ def _revision(connection: Connection, schema: str | None) -> str | None:
     """The revision of the schema; SchemaError if it has a table `tasks` that TaskLib did not create."""
     # In this order: our `tasks` never comes before its revision, so the one that another process is creating just now
     # can't look foreign.
-    has_tasks = _exists(connection, "SELECT to_regclass(%(name)s)", name=_name("tasks", schema))
+    has_tasks = exists(connection, "SELECT to_regclass(%(name)s)", name=name_in("tasks", schema))
     revision = None
-    versions = _name(VERSION_TABLE, schema)
-    if _exists(connection, "SELECT to_regclass(%(name)s)", name=versions):
-        revision = _run(connection, f"SELECT max(version_num) FROM {versions}")
+    versions = name_in(VERSION_TABLE, schema)
+    if exists(connection, "SELECT to_regclass(%(name)s)", name=versions):
+        revision = run(connection, f"SELECT max(version_num) FROM {versions}")
     if has_tasks and revision is None:
         where = f"schema {schema}" if schema else "the search_path"
         raise SchemaError(
             f"a table named tasks that TaskLib did not create is already in {where}. It was not touched. "
             "Give TaskLib a schema of its own: schema='tasklib' in Config, TASKLIB_SCHEMA=tasklib, "
-            "or tasklib migrate --schema tasklib"
+            f"or tasklib migrate --schema tasklib{older_table.hint(connection, name_in('tasks', schema), schema)}"
         )
     return revision
 
@@ -282,19 +309,6 @@ def _explained(error: DBAPIError, schema: str | None) -> Exception:
             f"objects that are not TaskLib's depend on its old tables: {error.orig.diag.message_detail}. "
             "Nothing was changed. Drop them, run this again, and create them anew"
         )
+    if isinstance(error.orig, pg.CheckViolation | pg.NotNullViolation | pg.InvalidTextRepresentation):
+        return SchemaError(f"a row can't be a task of TaskLib: {reason}. Nothing was changed.")
     return error
-
-
-def _exists(connection: Connection, sql: str, **parameters: str) -> bool:
-    row = connection.exec_driver_sql(sql, parameters).first()
-    return row is not None and row[0] is not None
-
-
-def _run(connection: Connection, sql: str) -> Any:
-    """Run a statement without parameters and return its first value; a percent sign in a name is just that."""
-    result = connection.exec_driver_sql(sql.replace("%", "%%"))
-    return result.scalar() if result.returns_rows else None
-
-
-def _name(table: str, schema: str | None) -> str:
-    return f"{quoted(schema)}.{quoted(table)}" if schema else quoted(table)

@@ -5,9 +5,10 @@ All of it happens in the caller's transaction, so either every row arrives or no
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tasklib.errors import SchemaError
+from tasklib.migrations.statements import MOMENTS, columns_of, firsts, name_in, nearest, rename, run
 from tasklib.sql import quoted
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ _TABLES = {
 _RENAMED = {"workers": {"status": "reported_status", "tallied": "counted"}}
 
 # 0.1.0 let in by hand what now has bounds: such a value becomes the nearest one within them, and its row is kept.
-_FIRST, _LAST = "timestamptz '0001-01-03 00:00:00+00'", "timestamptz '9999-12-29 23:59:59.999999+00'"
 _TIMES = ("tasks", "workers", "pauses", "api_tokens")
 _MOST = {
     ("tasks", "retry_count"): 1_000_000_000,
@@ -49,20 +49,19 @@ _SILENT_SECONDS = 90
 
 def set_aside(connection: Connection, schema: str) -> None:
     """Rename the tables of 0.1.0 and drop its functions, so that their names are free."""
-    there = [table for table in _TABLES if _columns(connection, schema, table)]
-    _run(connection, f"LOCK TABLE {', '.join(_name(schema, table) for table in there)} IN ACCESS EXCLUSIVE MODE")
+    there = [table for table in _TABLES if columns_of(connection, schema, table)]
+    run(connection, f"LOCK TABLE {', '.join(name_in(table, schema) for table in there)} IN ACCESS EXCLUSIVE MODE")
     if "workers" in there:
         _refuse_live_workers(connection, schema)
     for table in there:
-        for trigger in _all(connection, _TRIGGERS, schema=schema, table=table):
-            _run(connection, f"DROP TRIGGER {quoted(trigger)} ON {_name(schema, table)}")
-        if "id" in _columns(connection, schema, table) and table != "audit":
-            _run(connection, f"ALTER TABLE {_name(schema, table)} ALTER COLUMN id DROP DEFAULT")
-        for kind, name in _rows(connection, _RELATIONS, schema=schema, table=table):
-            _run(connection, f"ALTER {kind} {_name(schema, name)} RENAME TO {quoted(_ASIDE + name)}")
+        for trigger in firsts(connection, _TRIGGERS, schema=schema, table=table):
+            run(connection, f"DROP TRIGGER {quoted(trigger)} ON {name_in(table, schema)}")
+        if "id" in columns_of(connection, schema, table) and table != "audit":
+            run(connection, f"ALTER TABLE {name_in(table, schema)} ALTER COLUMN id DROP DEFAULT")
+        rename(connection, schema, table, _ASIDE)
     # Without CASCADE: objects that depend on them stop us, instead of being dropped with them.
-    for function in _all(connection, _FUNCTIONS, schema=schema):
-        _run(connection, f"DROP FUNCTION {function}")
+    for function in firsts(connection, _FUNCTIONS, schema=schema):
+        run(connection, f"DROP FUNCTION {function}")
 
 
 def copy(connection: Connection, schema: str) -> dict[str, int]:
@@ -70,31 +69,31 @@ def copy(connection: Connection, schema: str) -> dict[str, int]:
     counts = {}
     for old, new in _TABLES.items():
         aside = _ASIDE + old
-        columns = _columns(connection, schema, aside)
+        columns = columns_of(connection, schema, aside)
         if not columns:
             continue
         if new:
             counts[new] = _copy_rows(connection, schema, old, new, columns)
-        _run(connection, f"DROP TABLE {_name(schema, aside)}")
+        run(connection, f"DROP TABLE {name_in(aside, schema)}")
     return counts
 
 
 def _copy_rows(connection: Connection, schema: str, old: str, new: str, columns: dict[str, str]) -> int:
-    source, target = _name(schema, _ASIDE + old), _name(schema, new)
+    source, target = name_in(_ASIDE + old, schema), name_in(new, schema)
     if new == "settings":  # its one row is there from the beginning
-        _run(connection, f"DELETE FROM {target} WHERE EXISTS (SELECT FROM {source})")
+        run(connection, f"DELETE FROM {target} WHERE EXISTS (SELECT FROM {source})")
     names = ", ".join(quoted(_RENAMED.get(old, {}).get(column, column)) for column in columns)
     values = ", ".join(_value(old, column, type_) for column, type_ in columns.items())
     # The rows are as they were: no key is freed, and no worker is there to be woken.
-    _run(connection, f"ALTER TABLE {target} DISABLE TRIGGER USER")
-    _run(connection, f"INSERT INTO {target} ({names}) OVERRIDING SYSTEM VALUE SELECT {values} FROM {source}")
-    _run(connection, f"ALTER TABLE {target} ENABLE TRIGGER USER")
+    run(connection, f"ALTER TABLE {target} DISABLE TRIGGER USER")
+    run(connection, f"INSERT INTO {target} ({names}) OVERRIDING SYSTEM VALUE SELECT {values} FROM {source}")
+    run(connection, f"ALTER TABLE {target} ENABLE TRIGGER USER")
     if new == "audit":
         sequence = "pg_get_serial_sequence(%(table)s, 'id')"
         last = f"SELECT setval({sequence}, max(id)) FROM {target.replace('%', '%%')} HAVING max(id) IS NOT NULL"
         connection.exec_driver_sql(last, {"table": target})
-    _run(connection, f"ANALYZE {target}")
-    copied, there = (int(_run(connection, f"SELECT count(*) FROM {table}")) for table in (target, source))
+    run(connection, f"ANALYZE {target}")
+    copied, there = (int(run(connection, f"SELECT count(*) FROM {table}")) for table in (target, source))
     if copied != there:
         raise SchemaError(f"{there} rows of {old} came out as {copied}. Nothing was changed.")
     return copied
@@ -103,18 +102,18 @@ def _copy_rows(connection: Connection, schema: str, old: str, new: str, columns:
 def _value(table: str, column: str, type_: str) -> str:
     name = quoted(column)
     if type_ == "timestamp with time zone" and table in _TIMES:
-        return f"CASE WHEN {name} < {_FIRST} THEN {_FIRST} WHEN {name} > {_LAST} THEN {_LAST} ELSE {name} END"
+        return nearest(name, *MOMENTS)
     if (most := _MOST.get((table, column))) is not None:
-        return f"CASE WHEN {name} < 0 THEN 0 WHEN {name} > {most} THEN {most} ELSE {name} END"
+        return nearest(name, "0", str(most))
     if column == "required_capabilities":
         return f"CASE WHEN array_ndims({name}) > 1 THEN ARRAY(SELECT unnest({name})) ELSE {name} END"
     return name
 
 
 def _refuse_live_workers(connection: Connection, schema: str) -> None:
-    live = _all(
+    live = firsts(
         connection,
-        f"SELECT id FROM {_name(schema, 'workers').replace('%', '%%')} WHERE status <> 'dead' "
+        f"SELECT id FROM {name_in('workers', schema).replace('%', '%%')} WHERE status <> 'dead' "
         f"AND last_heartbeat > clock_timestamp() - interval '{_SILENT_SECONDS} seconds' ORDER BY id",
     )
     if live:
@@ -128,42 +127,7 @@ def _refuse_live_workers(connection: Connection, schema: str) -> None:
 _TRIGGERS = """
     SELECT tgname FROM pg_trigger JOIN pg_class ON pg_class.oid = tgrelid JOIN pg_namespace n ON n.oid = relnamespace
     WHERE nspname = %(schema)s AND relname = %(table)s AND NOT tgisinternal"""
-_RELATIONS = """
-    WITH old AS (SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace
-                 WHERE nspname = %(schema)s AND relname = %(table)s)
-    SELECT 'INDEX', relname FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid WHERE indrelid IN (TABLE old)
-    UNION ALL
-    SELECT 'SEQUENCE', relname FROM pg_depend JOIN pg_class ON pg_class.oid = objid
-    WHERE refobjid IN (TABLE old) AND relkind = 'S'
-    UNION ALL
-    SELECT 'TABLE', %(table)s"""
 _FUNCTIONS = """
     SELECT format('%%I.%%I(%%s)', nspname, proname, pg_get_function_identity_arguments(p.oid))
     FROM pg_proc p JOIN pg_namespace n ON n.oid = pronamespace
     WHERE nspname = %(schema)s AND proname LIKE 'tasklib\\_%%' ORDER BY p.oid DESC"""
-_COLUMNS = """
-    SELECT attname, format_type(atttypid, atttypmod)
-    FROM pg_attribute JOIN pg_class c ON c.oid = attrelid JOIN pg_namespace n ON n.oid = relnamespace
-    WHERE nspname = %(schema)s AND relname = %(table)s AND attnum > 0 AND NOT attisdropped ORDER BY attnum"""
-
-
-def _columns(connection: Connection, schema: str, table: str) -> dict[str, str]:
-    """The columns of a table with their types; none if there is no such table."""
-    return dict(_rows(connection, _COLUMNS, schema=schema, table=table))
-
-
-def _all(connection: Connection, sql: str, **parameters: str) -> list[str]:
-    return [row[0] for row in _rows(connection, sql, **parameters)]
-
-
-def _rows(connection: Connection, sql: str, **parameters: str) -> list[Any]:
-    return [tuple(row) for row in connection.exec_driver_sql(sql, parameters).all()]
-
-
-def _run(connection: Connection, sql: str) -> Any:
-    result = connection.exec_driver_sql(sql.replace("%", "%%"))
-    return result.scalar() if result.returns_rows else None
-
-
-def _name(schema: str, table: str) -> str:
-    return f"{quoted(schema)}.{quoted(table)}"
