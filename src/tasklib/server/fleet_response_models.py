@@ -1,33 +1,23 @@
-"""What the API answers about everything but single tasks: dead letters, workers, pauses, settings, tokens, audit."""
+"""What the API answers about everything but single tasks: dead letters, workers, pauses, settings, audit."""
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
+from tasklib.server.models import Read, example
 from tasklib.store.audit import Action
 from tasklib.store.pauses import Kind
-from tasklib.store.tokens import Role
 
 _ID = "0196f2a0-7a3c-7d41-9a5e-3f2b8c1d4e5f"
 _MOMENT = "2026-05-21T08:30:00Z"
 _FINGERPRINT = "b1946ac92492d2347c6235b4d2611184"
 
 
-class _Read(BaseModel):
-    """Made of what the client returns: `Answer.model_validate(record)`."""
-
-    model_config = ConfigDict(from_attributes=True, populate_by_name=True)
-
-
-def _example(*examples: dict[str, Any]) -> ConfigDict:
-    return ConfigDict(from_attributes=True, populate_by_name=True, json_schema_extra={"examples": list(examples)})
-
-
-class GroupAnswer(_Read):
+class GroupAnswer(Read):
     """Dead letters with the same name and, but for ids and numbers, the same error."""
 
     fingerprint: str
@@ -42,7 +32,7 @@ class GroupAnswer(_Read):
 class GroupsAnswer(BaseModel):
     """Dead letters by cause, the most frequent first."""
 
-    model_config = _example(
+    model_config = example(
         {
             "groups": [
                 {
@@ -64,7 +54,7 @@ class GroupsAnswer(BaseModel):
 class TakenAnswer(BaseModel):
     """The dead letters that were replayed or purged, or would be."""
 
-    model_config = _example({"count": 1, "task_ids": [_ID], "more": False, "dry_run": False})
+    model_config = example({"count": 1, "task_ids": [_ID], "more": False, "dry_run": False})
 
     count: int
     task_ids: list[UUID]
@@ -72,7 +62,7 @@ class TakenAnswer(BaseModel):
     dry_run: bool
 
 
-class WorkerAnswer(_Read):
+class WorkerAnswer(Read):
     """A worker."""
 
     worker_id: str = Field(validation_alias="id")
@@ -96,7 +86,7 @@ class WorkerAnswer(_Read):
 class WorkersAnswer(BaseModel):
     """Every worker that is known, the dead ones of the last day too, in the order of their starts."""
 
-    model_config = _example(
+    model_config = example(
         {
             "workers": [
                 {
@@ -129,13 +119,13 @@ class WorkersAnswer(BaseModel):
 class DrainAnswer(BaseModel):
     """A worker that was asked to drain."""
 
-    model_config = _example({"worker_id": "gpu1-4711-9f3a", "status": "draining"})
+    model_config = example({"worker_id": "gpu1-4711-9f3a", "status": "draining"})
 
     worker_id: str
     status: str
 
 
-class SavedSearchAnswer(_Read):
+class SavedSearchAnswer(Read):
     """A search that is kept under a name."""
 
     name: str
@@ -147,7 +137,7 @@ class SavedSearchAnswer(_Read):
 class SavedSearchesAnswer(BaseModel):
     """All saved searches, by name."""
 
-    model_config = _example(
+    model_config = example(
         {
             "searches": [
                 {
@@ -166,68 +156,13 @@ class SavedSearchesAnswer(BaseModel):
 class SavedSearchChangeAnswer(BaseModel):
     """What became of a saved search."""
 
-    model_config = _example({"name": "late mail", "changed": True})
+    model_config = example({"name": "late mail", "changed": True})
 
     name: str
     changed: bool
 
 
-class LimitAnswer(_Read):
-    """A limit; null: no bound of that kind."""
-
-    name: str
-    max_running: int | None
-    rate: float | None
-    per: float | None
-    burst: int | None
-    serial: Literal["hold", "aside"] | None
-    weight: int | None
-    may_burst: bool | None
-    source: str
-    declared: dict[str, Any] | None
-    changed_at: datetime
-    running: int
-    blocked_until: datetime | None
-
-
-class LimitsAnswer(BaseModel):
-    """All limits, by name."""
-
-    model_config = _example(
-        {
-            "limits": [
-                {
-                    "name": "stripe",
-                    "max_running": 5,
-                    "rate": 100.0,
-                    "per": 60.0,
-                    "burst": 1,
-                    "serial": None,
-                    "weight": None,
-                    "may_burst": None,
-                    "source": "api",
-                    "declared": None,
-                    "changed_at": "2026-05-04T12:00:00Z",
-                    "running": 3,
-                    "blocked_until": None,
-                }
-            ]
-        }
-    )
-
-    limits: list[LimitAnswer]
-
-
-class LimitChangeAnswer(BaseModel):
-    """What became of a limit."""
-
-    model_config = _example({"name": "queue:mail", "changed": True})
-
-    name: str
-    changed: bool
-
-
-class PauseAnswer(_Read):
+class PauseAnswer(Read):
     """A queue or a name that is paused."""
 
     kind: Kind
@@ -238,7 +173,7 @@ class PauseAnswer(_Read):
 class PausesAnswer(BaseModel):
     """All that is paused."""
 
-    model_config = _example({"pauses": [{"kind": "queue", "value": "mail", "paused_at": _MOMENT}]})
+    model_config = example({"pauses": [{"kind": "queue", "value": "mail", "paused_at": _MOMENT}]})
 
     pauses: list[PauseAnswer]
 
@@ -246,17 +181,17 @@ class PausesAnswer(BaseModel):
 class PauseChangeAnswer(BaseModel):
     """What became of a pause."""
 
-    model_config = _example({"kind": "queue", "value": "mail", "changed": True})
+    model_config = example({"kind": "queue", "value": "mail", "changed": True})
 
     kind: Kind
     value: str
     changed: bool = Field(description="False: it was in this state already.")
 
 
-class SettingsAnswer(_Read):
+class SettingsAnswer(Read):
     """The settings that change at run time, as they are now."""
 
-    model_config = _example(
+    model_config = example(
         {
             "promote_to_medium_after_seconds": 300.0,
             "promote_to_high_after_seconds": 1200.0,
@@ -269,56 +204,7 @@ class SettingsAnswer(_Read):
     changed: list[str] = Field(description="Those stored for the fleet; the others come from the configuration.")
 
 
-_TOKEN = {
-    "id": _ID,
-    "name": "ci",
-    "prefix": "157a26d8fcf2",
-    "roles": ["submitter"],
-    "queues": None,
-    "created_at": _MOMENT,
-    "created_by": "token:root (0a1b2c3d4e5f)",
-    "expires_at": None,
-    "revoked_at": None,
-    "last_used_at": None,
-    "is_usable": True,
-}
-
-
-class TokenAnswer(_Read):
-    """A token, without its secret."""
-
-    model_config = _example(_TOKEN)
-
-    id: UUID
-    name: str
-    prefix: str = Field(description="The part of it that is not secret.")
-    roles: list[Role]
-    queues: list[str] | None
-    created_at: datetime
-    created_by: str
-    expires_at: datetime | None
-    revoked_at: datetime | None
-    last_used_at: datetime | None = Field(description="To the minute.")
-    is_usable: bool
-
-
-class NewTokenAnswer(TokenAnswer):
-    """A token that was just created."""
-
-    model_config = _example({"token": "tasklib_157a26d8fcf2_...", **_TOKEN})
-
-    token: str = Field(description="The token itself: shown here and never again.")
-
-
-class TokensAnswer(BaseModel):
-    """All tokens, the oldest first: those that expired or were revoked too."""
-
-    model_config = _example({"tokens": [_TOKEN]})
-
-    tokens: list[TokenAnswer]
-
-
-class AuditAnswer(_Read):
+class AuditAnswer(Read):
     """Who did what to what, and when."""
 
     id: int
@@ -334,7 +220,7 @@ class AuditAnswer(_Read):
 class AuditPage(BaseModel):
     """Records, the latest first."""
 
-    model_config = _example(
+    model_config = example(
         {
             "records": [
                 {
@@ -391,7 +277,7 @@ _LEVELS = {
 class StatsAnswer(BaseModel):
     """The queue in figures."""
 
-    model_config = _example(
+    model_config = example(
         {
             "queues": _LEVELS,
             "by_queue": {"default": _LEVELS},

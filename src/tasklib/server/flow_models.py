@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt, model
 from tasklib.client.flow_graphs import FlowGraph, GraphNode, GraphTask, Reference, named_task
 from tasklib.client.flows import FlowDetails
 from tasklib.errors import InvalidOption
+from tasklib.server.models import example
 from tasklib.server.request_models import Body, Name, TaskBody
 from tasklib.store.flows import FlowInfo, GateInfo, NodeInfo
 from tasklib.tasks.flow_runs import FlowRun
@@ -36,10 +37,6 @@ _INFO = {
     "read_at": _MOMENT,
 }
 MOST_NODES = 10_000
-
-
-def _example(*examples: dict[str, Any]) -> ConfigDict:
-    return ConfigDict(json_schema_extra={"examples": list(examples)})
 
 
 class FlowTaskBody(TaskBody):
@@ -150,7 +147,7 @@ class FlowBody(Body):
 class SubmittedFlowAnswer(BaseModel):
     """A flow that is stored."""
 
-    model_config = _example({"flow_id": _ID, "name": "import", "is_new": True, "tasks": {"fetch": [_ID]}})
+    model_config = example({"flow_id": _ID, "name": "import", "is_new": True, "tasks": {"fetch": [_ID]}})
 
     flow_id: UUID
     name: str
@@ -161,7 +158,7 @@ class SubmittedFlowAnswer(BaseModel):
 class FlowAnswer(BaseModel):
     """A flow, and how far it is."""
 
-    model_config = _example(_INFO)
+    model_config = example(_INFO)
 
     flow_id: UUID
     name: str
@@ -180,7 +177,7 @@ class FlowAnswer(BaseModel):
 class FlowsAnswer(BaseModel):
     """Flows, the newest first."""
 
-    model_config = _example({"flows": [_INFO], "next": None})
+    model_config = example({"flows": [_INFO], "next": None})
 
     flows: list[FlowAnswer]
     next: str | None = Field(description="Pass it as `cursor` for the next page; null on the last one.")
@@ -214,7 +211,7 @@ class FlowGateAnswer(BaseModel):
 class FlowDetailsAnswer(FlowAnswer):
     """A flow with its nodes, and the gates between them."""
 
-    model_config = _example(
+    model_config = example(
         {
             **_INFO,
             "nodes": [{"name": "fetch", "task_type": "fetch", "count": 1, "states": {"completed": 1}}],
@@ -243,7 +240,7 @@ class FlowDetailsAnswer(FlowAnswer):
 class FlowGraphAnswer(BaseModel):
     """The graph of a flow as text."""
 
-    model_config = _example({"format": "mermaid", "text": 'flowchart LR\n    n0["fetch: completed"]'})
+    model_config = example({"format": "mermaid", "text": 'flowchart LR\n    n0["fetch: completed"]'})
 
     format: Literal["mermaid", "dot"]
     text: str
@@ -252,7 +249,7 @@ class FlowGraphAnswer(BaseModel):
 class CancelledFlowAnswer(BaseModel):
     """What the cancel of a flow did."""
 
-    model_config = _example({"cancelled": 120, "asked": 3})
+    model_config = example({"cancelled": 120, "asked": 3})
 
     cancelled: int = Field(description="Tasks that waited.")
     asked: int = Field(description="Tasks that run, and whose workers were asked to stop them.")
@@ -261,7 +258,7 @@ class CancelledFlowAnswer(BaseModel):
 class ReplayedFlowAnswer(BaseModel):
     """What the replay of a flow did."""
 
-    model_config = _example({"count": 2})
+    model_config = example({"count": 2})
 
     count: int = Field(description="Tasks that start afresh. Those that wait for them follow by themselves.")
 

@@ -10,7 +10,6 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 
 from tasklib.states import TaskState
 from tasklib.store.filters import DeadLetterFilter, TaskFilter
-from tasklib.store.tokens import Role
 from tasklib.tasks.options import MAX_DELAY_SECONDS, MAX_INT, MAX_NAME_BYTES, MAX_VERSION, is_name, is_storable
 
 MAX_IDS = 1000
@@ -319,39 +318,6 @@ class SavedSearchBody(Body):
     search: Annotated[str, Field(max_length=2000), AfterValidator(_text)]
 
 
-class LimitBody(Body):
-    """All bounds of a limit; null: no bound of that kind."""
-
-    model_config = ConfigDict(
-        extra="forbid",
-        json_schema_extra={
-            "examples": [
-                {"name": "queue:mail", "max_running": 5},
-                {"name": "stripe", "rate": 100, "per": 60, "burst": 20},
-            ]
-        },
-    )
-
-    name: Name = Field(description="`queue:mail`, `name:send_email`, `share:acme`, `serial:ledger`, or its own name.")
-    max_running: Annotated[int, Field(strict=True, ge=0, le=MAX_INT)] | None = Field(
-        None, description="How many tasks run at a time."
-    )
-    rate: Annotated[float, Field(strict=True, gt=0)] | None = Field(
-        None, description="How many tasks begin in `per` seconds."
-    )
-    per: Seconds | None = Field(None, gt=0, description="Of `rate`; 1 unless said otherwise.")
-    burst: Annotated[int, Field(strict=True, ge=1, le=MAX_INT)] | None = Field(
-        None, description="With `rate`: how many may begin at once; 1 unless said otherwise."
-    )
-    serial: Literal["hold", "aside"] | None = Field(
-        None, description="One at a time, in order. A task that failed holds the others, or steps aside."
-    )
-    weight: Annotated[int, Field(strict=True, ge=1, le=1_000_000)] | None = Field(
-        None, description="Of a share: how many tasks it gets in its turn."
-    )
-    may_burst: bool | None = Field(None, description="Of a share: more than `max_running` in idle slots.")
-
-
 Threshold = Annotated[float, Field(strict=True, gt=0, le=MAX_INT)]
 
 
@@ -364,26 +330,3 @@ class SettingsBody(Body):
 
     promote_to_medium_after_seconds: Threshold | None = None
     promote_to_high_after_seconds: Threshold | None = None
-
-
-class TokenBody(Body):
-    """A token to create."""
-
-    model_config = ConfigDict(
-        extra="forbid",
-        json_schema_extra={
-            "examples": [
-                {"name": "ci", "roles": ["submitter"], "expires_in_seconds": 7776000},
-                {"name": "gpu box", "roles": ["worker"], "queues": ["images"]},
-            ]
-        },
-    )
-
-    name: str = Field(min_length=1, max_length=100, description="What people call it.")
-    roles: list[Role] = Field(min_length=1, max_length=len(Role))
-    queues: list[Name] | None = Field(
-        None, min_length=1, max_length=100, description="With the role worker: the queues it may take tasks from."
-    )
-    expires_in_seconds: float | None = Field(
-        None, strict=True, gt=0, le=100 * 365 * 86400, description="Without it, it is good until it is revoked."
-    )

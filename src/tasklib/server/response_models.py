@@ -6,13 +6,14 @@ from datetime import datetime
 from typing import Any, Self
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from tasklib.client.identity import said_key
 from tasklib.client.submissions import Submitted
 from tasklib.formatting import last_line
 from tasklib.models import Task
 from tasklib.priorities import HIGH, MEDIUM
+from tasklib.server.models import example
 from tasklib.states import TaskState
 from tasklib.steps import StepKind
 from tasklib.store.lookup import Outcome
@@ -64,14 +65,10 @@ _TASK = {
 }
 
 
-def _example(*examples: dict[str, Any]) -> ConfigDict:
-    return ConfigDict(json_schema_extra={"examples": list(examples)})
-
-
 class SubmittedAnswer(BaseModel):
     """A task that is stored."""
 
-    model_config = _example({"task_id": _ID, "status": "pending", "is_new": True, "queue_position": 5})
+    model_config = example({"task_id": _ID, "status": "pending", "is_new": True, "queue_position": 5})
 
     task_id: UUID
     status: TaskState
@@ -96,7 +93,7 @@ class BatchItem(BaseModel):
 class BatchAnswer(BaseModel):
     """The tasks of a batch, in its order."""
 
-    model_config = _example({"tasks": [{"task_id": _ID, "is_new": True}]})
+    model_config = example({"tasks": [{"task_id": _ID, "is_new": True}]})
 
     tasks: list[BatchItem]
 
@@ -112,7 +109,7 @@ class ErrorAnswer(BaseModel):
 class TaskAnswer(BaseModel):
     """A task."""
 
-    model_config = _example(_TASK)
+    model_config = example(_TASK)
 
     task_id: UUID
     task_type: str
@@ -214,7 +211,7 @@ _AS_THEY_ARE = (
 class TaskPage(BaseModel):
     """Tasks, the newest first."""
 
-    model_config = _example({"tasks": [_TASK], "next": "eyJhZnRlciI6IjAxOTZmMmEwIn0"})
+    model_config = example({"tasks": [_TASK], "next": "eyJhZnRlciI6IjAxOTZmMmEwIn0"})
 
     tasks: list[TaskAnswer]
     next: str | None = Field(description="Pass it as `cursor` for the next page; null on the last one.")
@@ -227,7 +224,7 @@ class TaskPage(BaseModel):
 class SignalAnswer(BaseModel):
     """Whether a signal was sent, now or before under the same key. It isn't to a task that is finished."""
 
-    model_config = _example({"task_id": _ID, "sent": True})
+    model_config = example({"task_id": _ID, "sent": True})
 
     task_id: UUID
     sent: bool
@@ -244,7 +241,7 @@ class StepAnswer(BaseModel):
 class StepsAnswer(BaseModel):
     """All records of a durable task, the oldest first."""
 
-    model_config = _example(
+    model_config = example(
         {"items": [{"kind": "step", "name": "charge", "recorded_at": "2026-05-21T09:30:04.123456Z"}]}
     )
 
@@ -254,7 +251,7 @@ class StepsAnswer(BaseModel):
 class StatusAnswer(BaseModel):
     """How a task stands now."""
 
-    model_config = _example({"task_id": _ID, "status": "cancelled"})
+    model_config = example({"task_id": _ID, "status": "cancelled"})
 
     task_id: UUID
     status: TaskState
@@ -263,7 +260,7 @@ class StatusAnswer(BaseModel):
 class OutcomeAnswer(BaseModel):
     """How a task ended, or that it hasn't."""
 
-    model_config = _example(
+    model_config = example(
         {
             "task_id": _ID,
             "task_type": "process_video",
@@ -316,7 +313,7 @@ class PositionAnswer(BaseModel):
 class ExplanationAnswer(BaseModel):
     """Why a task is not running: every reason that holds, the most decisive first."""
 
-    model_config = _example(
+    model_config = example(
         {
             "task_id": _ID,
             "name": "process_video",
@@ -345,7 +342,7 @@ class ExplanationAnswer(BaseModel):
 class CancelledAnswer(BaseModel):
     """What a cancel by filter did, or would do."""
 
-    model_config = _example({"cancelled": 120, "asked": 3, "dry_run": False})
+    model_config = example({"cancelled": 120, "asked": 3, "dry_run": False})
 
     cancelled: int = Field(description="Tasks that waited.")
     asked: int = Field(description="Tasks that run, and whose workers were asked to stop them.")
@@ -355,7 +352,7 @@ class CancelledAnswer(BaseModel):
 class ErasedAnswer(BaseModel):
     """What an erasure did, or would do."""
 
-    model_config = _example({"erased": 120, "left": 3, "dry_run": False})
+    model_config = example({"erased": 120, "left": 3, "dry_run": False})
 
     erased: int = Field(description="Tasks whose arguments, results, errors, steps and signals are gone.")
     left: int = Field(description="Tasks that match and are not finished: cancel them, and erase again.")

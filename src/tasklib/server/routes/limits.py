@@ -7,8 +7,8 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from tasklib.server.access import client_of
-from tasklib.server.fleet_response_models import LimitAnswer, LimitChangeAnswer, LimitsAnswer
-from tasklib.server.request_models import LimitBody, Name
+from tasklib.server.limit_models import LimitAnswer, LimitBody, LimitChangeAnswer, LimitsAnswer
+from tasklib.server.request_models import Name
 from tasklib.server.routing import Given, Operator, Viewer
 
 router = APIRouter(prefix="/api/v1/limits", tags=["limits"])

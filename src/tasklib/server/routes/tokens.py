@@ -7,10 +7,9 @@ from typing import Annotated
 from fastapi import APIRouter, Path
 
 from tasklib.server.access import client_of
-from tasklib.server.fleet_response_models import NewTokenAnswer, TokenAnswer, TokensAnswer
 from tasklib.server.openapi import refusals
-from tasklib.server.request_models import TokenBody
 from tasklib.server.routing import Admin, Given
+from tasklib.server.token_models import NewTokenAnswer, TokenAnswer, TokenBody, TokensAnswer
 from tasklib.store.tokens import NewToken
 
 router = APIRouter(prefix="/api/v1/tokens", tags=["tokens"])
