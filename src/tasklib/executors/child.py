@@ -13,8 +13,6 @@ import asyncio
 import contextlib
 import contextvars
 import fcntl
-import importlib
-import importlib.util
 import os
 import select
 import signal
@@ -22,18 +20,15 @@ import socket
 import sys
 import threading
 import time
-import types
 from functools import partial
-from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple, NoReturn, cast
 
 from tasklib import tracing
 from tasklib.config import Config
+from tasklib.executors.child_imports import import_for, load, unloadable
 from tasklib.executors.child_limits import ChildLimits
 from tasklib.executors.child_protocol import (
-    MAIN_ALIAS,
-    MAIN_MARK,
     Cancel,
     LimitBlockAnswer,
     Message,
@@ -45,7 +40,6 @@ from tasklib.executors.child_protocol import (
     Started,
     Took,
     Unloadable,
-    main_import,
     packed,
     rebuilt,
     receive,
@@ -53,7 +47,6 @@ from tasklib.executors.child_protocol import (
 from tasklib.executors.descriptors import open_standard_streams
 from tasklib.executors.functions import call, call_async, failed
 from tasklib.executors.outcomes import Done, Failed
-from tasklib.executors.tracebacks import error_text
 from tasklib.tasks import registry
 from tasklib.tasks.batches import alone
 from tasklib.tasks.context import TaskContext
@@ -283,68 +276,6 @@ def block_sigterm() -> None:
 
 def allow_sigterm() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
-
-
-def import_for(setup: Setup) -> Unloadable | None:
-    """Import all that the first task needs; what can't be imported, as the message that says so."""
-    try:
-        load(setup.name, setup.module, setup)
-    except BaseException as e:
-        return unloadable(e, setup)
-    return None
-
-
-def load(name: str, module: str, setup: Setup) -> TaskFunction[Any, Any] | None:
-    """Import what the worker has imported, then find the function by its name."""
-    for preparing, argument in setup.preparations:
-        importlib.import_module(preparing).prepare(argument)
-    for imported in setup.modules:
-        import_module(imported, setup)
-    if registry.functions.get(name) is None:
-        import_module(module, setup)
-    for finishing, argument in setup.finishings:
-        importlib.import_module(finishing).finish(argument)
-    return registry.functions.get(name)
-
-
-def import_module(name: str, setup: Setup) -> None:
-    """Import a module; `__main__` means the worker's."""
-    if name != "__main__":
-        importlib.import_module(name)
-    elif main_import() is None:
-        import_main(setup.main_path, setup.main_module)
-
-
-def import_main(path: str | None, name: str | None) -> None:
-    """Run the worker's script under another name, so that its `if __name__ == "__main__":` part stays out."""
-    module = types.ModuleType(MAIN_ALIAS)
-    spec = importlib.util.find_spec(name) if name else None
-    if spec is not None and spec.loader is not None:  # it was started with -m
-        code = cast("Any", spec.loader).get_code(spec.name)
-        module.__spec__, module.__package__, module.__file__ = spec, spec.parent, spec.origin
-    elif path is not None and os.path.isfile(path):
-        code = compile(Path(path).read_bytes(), path, "exec")
-        module.__file__ = path
-    else:
-        raise ImportError(
-            "the task function is defined in an interactive session, which a child process can't import. "
-            "Put it into a module."
-        )
-    sys.modules[MAIN_ALIAS] = module
-    setattr(module, MAIN_MARK, "under way")
-    exec(code, module.__dict__)
-    setattr(module, MAIN_MARK, "done")
-    sys.modules["__main__"] = module
-
-
-def unloadable(error: BaseException, setup: Setup) -> Unloadable:
-    return Unloadable(import_failure(error, setup.max_error_bytes))
-
-
-def import_failure(error: BaseException, limit: int) -> str:
-    """The traceback from the user's first module on, without the machinery that imports it."""
-    text = error_text(error, limit, ours=("tasklib", "importlib"))
-    return f"{text}\nThe task's modules can't be imported in a child process."
 
 
 def outcome_of(

@@ -22,7 +22,8 @@ import warnings
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from tasklib.executors.child import Channels, ChildRunner, become_like_the_worker, die_with, import_for
+from tasklib.executors.child import Channels, ChildRunner, become_like_the_worker, die_with
+from tasklib.executors.child_imports import import_for
 from tasklib.executors.child_protocol import (
     EXIT_CODE,
     EXIT_CODE_OF,
