@@ -20,11 +20,12 @@ from tasklib.testing import databases
 from tests.server.conftest import Running, running
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Dialog, Page
 
 ARTEFACTS = Path(__file__).parents[1] / "artefacts" / "dashboard"
 PATIENCE_MS = 120_000
 _ARGUMENTS = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
+HTML = {"Accept": "text/html"}
 DESKTOP, PHONE = (1280, 800), (390, 844)
 _TELL_BREACHES = """
 document.addEventListener("securitypolicyviolation", e => console.error("CSP breach: " + e.violatedDirective));
@@ -55,8 +56,12 @@ class Watched:
     def watch(self, page: Page) -> None:
         page.on("console", lambda m: self.note(f"console: {m.text}") if m.type == "error" else None)
         page.on("pageerror", lambda e: self.note(f"script: {e}"))
-        page.on("dialog", lambda d: (self.note(f"dialog: {d.message}"), d.dismiss()))
+        page.on("dialog", self._dismiss)
         page.add_init_script(_TELL_BREACHES)
+
+    def _dismiss(self, dialog: Dialog) -> None:
+        self.note(f"dialog: {dialog.message}")
+        dialog.dismiss()
 
 
 @pytest.fixture(scope="module")
@@ -126,3 +131,20 @@ def server() -> Iterator[Callable[..., Running]]:
     """`server(config, **settings)` starts one more; it ends with the test."""
     with ExitStack() as stack:
         yield lambda config, **settings: stack.enter_context(running(config, **settings))
+
+
+# ---- without a browser ----
+
+
+@pytest.fixture
+def client(config: Config) -> Iterator[Client]:
+    with Client(config) as client:
+        yield client
+
+
+@pytest.fixture
+def web(config: Config) -> Iterator[Running]:
+    """A server without tokens, asked for pages: every request may do everything."""
+    with running(config) as url:
+        url.http.headers.update(HTML)
+        yield url

@@ -17,9 +17,8 @@ from tasklib.server.dashboard.screens import genuine
 from tasklib.server.dashboard.shell import SCREENS, local_path
 from tasklib.server.problems import Problem
 from tasklib.server.sessions import COOKIE, LIFETIME_SECONDS, Sessions
+from tests.dashboard.conftest import HTML
 from tests.server.conftest import Running, bearer, running
-
-HTML = {"Accept": "text/html"}
 
 
 @pytest.fixture
@@ -77,7 +76,7 @@ def test_the_cookie_opens_no_path_for_programs(web: Running, config: Config) -> 
     _log_in(web, _token(config, "admin")[0])
     assert web.http.get("/").status_code == 200
     for route in web.app.router.routes:
-        if isinstance(route, APIRoute) and route.path.startswith("/api/") and "GET" in route.methods:
+        if isinstance(route, APIRoute) and route.path.startswith("/api/") and "GET" in (route.methods or ()):
             assert web.http.get(route.path).status_code in (401, 404, 422), route.path
 
 
@@ -244,7 +243,12 @@ def test_a_form_without_its_token_or_from_elsewhere_changes_nothing(web: Running
 
 
 def test_every_form_of_the_dashboard_is_checked_to_be_genuine() -> None:
-    posts = [r for router in mounting.ROUTERS for r in router.routes if isinstance(r, APIRoute) and "POST" in r.methods]
+    posts = [
+        r
+        for router in mounting.ROUTERS
+        for r in router.routes
+        if isinstance(r, APIRoute) and "POST" in (r.methods or ())
+    ]
     assert posts
     for route in posts:
         assert genuine in [d.call for d in route.dependant.dependencies], route.path

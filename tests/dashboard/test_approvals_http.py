@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import json
 import re
-from collections.abc import Iterator
 from typing import Any, Literal
 from uuid import uuid4
 
@@ -14,10 +13,10 @@ import psycopg
 import pytest
 from pydantic import BaseModel, Field
 
-from tasklib import Client, Config
+from tasklib import Client
 from tasklib.tasks.approvals import schema_of
 from tests.dashboard.scenes import HOSTILE
-from tests.server.conftest import Running, bearer, running
+from tests.server.conftest import Running, bearer
 
 
 class Payment(BaseModel):
@@ -28,19 +27,6 @@ class Payment(BaseModel):
     confirmed: bool = False
     tags: list[str] = []
     note: str = Field("", max_length=2000)
-
-
-@pytest.fixture
-def client(config: Config) -> Iterator[Client]:
-    with Client(config) as client:
-        yield client
-
-
-@pytest.fixture
-def web(config: Config) -> Iterator[Running]:
-    with running(config) as url:
-        url.http.headers.update({"Accept": "text/html"})
-        yield url
 
 
 INSERT = "INSERT INTO tasks (name, scheduled_at, awaited_signals) VALUES ('pay', '9999-12-29', %s) RETURNING id::text"

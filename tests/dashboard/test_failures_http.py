@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import psycopg
 import pytest
 
 from tasklib import Client, Config
 from tasklib.store import failures
+from tests.dashboard.conftest import HTML
 from tests.dashboard.filling import row
-from tests.dashboard.test_tasks_http import HTML, post, text_of
+from tests.dashboard.test_tasks_http import post, text_of
 from tests.server.conftest import Running, bearer, running
 
 AN_ID = "019345ab-1234-7abc-8def-0123456789ab"
-
-
-@pytest.fixture
-def client(config: Config) -> Iterator[Client]:
-    with Client(config) as client:
-        yield client
-
-
-@pytest.fixture
-def web(config: Config) -> Iterator[Running]:
-    with running(config) as url:
-        url.http.headers.update(HTML)
-        yield url
 
 
 def test_a_replay_is_begun_changed_and_stopped_by_forms(web: Running, client: Client, db: psycopg.Connection) -> None:

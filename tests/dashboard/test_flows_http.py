@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
 
@@ -12,26 +11,13 @@ import httpx
 import psycopg
 import pytest
 
-from tasklib import Client, Config
+from tasklib import Client
 from tasklib.client.flows import FlowDetails
 from tasklib.server.dashboard.flow_graph import MOST_DRAWN, drawing
 from tasklib.store.flows import GateInfo, NodeInfo
 from tests.dashboard import flow_scenes
 from tests.dashboard.scenes import HOSTILE
-from tests.server.conftest import Running, running
-
-
-@pytest.fixture
-def client(config: Config) -> Iterator[Client]:
-    with Client(config) as client:
-        yield client
-
-
-@pytest.fixture
-def web(config: Config) -> Iterator[Running]:
-    with running(config) as url:
-        url.http.headers.update({"Accept": "text/html"})
-        yield url
+from tests.server.conftest import Running
 
 
 def _post(web: Running, path: str, **fields: Any) -> httpx.Response:

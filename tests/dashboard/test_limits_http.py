@@ -3,31 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import psycopg
-import pytest
 
 from tasklib import Client, Config
-from tests.dashboard.test_tasks_http import HTML, post, text_of
+from tests.dashboard.conftest import HTML
+from tests.dashboard.test_tasks_http import post, text_of
 from tests.server.conftest import Running, bearer, running
 
 HOSTILE = "stripe:<img src=x onerror=alert(1)>"
-
-
-@pytest.fixture
-def client(config: Config) -> Iterator[Client]:
-    with Client(config) as client:
-        yield client
-
-
-@pytest.fixture
-def web(config: Config) -> Iterator[Running]:
-    with running(config) as url:
-        url.http.headers.update(HTML)
-        yield url
 
 
 def place(db: psycopg.Connection[Any], limit: str, key: str = "") -> None:

@@ -25,17 +25,9 @@ from tasklib.store import fleet, maintenance, stats
 from tasklib.store.fleet import Deploy
 from tasklib.store.stats import Point
 from tests.dashboard.filling import row
-from tests.server.conftest import Running, running
+from tests.server.conftest import Running
 
-HTML = {"Accept": "text/html"}
 START = datetime(2026, 5, 4, 12, tzinfo=UTC)
-
-
-@pytest.fixture
-def web(config: Config) -> Iterator[Running]:
-    with running(config) as url:
-        url.http.headers.update(HTML)
-        yield url
 
 
 @pytest.fixture
@@ -43,12 +35,6 @@ def database(config: Config) -> Iterator[Database]:
     database = Database(config)
     yield database
     database.close()
-
-
-@pytest.fixture
-def client(config: Config) -> Iterator[Client]:
-    with Client(config) as client:
-        yield client
 
 
 def get(web: Running, path: str) -> str:

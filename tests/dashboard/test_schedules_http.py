@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
@@ -11,29 +10,15 @@ import httpx
 import psycopg
 import pytest
 
-from tasklib import Client, Config, InvalidOption, Schedule
+from tasklib import Client, InvalidOption, Schedule
 from tasklib.server.dashboard.schedule_calendar import MOST_IN_HOUR, calendar
 from tasklib.server.dashboard.schedule_form import EMPTY, filled, read
 from tasklib.server.redaction import MASK, Redaction
 from tasklib.store.schedules import ComingSchedule
-from tests.server.conftest import Running, running
+from tests.server.conftest import Running
 
-HTML = {"Accept": "text/html"}
 NOW = datetime(2026, 3, 28, 12, 30, tzinfo=UTC)
 REDACTION = Redaction(("password",))
-
-
-@pytest.fixture
-def client(config: Config) -> Iterator[Client]:
-    with Client(config) as client:
-        yield client
-
-
-@pytest.fixture
-def web(config: Config) -> Iterator[Running]:
-    with running(config) as url:
-        url.http.headers.update(HTML)
-        yield url
 
 
 def _post(web: Running, path: str, **fields: Any) -> httpx.Response:

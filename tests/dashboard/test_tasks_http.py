@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import json
 import re
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
@@ -18,25 +17,11 @@ from pydantic import SecretStr
 from tasklib import Client, Config, task
 from tasklib.server.dashboard.timeline import progress_of, steps
 from tasklib.server.redaction import MASK, Redaction
+from tests.dashboard.conftest import HTML
 from tests.dashboard.filling import HOSTILE, attempt, hostile_row, row
 from tests.server.conftest import Running, bearer, running
 
-HTML = {"Accept": "text/html"}
 AN_ID = "019345ab-1234-7abc-8def-0123456789ab"
-
-
-@pytest.fixture
-def client(config: Config) -> Iterator[Client]:
-    with Client(config) as client:
-        yield client
-
-
-@pytest.fixture
-def web(config: Config) -> Iterator[Running]:
-    """A server without tokens: whoever asks may do everything."""
-    with running(config) as url:
-        url.http.headers.update(HTML)
-        yield url
 
 
 def text_of(page: httpx.Response) -> str:
@@ -45,7 +30,7 @@ def text_of(page: httpx.Response) -> str:
     return " ".join(html.unescape(body).split())
 
 
-def post(web: Running, path: str, headers: dict[str, str] | None = None, **fields: Any) -> httpx.Response:
+def post(web: Running, path: str, headers: Any = None, **fields: Any) -> httpx.Response:
     """A form of ours, filled in by somebody without a session."""
     csrf = web.app.state.sessions.csrf(None)
     return web.http.post(path, data={"csrf": csrf, **fields}, headers=headers)
@@ -139,7 +124,9 @@ def test_a_task_that_waits_for_its_time_can_be_run_now(web: Running, client: Cli
     db.execute("UPDATE tasks SET scheduled_at = now() + interval '1 h'")
     assert "Run now" in web.http.get(f"/tasks/{later}", headers=HTML).text
     assert post(web, f"/tasks/{later}/run", confirmed="yes").status_code == 303
-    assert client.get_task(later).scheduled_at <= datetime.now(UTC)
+    found = client.get_task(later)
+    assert found is not None
+    assert found.scheduled_at <= datetime.now(UTC)
     assert "Run now" not in web.http.get(f"/tasks/{later}", headers=HTML).text
 
 

@@ -4,40 +4,28 @@
 WITH cut AS (
     SELECT CASE WHEN %(look)s > %(limit)s THEN GREATEST(
         (SELECT task.id FROM {schema.}tasks AS task
-         WHERE {include set_aside} AND 'failed' = ANY (%(states)s::text[])
-           AND (task.state, task.id) > ('failed', {include lowest_id})
-           AND (task.state, task.id) < ('failed', {include highest_id})
+         WHERE {include aside_failed}
          ORDER BY task.state DESC, task.id DESC OFFSET %(look)s - 1 LIMIT 1),
         (SELECT task.id FROM {schema.}tasks AS task
-         WHERE {include set_aside} AND 'cancelled' = ANY (%(states)s::text[])
-           AND (task.state, task.id) > ('cancelled', {include lowest_id})
-           AND (task.state, task.id) < ('cancelled', {include highest_id})
+         WHERE {include aside_cancelled}
          ORDER BY task.state DESC, task.id DESC OFFSET %(look)s - 1 LIMIT 1),
         (SELECT task.id FROM {schema.}tasks AS task
-         WHERE {include set_aside} AND 'dead_letter' = ANY (%(states)s::text[])
-           AND (task.state, task.id) > ('dead_letter', {include lowest_id})
-           AND (task.state, task.id) < ('dead_letter', {include highest_id})
+         WHERE {include aside_dead_letter}
          ORDER BY task.state DESC, task.id DESC OFFSET %(look)s - 1 LIMIT 1)) END AS id
 ),
 found AS (
     SELECT {include search_columns}
     FROM (
         (SELECT * FROM {schema.}tasks AS task
-         WHERE {include set_aside} AND 'failed' = ANY (%(states)s::text[])
-           AND (task.state, task.id) > ('failed', {include lowest_id})
-           AND (task.state, task.id) < ('failed', {include highest_id})
+         WHERE {include aside_failed}
          ORDER BY task.state DESC, task.id DESC LIMIT %(look)s)
         UNION ALL
         (SELECT * FROM {schema.}tasks AS task
-         WHERE {include set_aside} AND 'cancelled' = ANY (%(states)s::text[])
-           AND (task.state, task.id) > ('cancelled', {include lowest_id})
-           AND (task.state, task.id) < ('cancelled', {include highest_id})
+         WHERE {include aside_cancelled}
          ORDER BY task.state DESC, task.id DESC LIMIT %(look)s)
         UNION ALL
         (SELECT * FROM {schema.}tasks AS task
-         WHERE {include set_aside} AND 'dead_letter' = ANY (%(states)s::text[])
-           AND (task.state, task.id) > ('dead_letter', {include lowest_id})
-           AND (task.state, task.id) < ('dead_letter', {include highest_id})
+         WHERE {include aside_dead_letter}
          ORDER BY task.state DESC, task.id DESC LIMIT %(look)s)
         UNION ALL
         -- No more than the fleet has slots. Sorted by when their leases end, so that they come from their index.
