@@ -11,16 +11,22 @@ import pytest
 
 from tasklib import Config
 from tasklib.backends.postgres import claims, notifier, sleep
+from tasklib.cli import processes
+from tasklib.executors import processes as executors
+from tasklib.executors.outcomes import FailureKind
 from tasklib.maintenance import snapshot, stats_reporter
 from tasklib.server.settings import ServerSettings
 from tasklib.store import levels, stats
-from tasklib.worker import slots
+from tasklib.tasks import function
+from tasklib.worker import progress, runner, slots
 from tests.backends.test_connections import IDLE
 from tests.docs.pages import ROOT, all_pages
 
 NUMBERS = ["no", "one", "two", "three", "four", "five", "six", "seven"]
 CLAIM, COST = "docs/explanation/claim.md", "docs/explanation/monitoring-cost.md"
 POOLER = "docs/how-to/use-with-pgbouncer.md"
+RUN, TIMEOUTS = "docs/how-to/run-workers.md", "docs/how-to/timeouts-and-processes.md"
+PRIORITIES = "docs/how-to/prioritise-and-route.md"
 MINUTES, TENS, HOURS = (age for _, age, _ in stats.KEPT)
 
 
@@ -43,6 +49,23 @@ def _last_record(benchmark: str) -> Any:
         (CLAIM, "finishes in {:g} ms", slots._MOMENT_SECONDS * 1000),
         (CLAIM, "`max_prefetch` ({:,})", Config("postgresql://").max_prefetch),
         (CLAIM, "busy for more than {:g} ms", sleep.LONG_AWAKE_SECONDS * 1000),
+        (RUN, "after half a second, then after pauses that double up to {:g} seconds", processes.LONGEST_PAUSE),
+        (RUN, "until it has run for a {}", {60.0: "minute"}[processes.STEADY_SECONDS]),
+        (TIMEOUTS, "hasn't ended {:g} seconds later", runner._STUBBORN_SECONDS),
+        (TIMEOUTS, "only the latest is written, {} a second", {0.5: "twice"}[progress._SECONDS]),
+        (TIMEOUTS, "before the next start, for up to {:g} seconds", executors._LONGEST_PAUSE),
+        (TIMEOUTS, "ends with an error after {} failed starts in a row", executors._MOST_FAILURES),
+        (
+            PRIORITIES,
+            "counts as medium after {:g} minutes",
+            Config("postgresql://").promote_to_medium_after_seconds / 60,
+        ),
+        (PRIORITIES, "counts as high after {:g} minutes", Config("postgresql://").promote_to_high_after_seconds / 60),
+        (
+            "docs/how-to/submit-once.md",
+            "It holds for {:g} hours",
+            Config("postgresql://").idempotency_window_seconds / 3600,
+        ),
         (POOLER, "does not arrive within {:g} seconds", notifier._PROBE_SECONDS),
         (POOLER, "tries again every {:g} seconds", notifier._WATCHDOG_SECONDS),
         (COST, "every {:g} seconds", stats_reporter._REPORT_SECONDS),
@@ -114,6 +137,38 @@ def test_a_default_that_a_page_names_in_brackets_behind_its_setting_is_that_sett
                     wrong.append(f"{page.name}: {name} ({value}), by default {default:g}")
     assert not wrong
     assert checked >= 5
+
+
+def test_every_finding_of_the_doctor_is_on_its_page() -> None:
+    sources = "".join(path.read_text() for path in (ROOT / "src/tasklib/doctor").glob("*.py"))
+    codes = set(re.findall(r"\b(?:note|warning|critical)\(\s*\"([a-z_]+)\"", sources))
+    assert len(codes) > 20
+    assert codes - set(re.findall(r"`([a-z_]+)`", _text("docs/how-to/diagnose.md"))) == set()
+
+
+def test_the_page_on_sql_names_each_setting_of_a_function_that_its_rows_go_without() -> None:
+    listed = re.search(
+        r"not applied to a row that you insert yourself: (.*?)\. Nor", _text("docs/how-to/submit-from-sql.md")
+    )
+    assert listed
+    assert set(re.findall(r"`(\w+)`", listed[1])) == set(function._DEFAULTS)
+
+
+def test_the_page_on_retries_names_each_outcome_that_a_history_can_have() -> None:
+    outcomes = re.search(r"`outcome` is (.*?) marks a", _text("docs/how-to/retry-and-give-up.md"))
+    assert outcomes
+    assert {*FailureKind, "lost", "replayed"} == set(re.findall(r"`(\w+)`", re.sub(r"\[.*?\]", "", outcomes[1])))
+
+
+def test_the_worker_for_node_has_as_many_lines_as_the_page_says() -> None:
+    lines = len((ROOT / "examples/node_worker/worker.mjs").read_text().splitlines())
+    assert f"in {lines} lines" in _text("docs/how-to/workers-over-http.md")
+
+
+def test_the_levels_of_the_page_are_those_of_the_configuration() -> None:
+    page = _text("docs/how-to/prioritise-and-route.md")
+    for name, level in Config("postgresql://").levels.items():
+        assert f'| `"{name}"` | {level.priority} | {level.max_retries} | {level.timeout_seconds} s |' in page
 
 
 def test_the_page_states_as_many_connections_as_an_idle_worker_holds() -> None:
