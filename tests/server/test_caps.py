@@ -98,6 +98,25 @@ def test_the_waiting_request_beyond_a_tokens_limit_is_refused(api: Api) -> None:
     assert api.ann.get(f"{TASKS}/{ids[0]}/result", params={"wait_seconds": 1}).status_code == 200
 
 
+def test_a_request_keeps_its_place_among_the_waiting_while_its_task_changes(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Taken anew after each change, the place could go to another request, and the wait would end with an error."""
+    task_id = api.submit(api.ann)
+    cap = api.running.app.state.services.caps.waiting
+    eventually(lambda: not cap._held)
+    taken: list[object] = []
+    take = cap.take
+    monkeypatch.setattr(cap, "take", lambda *args, **named: (taken.append(args), take(*args, **named)))
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(api.ann.get, f"{TASKS}/{task_id}/result", params={"wait_seconds": PATIENCE})
+        eventually(lambda: taken)
+        api.begin(task_id)
+        api.end(task_id)
+        assert waiting.result(PATIENCE).json()["status"] == "completed"
+    assert len(taken) == 1
+
+
 def test_polls_count_as_waiting_and_heartbeats_are_answered_all_the_same(
     server: Callable[..., Running], config: Config, db: psycopg.Connection, token: Callable[..., str]
 ) -> None:

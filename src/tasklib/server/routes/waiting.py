@@ -82,11 +82,11 @@ async def get_result(
     outcome = await _outcome(client, given, task_id)
     redaction = await redaction_for(principal, given, task_id, reveal)
     seen: str | None = None
-    with given.token_watch.waiting(principal) as waiting:
+    waits = wait_seconds > 0 and not TaskState(outcome.state).is_terminal
+    # One place from the first look to the last: given back between two looks, another request could take it.
+    with given.token_watch.waiting(principal) as waiting, slot_of(request).waiting(is_needed=waits):
         while not TaskState(outcome.state).is_terminal:
-            with slot_of(request).waiting(is_needed=wait_seconds > 0):
-                change = given.watch.change(task_id, seen, deadline - time.monotonic())
-                standing = await waiting.unless_over(change)
+            standing = await waiting.unless_over(given.watch.change(task_id, seen, deadline - time.monotonic()))
             if standing is None:
                 response.status_code = 202
                 break
