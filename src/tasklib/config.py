@@ -297,6 +297,10 @@ class Config:
             return self.shards[0]
         return Shard(self.shard, self.database_url, self.schema, listen_database_url=self.listen_database_url)
 
+    def with_shards(self, shards: Sequence[Shard]) -> Config:
+        """The same with these shards, such as those that `shards_file` names by now."""
+        return replace(self, shards=tuple(shards), database_url="", schema=None, listen_database_url=None)
+
     def for_shard(self, number: int) -> Config:
         """The configuration of one shard alone: new ids name it."""
         found = next((shard for shard in self.shards or (self.home,) if shard.number == number), None)

@@ -1,4 +1,7 @@
-"""Events of workers and clients, for subscribers: the terminal, the log, metrics, tests. One class per event."""
+"""Events of workers and clients, for subscribers: the terminal, the log, metrics, tests. One class per event.
+
+`shard`: the number of the shard that it is about, of a worker over several.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,8 @@ class WorkerStarted:
     names: tuple[str, ...]
     queues: tuple[str, ...] | None
     concurrency: int
+    shards: tuple[int, ...] = ()
+    """The numbers of its shards, if it is configured with shards."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +140,7 @@ class LeadershipTaken:
     """This worker leads now, in this term."""
 
     term: int
+    shard: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +148,7 @@ class LeadershipLost:
     """This worker no longer leads."""
 
     term: int
+    shard: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +211,7 @@ class DutyFailed:
 
     duty: str
     reason: str
+    shard: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +220,7 @@ class DatabaseAwaited:
 
     reason: str
     seconds: float
+    shard: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +229,7 @@ class NotificationsMissing:
 
     reason: str
     poll_seconds: float
+    shard: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +238,7 @@ class DatabaseLost:
 
     purpose: str
     reason: str
+    shard: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +257,7 @@ class DatabaseBack:
     """A broken connection works again."""
 
     purpose: str
+    shard: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

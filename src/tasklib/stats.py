@@ -83,6 +83,13 @@ class _Sums:
         self.buckets = [0] * (len(BOUNDS) + 1)
         self.waits = [0] * (len(BOUNDS) + 1)
 
+    @classmethod
+    def of(cls, stat: Stat) -> _Sums:
+        sums = cls()
+        sums.count, sums.seconds, sums.waited = stat.count, stat.seconds, stat.waited
+        sums.buckets, sums.waits = list(stat.buckets) or sums.buckets, list(stat.waits) or sums.waits
+        return sums
+
     def add(self, other: _Sums) -> None:
         self.count += other.count
         self.seconds += other.seconds
@@ -183,6 +190,15 @@ class StatsCollector:
             self._pairs.add(pair)
             return key
         return key._replace(name=OTHER, queue=OTHER)
+
+
+def summed(stats: Iterable[Stat]) -> list[Stat]:
+    """The counts of several collectors, those of one key added."""
+    together: dict[Key, _Sums] = {}
+    for stat in stats:
+        sums = together.setdefault(stat.key, _Sums())
+        sums.add(_Sums.of(stat))
+    return [sums.stat(key) for key, sums in together.items()]
 
 
 def _alike(attempts: Sequence[Attempted]) -> Iterable[tuple[tuple[str, str, int], Sequence[Attempted]]]:

@@ -18,7 +18,7 @@ from tasklib.maintenance import snapshot, stats_reporter
 from tasklib.server.settings import ServerSettings
 from tasklib.store import levels, stats
 from tasklib.tasks import function
-from tasklib.worker import progress, runner, slots
+from tasklib.worker import progress, runner, shard_slots, shard_workers, slots
 from tests.backends.test_connections import IDLE
 from tests.docs.pages import ROOT, all_pages
 
@@ -26,6 +26,7 @@ NUMBERS = ["no", "one", "two", "three", "four", "five", "six", "seven"]
 CLAIM, COST = "docs/explanation/claim.md", "docs/explanation/monitoring-cost.md"
 POOLER = "docs/how-to/use-with-pgbouncer.md"
 RUN, TIMEOUTS = "docs/how-to/run-workers.md", "docs/how-to/timeouts-and-processes.md"
+SHARDS = "docs/how-to/run-shards.md"
 PRIORITIES = "docs/how-to/prioritise-and-route.md"
 MINUTES, TENS, HOURS = (age for _, age, _ in stats.KEPT)
 
@@ -49,6 +50,8 @@ def _last_record(benchmark: str) -> Any:
         (CLAIM, "finishes in {:g} ms", slots._MOMENT_SECONDS * 1000),
         (CLAIM, "`max_prefetch` ({:,})", Config("postgresql://").max_prefetch),
         (CLAIM, "busy for more than {:g} ms", sleep.LONG_AWAKE_SECONDS * 1000),
+        (SHARDS, "has owed an answer for {:g} second", shard_slots.SILENT_SECONDS),
+        (SHARDS, "looks at the file every {}", {1.0: "second"}[shard_workers._FILE_LOOK_SECONDS]),
         (RUN, "after half a second, then after pauses that double up to {:g} seconds", processes.LONGEST_PAUSE),
         (RUN, "until it has run for a {}", {60.0: "minute"}[processes.STEADY_SECONDS]),
         (TIMEOUTS, "hasn't ended {:g} seconds later", runner._STUBBORN_SECONDS),

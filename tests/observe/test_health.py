@@ -156,3 +156,15 @@ def wait_until(condition: Callable[[], bool]) -> None:
             pass
         threading.Event().wait(0.1)
     raise AssertionError("it did not happen")
+
+
+async def test_worker_over_shards_is_ready_while_it_reaches_one_of_them() -> None:
+    health = WorkerHealth()
+    health(WorkerStarted("w1", ("work",), None, 10, shards=(0, 1)))
+    health(DatabaseLost("tasks", "connection refused", shard=1))
+    health(DatabaseAwaited("connection refused", 60.0, shard=1))
+    assert health.ready().ok
+    health(DatabaseLost("listen", "no route", shard=0))
+    assert not health.ready().ok
+    health(DatabaseBack("tasks", shard=1))
+    assert health.ready().ok

@@ -167,7 +167,7 @@ class ProcessExecutor:
 
     async def starts_keep_failing(self) -> str:
         """Wait until many starts have failed one after the other; why the last one did."""
-        return await self._hopeless
+        return await asyncio.shield(self._hopeless)
 
     async def close(self) -> None:
         """End all children: idle ones leave, busy ones are terminated, then killed. Their `run` is cancelled."""

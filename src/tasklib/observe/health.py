@@ -10,6 +10,7 @@ import asyncio
 import json
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -46,20 +47,21 @@ class WorkerHealth:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._outages = Outages()
+        self._outages: defaultdict[int | None, Outages] = defaultdict(Outages)
         self._worker_id: str | None = None
         self._not_ready: str | None = "it has not started yet"
-        self._lost: str | None = None
+        self._shards: tuple[int | None, ...] = (None,)
+        self._lost: dict[int | None, str] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._asked_at: float | None = None
 
     def __call__(self, event: Event) -> None:
         """Hear an event. Runs on the worker's loop."""
         match event:
-            case DatabaseAwaited(reason=reason):
+            case DatabaseAwaited(reason=reason) if self._worker_id is None:
                 self._not_ready = f"it waits for the database: {reason}"
-            case WorkerStarted(worker_id=id_):
-                self._worker_id, self._not_ready = id_, None
+            case WorkerStarted(worker_id=id_, shards=shards):
+                self._worker_id, self._not_ready, self._shards = id_, None, shards or (None,)
                 self._loop = asyncio.get_running_loop()
             case WorkerRenewed(worker_id=id_):
                 self._worker_id = id_
@@ -67,12 +69,12 @@ class WorkerHealth:
                 self._not_ready = "it is stopping, and takes no tasks any more"
             case WorkerStopped():
                 self._not_ready, self._loop = "it has stopped", None
-            case DatabaseLost(purpose=purpose, reason=reason):
-                if self._outages.begins_with(purpose):
-                    self._lost = f"the database can't be reached: {reason}"
-            case DatabaseBack(purpose=purpose):
-                if self._outages.ends_with(purpose):
-                    self._lost = None
+            case DatabaseLost(purpose=purpose, reason=reason, shard=shard):
+                if self._outages[shard].begins_with(purpose):
+                    self._lost[shard] = f"the database can't be reached: {reason}"
+            case DatabaseBack(purpose=purpose, shard=shard):
+                if self._outages[shard].ends_with(purpose):
+                    self._lost.pop(shard, None)
 
     def live(self) -> Probe:
         """Whether the process is of use: False if its event loop has stood still for minutes."""
@@ -85,8 +87,14 @@ class WorkerHealth:
         """Whether it takes tasks."""
         if not (alive := self.live()).ok:
             return alive
-        reason = self._not_ready or self._lost
+        reason = self._not_ready or self._without_database
         return Probe(reason is None, "ready" if reason is None else "not ready", reason)
+
+    @property
+    def _without_database(self) -> str | None:
+        """Why it can take no tasks at all: with several shards, the others do."""
+        lost = dict(self._lost)
+        return next(iter(lost.values()), None) if all(shard in lost for shard in self._shards) else None
 
     def answer(self, path: str) -> tuple[int, dict[str, str | None]] | None:
         """The status code and the body for a path; None if there is no such page."""

@@ -99,6 +99,7 @@ class LogLines:
             tasks=list(event.names),
             queues=list(event.queues) if event.queues is not None else None,
             concurrency=event.concurrency,
+            **({"shards": list(event.shards)} if event.shards else {}),
         )
 
     def _worker_draining(self, event: WorkerDraining) -> None:
@@ -186,21 +187,25 @@ class LogLines:
         )
 
     def _duty_failed(self, event: DutyFailed) -> None:
-        self._log.error("duty failed", duty=event.duty, reason=event.reason, worker=self._worker)
+        self._log.error("duty failed", duty=event.duty, reason=event.reason, worker=self._worker, **_shard(event))
 
     def _database_awaited(self, event: DatabaseAwaited) -> None:
-        self._log.warning("waiting for the database", reason=event.reason, up_to_seconds=event.seconds)
+        self._log.warning("waiting for the database", reason=event.reason, up_to_seconds=event.seconds, **_shard(event))
 
     def _notifications_missing(self, event: NotificationsMissing) -> None:
         what = "notifications do not arrive, polling instead"
-        self._log.warning(what, reason=event.reason, poll_seconds=event.poll_seconds, worker=self._worker)
+        self._log.warning(
+            what, reason=event.reason, poll_seconds=event.poll_seconds, worker=self._worker, **_shard(event)
+        )
 
     def _database_lost(self, event: DatabaseLost) -> None:
-        self._log.error("database lost", purpose=event.purpose, reason=event.reason, worker=self._worker)
+        self._log.error(
+            "database lost", purpose=event.purpose, reason=event.reason, worker=self._worker, **_shard(event)
+        )
 
     def _database_back(self, event: DatabaseBack) -> None:
         # At the level of the loss, so that a log that has the one has the other.
-        self._log.warning("database back", purpose=event.purpose, worker=self._worker)
+        self._log.warning("database back", purpose=event.purpose, worker=self._worker, **_shard(event))
 
     def _submitted(self, event: TaskSubmitted) -> None:
         what = "task submitted" if event.is_new else "task submitted before"
@@ -295,3 +300,8 @@ class LineWriter:
             self._stream.flush()
 
     debug = info = warning = warn = error = critical = exception = fatal = log = msg
+
+
+def _shard(event: DutyFailed | DatabaseAwaited | NotificationsMissing | DatabaseLost | DatabaseBack) -> dict[str, int]:
+    """The shard that it is about, of a worker over several."""
+    return {} if event.shard is None else {"shard": event.shard}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -93,7 +93,7 @@ class TerminalView:
         self._summarising = False
         self._tally: Counter[str] = Counter()
         self._errors_left = 0
-        self._outages = Outages()
+        self._outages: defaultdict[int | None, Outages] = defaultdict(Outages)
         self._handlers: dict[type[Any], Callable[[Any], None]] = {
             TaskEnded: self._ended,
             ResultRefused: self._refused,
@@ -245,25 +245,27 @@ class TerminalView:
         self._write(line)
 
     def _duty_failed(self, event: DutyFailed) -> None:
-        line = self._stamp().append(f"{event.duty} failed, trying again: ", "bold red")
+        line = self._stamp().append(f"{event.duty}{_of(event.shard)} failed, trying again: ", "bold red")
         self._write(line.append(last_line(event.reason), "red"))
 
     def _database_awaited(self, event: DatabaseAwaited) -> None:
-        line = self._stamp().append(f"waiting for the database, for up to {event.seconds:g} s: ", "bold yellow")
+        line = self._stamp().append(
+            f"waiting for the database{_of(event.shard)}, for up to {event.seconds:g} s: ", "bold yellow"
+        )
         self._write(line.append(last_line(event.reason), "yellow"))
 
     def _notifications_missing(self, event: NotificationsMissing) -> None:
-        line = self._stamp().append(f"polling every {event.poll_seconds:g} s: ", "bold yellow")
+        line = self._stamp().append(f"polling{_of(event.shard)} every {event.poll_seconds:g} s: ", "bold yellow")
         self._write(line.append(f"{event.reason}. See tasklib doctor.", "yellow"))
 
     def _database_lost(self, event: DatabaseLost) -> None:
-        if self._outages.begins_with(event.purpose):
-            line = self._stamp().append("database lost, trying again: ", "bold red")
+        if self._outages[event.shard].begins_with(event.purpose):
+            line = self._stamp().append(f"database{_of(event.shard)} lost, trying again: ", "bold red")
             self._write(line.append(last_line(event.reason.strip().partition("\n")[0]), "red"))
 
     def _database_back(self, event: DatabaseBack) -> None:
-        if self._outages.ends_with(event.purpose):
-            self._write(self._stamp().append("database back", "bold green"))
+        if self._outages[event.shard].ends_with(event.purpose):
+            self._write(self._stamp().append(f"database{_of(event.shard)} back", "bold green"))
 
     # ---- lines ----
 
@@ -282,3 +284,7 @@ class TerminalView:
         # A terminal that went away is no reason to stop working.
         with contextlib.suppress(OSError):
             self._console.print(line)
+
+
+def _of(shard: int | None) -> str:
+    return "" if shard is None else f" of shard {shard}"

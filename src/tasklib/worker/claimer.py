@@ -104,6 +104,7 @@ class Claimer:
     async def run(self) -> None:
         failures = 0
         while not self._stopped:
+            self._slots.resting = False
             self._slots.ahead = self._slots.prefetch.count if self._may_claim_ahead else 0
             try:
                 if self._slots.worth_claiming:
@@ -113,6 +114,7 @@ class Claimer:
                 failures = 0
             except DatabaseUnavailable:
                 self.claims.lost()
+                self._slots.resting = True
                 await asyncio.sleep(backoff(failures))
                 failures += 1
             except psycopg.Error as e:
@@ -120,8 +122,10 @@ class Claimer:
                 if not is_bad_data(e):
                     raise
                 self._events.emit(DatabaseLost("claim", str(e)))
+                self._slots.resting = True
                 await asyncio.sleep(backoff(failures))
                 failures += 1
+        self._slots.resting = True
         with suppress(DatabaseUnavailable):
             await self.claims.leave()
 
@@ -137,7 +141,11 @@ class Claimer:
             return  # there is work, and no slot for it
         if self._burst and was_idle:
             await self.claims.counted()
-        found = await self.claims.claim(limit)
+        self._slots.asked = limit
+        try:
+            found = await self.claims.claim(limit)
+        finally:
+            self._slots.asked = 0
         if found.tasks:
             self._hand_on(limit, found, more=len(found.tasks) == limit)
         elif not going_on and not self._stopped:
@@ -167,9 +175,9 @@ class Claimer:
 
     async def _wait_for_slots(self) -> None:
         if not self._slots.room or self.claims.needs_a_slot:
-            taken = self._slots.taken
+            taken, room = self._slots.taken, self._slots.room
             await self.claims.pass_on()
-            if self._slots.taken < taken:
+            if self._slots.taken < taken or self._slots.room > room:
                 return  # a slot has become free meanwhile, and perhaps no other ever will
         with suppress(TimeoutError):
             async with asyncio.timeout(self.claims.stay_awake_after):
@@ -180,6 +188,7 @@ class Claimer:
     async def _rest(self, *, was_idle: bool) -> None:
         if not self._burst:
             if not self.claims.needs_a_slot:
+                self._slots.resting = True
                 await self.claims.rest()
             elif not self.free_slots:  # else one has become free meanwhile
                 await self._wait_for_slots()
@@ -201,7 +210,7 @@ class Claimer:
 
     @property
     def free_slots(self) -> int:
-        return max(0, self._slots.size - self._slots.taken)
+        return self._slots.free
 
     @property
     def has_room_to_guess(self) -> bool:

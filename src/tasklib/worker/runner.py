@@ -26,8 +26,6 @@ from tasklib.executors.durable import call_durable, call_durable_async
 from tasklib.executors.exits import is_from_a_signal_handler
 from tasklib.executors.functions import call, call_async, eager_task, failed
 from tasklib.executors.outcomes import Cancelled, Done, Failed, FailureKind, Lost, Outcome, Released
-from tasklib.executors.processes import ProcessExecutor
-from tasklib.executors.threads import ThreadExecutor
 from tasklib.executors.timing import RepeatedLook
 from tasklib.executors.transactions import call_in_transaction, call_in_transaction_async, transaction_config
 from tasklib.store.settle import Leased
@@ -40,6 +38,7 @@ from tasklib.worker.begin_limit import BeginLimit
 from tasklib.worker.begins import Begins
 from tasklib.worker.blobs import put_result, read_arguments
 from tasklib.worker.calls import AttemptCalls, BlockCalls
+from tasklib.worker.executors import Executors
 from tasklib.worker.journal import AttemptJournal, Journals
 from tasklib.worker.limit_blocks import LimitBlocks
 from tasklib.worker.sealing import MARKED, open_arguments
@@ -70,7 +69,7 @@ class Runner:
         slots: Slots,
         settler: Settler,
         events: Events,
-        modules: tuple[str, ...],
+        executors: Executors,
         begins: Begins,
         begin_limit: BeginLimit,
         stop_asked: asyncio.Event,
@@ -87,8 +86,7 @@ class Runner:
         slots.on_given_back = begin_limit.on_raised = self._start_waiting
         self._loop = asyncio.get_running_loop()
         self._fresh_context = contextvars.copy_context().copy
-        self._threads = ThreadExecutor(slots.size)
-        self._processes = ProcessExecutor(config, modules, events)
+        self._threads, self._processes = executors.threads, executors.processes
         shared = transaction_config(config, slots.size)
         self._async_database, self._database = AsyncDatabase(shared, TASK), Database(shared, TASK)
         defaults = Defaults(config)
@@ -180,15 +178,13 @@ class Runner:
         """Wait until no child process could be started many times in a row; why."""
         return await self._processes.starts_keep_failing()
 
-    async def close(self) -> None:
-        """End threads and children; the attempts are over by now."""
+    def close(self) -> None:
+        """Let go of what attempts needed; they are over by now."""
         self._begins.close()
         if self._journals is not None:
             self._journals.close()
         self._late.stop()
         self._deadlines.stop()
-        self._threads.close()
-        await self._processes.close()
         self._async_database.close()
         self._database.close()
 
@@ -211,7 +207,8 @@ class Runner:
         now = time.monotonic()
         breathe_at = now + _BREATH_SECONDS
         # Here and in the calls below, what runs for every task is written out: functions cost more than their work.
-        while slots.running < slots.size:
+        most = slots.most_running
+        while slots.running < most:
             if self._ahead and self._take_back(self._first_ahead()):
                 break  # a slot is free: those that were handed over ahead come first
             if not self._waiting:
@@ -278,7 +275,7 @@ class Runner:
         is_plain = is_plain and attempt.refusal is None
         if attempt.executor is not Executor.PROCESS or not is_plain or attempt.interruption or self._traces:
             return False
-        if self._slots.running < self._slots.size or not self._processes.can_hand_ahead:
+        if self._slots.running < self._slots.most_running or not self._processes.can_hand_ahead:
             return False
         if self._slots.open >= self.begin_limit.most:
             self.begin_limit.ask_for_more()

@@ -26,6 +26,10 @@ class Slots:
         self.taken = 0
         self.running = 0
         """Functions that run now; never more than `size`."""
+        self.asked = 0
+        """How many tasks the claim that is under way asks for."""
+        self.resting = False
+        """The last claim has brought nothing, or failed, and the next one is not due yet."""
         self.waiting = 0
         """Tasks that were claimed and neither begun nor released."""
         self.flushing = False
@@ -40,6 +44,16 @@ class Slots:
     def room(self) -> int:
         """How many more tasks to ask for."""
         return max(0, self.size + self.ahead - self.taken)
+
+    @property
+    def free(self) -> int:
+        """How many tasks could begin at once."""
+        return max(0, self.size - self.taken)
+
+    @property
+    def most_running(self) -> int:
+        """How many functions may run now."""
+        return self.size
 
     @property
     def open(self) -> int:

@@ -11,7 +11,7 @@ import asyncio
 import os
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import psycopg
 
@@ -34,11 +34,15 @@ from tasklib.worker.attempt import Interruption
 from tasklib.worker.begin_limit import BeginLimit
 from tasklib.worker.begins import Begins
 from tasklib.worker.claimer import Claimer, Serving
+from tasklib.worker.executors import Executors
 from tasklib.worker.membership import Membership, fresh_id
 from tasklib.worker.runner import Runner
 from tasklib.worker.settler import Settler
 from tasklib.worker.signals import stop_signals
 from tasklib.worker.slots import Slots
+
+if TYPE_CHECKING:
+    from tasklib.worker.shard_workers import ShardWorkers
 
 _LAST_SETTLE_SECONDS = 10.0
 """How long storing the last outcomes may take when the worker has to stop at once."""
@@ -55,6 +59,7 @@ class Worker:
     Worker(burst=True).run_sync()                            # until nothing is due
     async with Worker(): ...                                 # beside the block, until it ends
     Worker("https://tasks.example.com", token="tasklib_...").run_sync()      # without a database, through a server
+    Worker(Config(shards=(Shard(0, url), Shard(1, other)))).run_sync()       # over shards, with common slots
     """
 
     def __init__(
@@ -80,6 +85,8 @@ class Worker:
         self.server = server
         self._token = token or (os.environ.get("TASKLIB_TOKEN") if server else None)
         given = _configuration(config, over_http=server is not None)
+        if len(given.shards) == 1 and given.shards_file is None:
+            given = given.for_shard(given.shards[0].number)
         if poll_interval_seconds is not None:
             given = given.with_changes(poll_interval_seconds=poll_interval_seconds)
         if isinstance(concurrency, bool) or not isinstance(concurrency, int) or concurrency < 1:
@@ -110,6 +117,7 @@ class Worker:
         self._stopping_now = False
         self._problem: TaskLibError | None = None
         self._slots = Slots(concurrency, given.max_prefetch)
+        self._shards: ShardWorkers | None = None
 
     @property
     def id(self) -> str:
@@ -119,7 +127,7 @@ class Worker:
     @property
     def taken(self) -> int:
         """How many tasks it holds now."""
-        return self._slots.taken
+        return self._slots.taken if self._shards is None else self._shards.taken
 
     def run_sync(self) -> None:
         """Run in an event loop of its own."""
@@ -131,15 +139,34 @@ class Worker:
         In the main thread, SIGTERM, SIGINT and SIGHUP call `stop()`, unless the program handles them itself or the
         worker was made with `signals=False`.
         """
-        self._stop_asked, self._stopping_now, self._settler_ended = asyncio.Event(), False, False
-        self._has_started = asyncio.Event()
+        self._expect_stop()
         self._lifespan = Lifespan("worker")  # here, so that all it runs has its state
         with stop_signals(self.stop) if self._signals else nullcontext(), exits_kept_in_attempts():
-            starting = asyncio.create_task(self._start_up())
-            if await self._until_done_or_stopped(starting):
-                background = starting.result()
-                self._has_started.set()
-                await self._work(background)
+            if self.config.shards:
+                await self._serve_shards()
+            else:
+                await self._serve()
+
+    def _expect_stop(self) -> None:
+        self._stop_asked, self._stopping_now, self._settler_ended = asyncio.Event(), False, False
+        self._has_started = asyncio.Event()
+
+    async def _serve(self) -> None:
+        """Start, and work until stopped."""
+        starting = asyncio.create_task(self._start_up())
+        if await self._until_done_or_stopped(starting):
+            background = starting.result()
+            self._has_started.set()
+            await self._work(background)
+
+    async def _serve_shards(self) -> None:
+        """Let a worker for each shard do the work, with common slots."""
+        # Imported here: it imports this module, and few have shards.
+        from tasklib.worker.shard_workers import ShardWorkers
+
+        self._shards = ShardWorkers(self, self._lifespan, self._has_started, self._stop_asked)
+        self.collector = self._shards.collector
+        await self._shards.run()
 
     async def __aenter__(self) -> Self:
         """Run beside the block. An error at the start is raised here, a later one at the end of the block."""
@@ -194,6 +221,8 @@ class Worker:
         self._stopping_now = self._stop_asked.is_set()
         self._stop_asked.set()
         self._slots.nudge()
+        if self._shards is not None:
+            self._shards.stop()
 
     async def _start_up(self) -> list[asyncio.Task[None]]:
         """Connect, join the fleet, and begin what goes on beside the claims."""
@@ -218,12 +247,13 @@ class Worker:
         self._settler = Settler(config, self._backend, self._slots, self.events, self.collector)
         self._begin_limit = BeginLimit(self._slots, self._backend, lambda: self.id)
         begins = Begins(self._backend)
+        self._executors = self._executors_for(config)
         self._runner = Runner(
             config,
             self._slots,
             self._settler,
             self.events,
-            self.modules,
+            self._executors,
             begins,
             self._begin_limit,
             self._stop_asked,
@@ -374,7 +404,8 @@ class Worker:
             job.cancel()
         await asyncio.gather(*background, return_exceptions=True)
         await self._leave()
-        await self._runner.close()
+        self._runner.close()
+        await self._close_executors()
         await self._stop_hooks()
         await self._backend.close()
         self.events.emit(WorkerStopped(self.id))
@@ -388,6 +419,12 @@ class Worker:
             await self._lifespan.stop()
         except Exception as e:
             self.events.emit(DutyFailed("on_shutdown", f"{type(e).__name__}: {e}"))
+
+    def _executors_for(self, config: Config) -> Executors:
+        return Executors(config, self.concurrency, self.modules, self.events)
+
+    async def _close_executors(self) -> None:
+        await self._executors.close()
 
     def _new_backend(self) -> Backend:
         if self.server is None:
