@@ -33,6 +33,7 @@ GUARDED = (
     *("record_steps", "consume_signal", "suspend"),
     *("fold", "reported", "unreported", "steps_replayed", "spawn", "adopt", "forget_flows", "gates_with_arrivals"),
     *("flow_cancel", "flow_cancel_tasks", "flow_cancel_rest", "flow_replay", "flow_replay_tasks"),
+    *("flows_to_cancel", "to_cancel", "members_after"),
     *("flow_node_results", "schedule_run_one_by_one"),
     *("worker_heartbeat", "worker_drain", "token_usable", "token_revoke"),
     *("has_unfinished_run", "schedule_fire", "schedule_skips_recorded", "forget_skips"),

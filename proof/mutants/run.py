@@ -60,6 +60,7 @@ FIRST = {
     **dict.fromkeys(("fold", "reported", "unreported", "steps_replayed", "spawn", "adopt", "forget_flows"), _FLOWS),
     **dict.fromkeys(("flow_cancel", "flow_cancel_tasks", "flow_cancel_rest", "gates_with_arrivals"), _FLOWS),
     **dict.fromkeys(("flow_replay", "flow_replay_tasks", "flow_node_results"), _FLOWS),
+    **dict.fromkeys(("flows_to_cancel", "to_cancel", "members_after"), ("tests/flows/test_members.py", *_FLOWS)),
     "schedule_run_one_by_one": ("tests/schedules/test_backfills.py",),
     **dict.fromkeys(("take", "lanes", "claim", "our_name"), _CLAIMS),
     **dict.fromkeys(

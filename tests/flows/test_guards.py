@@ -193,8 +193,12 @@ def test_cancelling_a_flow_names_and_takes_unfinished_tasks_of_this_flow_only(ro
     rows.db.execute("UPDATE flows SET finished_at = now() WHERE id = %s", [done.flow])
     assert rows.run(flows.cancel_rest(pair.flow)) == [running[0], str(pair.second)]
     assert rows.run(flows.cancel_rest(done.flow)) == [str(done.second)]
-    assert sorted(rows.run(flows.cancel_tasks(None, 10))) == ["cancelled", "running"]
+    assert rows.run(flows.to_cancel(10)) == [str(pair.flow)]
+    assert rows.run(flows.cancel_tasks(done.flow, 10)).states == []
+    assert rows.run(flows.cancel_tasks(other.flow, 10)).states == []
+    assert sorted(rows.run(flows.cancel_tasks(pair.flow, 10)).states) == ["cancelled", "running"]
     assert rows.run(flows.cancel_rest(pair.flow)) == []
+    assert rows.run(flows.to_cancel(10)) == []
     assert (other.states(), done.states()) == (["pending", "waiting"], ["completed", "waiting"])
 
 
@@ -213,7 +217,7 @@ def test_replaying_a_flow_takes_its_own_failures_and_leaves_what_a_gate_cancelle
     for each in (pair, other):
         each.fail()
     rows.fold()
-    assert rows.run(flows.replay_tasks(pair.flow, 10)) == ["dead_letter"]
+    assert rows.run(flows.replay_tasks(pair.flow, 10)).states == ["dead_letter"]
     assert pair.states() == ["pending", "cancelled"]
     assert other.states() == ["dead_letter", "cancelled"]
 

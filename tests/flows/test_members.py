@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID
 
 import psycopg
@@ -52,7 +53,7 @@ def insert(rows: Rows, *ids: UUID, first: UUID | None = None) -> None:
 
 @pytest.mark.parametrize("first", [None, FIRST], ids=["first not known", "first known"])
 def test_every_task_is_found_once_however_its_id_was_made(rows: Rows, first: UUID | None) -> None:
-    ids = [FIRST, LAST, FLOW, LATER, BY_HAND]
+    ids = SPREAD
     insert(rows, *ids, first=first)
     assert rows.run(flows.task_ids(FLOW)) == {"a": ids}
     assert [(node.name, node.count) for node in rows.run(flows.nodes_of(FLOW))] == [("a", 5)]
@@ -61,6 +62,53 @@ def test_every_task_is_found_once_however_its_id_was_made(rows: Rows, first: UUI
     page = rows.run(flows.node_results(str(FLOW), ["a"], False, page[-1][0], 4))
     assert [id_ for id_, _ in page] == [str(BY_HAND)]
     assert rows.run(flows.cancel_rest(FLOW)) == []
+
+
+SPREAD = [FIRST, LAST, FLOW, LATER, BY_HAND]
+"""Some below the id of the flow, and some in the index of flows."""
+
+
+def paged(rows: Rows, query: Any, limit: int) -> list[list[str]]:
+    """What a call that goes through the flow page by page does in each."""
+    found: list[list[str]] = []
+    place: flows.MemberPlace | None = flows.FIRST_MEMBER
+    while place is not None:
+        states, place = rows.run(query(FLOW, limit, place))
+        found.append(states)
+    return found
+
+
+def spread(rows: Rows) -> None:
+    """Tasks in three nodes, and some without one, which wait; the flow is to stop."""
+    insert(rows, *SPREAD)
+    more = [UUID(int=BY_HAND.int + n) for n in range(1, 5)]
+    for id_, node in zip(more, ("b", "c", None, None), strict=True):
+        rows.db.execute("INSERT INTO tasks (id, name, flow, node) VALUES (%s, 'work', %s, %s)", [id_, FLOW, node])
+    rows.db.execute("UPDATE tasks SET state = 'pending', result = NULL, completed_at = NULL WHERE flow = %s", [FLOW])
+    rows.db.execute("UPDATE flows SET cancel_requested_at = now()")
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 1000])
+def test_all_tasks_of_a_flow_are_cancelled_and_replayed_whatever_the_size_of_a_page(rows: Rows, limit: int) -> None:
+    spread(rows)
+    pages = paged(rows, flows.cancel_tasks, limit)
+    assert sorted(state for page in pages for state in page) == ["cancelled"] * 9
+    assert len(pages) <= 9 / limit + 2
+    pages = paged(rows, flows.replay_tasks, limit)
+    assert sorted(state for page in pages for state in page) == ["cancelled"] * 9
+
+
+def test_the_next_page_begins_behind_the_last_one(rows: Rows) -> None:
+    spread(rows)
+    states, place = rows.run(flows.cancel_tasks(FLOW, 1))
+    assert (states, place) == (
+        ["cancelled"] * 3,
+        flows.MemberPlace(str(FIRST), "a", str(FLOW), str(BY_HAND)[:-1] + "7"),
+    )
+    rows.db.execute("UPDATE tasks SET state = 'pending', completed_at = NULL WHERE id = ANY (%s)", [[FIRST, FLOW]])
+    while place is not None:
+        _, place = rows.run(flows.cancel_tasks(FLOW, 1, place))
+    assert rows.run(flows.cancel_rest(FLOW)) == [str(FIRST), str(FLOW)]
 
 
 def test_tasks_are_found_whose_flow_has_no_row(rows: Rows, config: Config) -> None:

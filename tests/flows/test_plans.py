@@ -26,7 +26,7 @@ QUERIES: list[tuple[Query[Any], set[str]]] = [
     (flows.adopt(LEASE, "w", uuid4()), {"tasks_pkey"}),
     (flows.children_look(LEASE.id, str(uuid4())), {"tasks_pkey"}),
     (flows.node_results(str(uuid4()), ["a"], False, None, 100), {"tasks_flow", "tasks_pkey"}),
-    (flows.cancel_tasks(None, 100), {"tasks_flow", "tasks_pkey"}),
+    (flows.to_cancel(100), {"tasks_flow", "tasks_pkey"}),
     (flows.cancel_tasks(uuid4(), 100), {"tasks_flow", "tasks_pkey"}),
     (flows.cancel_rest(uuid4()), {"tasks_flow", "tasks_pkey"}),
     (flows.replay_tasks(uuid4(), 100), {"tasks_flow", "tasks_pkey"}),

@@ -155,7 +155,7 @@ async def test_the_leader_cancels_what_was_locked_when_the_client_that_cancelled
     with psycopg.connect(config.database_url) as other:
         other.execute("SELECT FROM tasks WHERE id = %s FOR UPDATE", [pair.first])  # it is being claimed
         assert rows.run(flows.cancel(pair.flow, by="a", owner=None))
-        assert rows.run(flows.cancel_tasks(pair.flow, 100)) == ["cancelled"]
+        assert rows.run(flows.cancel_tasks(pair.flow, 100)).states == ["cancelled"]
     assert pair.states(rows) == ("pending", "cancelled")
     await leader.sweep()
     assert pair.states(rows) == ("cancelled", "cancelled")
@@ -178,7 +178,7 @@ async def test_a_cancel_that_a_replay_overtook_cancels_no_more(rows: Rows, confi
     with Client(config) as client:
         client.cancel_flow(pair.flow)
         client.replay_flow(pair.flow)
-    assert rows.run(flows.cancel_tasks(pair.flow, 100)) == []  # a page of the client that cancels
+    assert rows.run(flows.cancel_tasks(pair.flow, 100)) == ([], None)  # a page of the client that cancels
     await leader.sweep()
     assert pair.states(rows) == ("pending", "waiting")
 

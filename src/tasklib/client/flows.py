@@ -22,7 +22,7 @@ from tasklib.events import client_events
 from tasklib.states import TaskState
 from tasklib.store import control, flows
 from tasklib.store.control import CancelCounts
-from tasklib.store.flows import FlowInfo, GateInfo, NodeInfo
+from tasklib.store.flows import FIRST_MEMBER, FlowInfo, GateInfo, MemberPlace, NodeInfo
 from tasklib.tasks.flow_runs import FlowRun, Submittable
 from tasklib.tasks.flows import SPAWNED
 from tasklib.tasks.ids import check_id
@@ -34,7 +34,7 @@ MOST_IN_STATEMENT = 50_000
 
 
 PAGE = 1000
-"""Tasks that one statement cancels or replays."""
+"""Tasks of a flow that one statement goes through to cancel or replay them."""
 MOST_FOLDS = 1000
 
 
@@ -130,12 +130,11 @@ class FlowCalls(OnBehalf):
             yield from self.get_flow(id_)
             return CancelCounts()
         cancelled = asked = 0
-        while True:
-            states: list[str] = yield flows.cancel_tasks(id_, PAGE)
+        place: MemberPlace | None = FIRST_MEMBER
+        while place is not None:
+            states, place = yield flows.cancel_tasks(id_, PAGE, place)
             asked += states.count("running")
             cancelled += len(states) - states.count("running")
-            if len(states) < PAGE:
-                break
         # Rows that another transaction had locked, such as a claim: one by one, so that each waits for one row only.
         rest: list[str] = yield flows.cancel_rest(id_)
         for task_id in rest:
@@ -153,11 +152,10 @@ class FlowCalls(OnBehalf):
             yield from self.get_flow(id_)
             return 0
         count = 0
-        while True:
-            revived: list[str] = yield flows.replay_tasks(id_, PAGE)
+        place: MemberPlace | None = FIRST_MEMBER
+        while place is not None:
+            revived, place = yield flows.replay_tasks(id_, PAGE, place)
             count += len(revived)
-            if len(revived) < PAGE:
-                break
         yield from folded()
         return count
 

@@ -11,7 +11,9 @@ from tasklib.store import flows
 from tasklib.store.fleet import Term
 
 PAGE = 1000
-"""Tasks that one statement cancels."""
+"""Tasks of a flow that one statement goes through to cancel them."""
+MOST_FLOWS = 1000
+"""Flows in one round of the duty whose cancel goes on."""
 MOST_ROUNDS = 1000
 """Folds in one round of the duty; the rest waits for the next one."""
 
@@ -19,10 +21,10 @@ MOST_ROUNDS = 1000
 async def sweep_gates(db: ReconnectingConnection, config: Config, term: Term) -> Sequence[Event]:
     """Fold, and go on cancelling, until nothing is left. Any process may do either, so this needs no term."""
     await _fold(db)  # first: flows may be cancelled because the tasks that wait for them have ended
-    count = PAGE
-    while count == PAGE:
-        cancelled = await db.run(flows.cancel_tasks(None, PAGE))
-        count = len(cancelled)
+    for flow in await db.run(flows.to_cancel(MOST_FLOWS)):
+        place: flows.MemberPlace | None = flows.FIRST_MEMBER
+        while place is not None:
+            _, place = await db.run(flows.cancel_tasks(flow, PAGE, place))
     await _fold(db)
     return []
 

@@ -326,10 +326,49 @@ def cancel(flow: UUID, *, by: str, owner: str | None) -> Query[bool]:
     return audited("flow_cancel", parameters, bool, by=by, action=Action.CANCEL_FLOW, target=str(flow))
 
 
-def cancel_tasks(flow: UUID | None, limit: int) -> Query[list[str]]:
-    """Cancel one page of the tasks of a flow, or of any flow, that was requested to stop; their states."""
-    parameters = {"id": None if flow is None else str(flow), "limit": limit, "message": "cancel"}
-    return Query("flow_cancel_tasks", parameters, _first)
+class MemberPlace(NamedTuple):
+    """How far a pass through the tasks of a flow has come: see `members_after.sql`."""
+
+    near: str = str(UUID(int=0))
+    node: str = ""
+    far: str = str(UUID(int=0))
+    nameless: str = str(UUID(int=0))
+
+
+FIRST_MEMBER = MemberPlace()
+
+
+class ChangedPage(NamedTuple):
+    """What became of one page of the tasks of a flow."""
+
+    states: list[str]
+    """Of those that were changed."""
+    next: MemberPlace | None
+    """Where the next page begins; None: this was the last one."""
+
+
+def cancel_tasks(flow: UUID | str, limit: int, since: MemberPlace = FIRST_MEMBER) -> Query[ChangedPage]:
+    """Go through one page of the tasks of a flow that was requested to stop, and cancel them; their states."""
+    return _page("flow_cancel_tasks", flow, limit, since, message="cancel")
+
+
+def to_cancel(limit: int) -> Query[list[str]]:
+    """Flows that were requested to stop and have tasks that were not."""
+    return Query("flows_to_cancel", {"limit": limit}, _first, repeatable=True)
+
+
+def _page(name: str, flow: UUID | str, limit: int, since: MemberPlace, message: str) -> Query[ChangedPage]:
+    def read(rows: Rows) -> ChangedPage:
+        states = [state for state, kind, _, _, _ in rows if kind is None]
+        ends = {kind: (node, id_) for _, kind, node, id_, _ in rows if kind is not None}
+        if all(number < limit for _, kind, _, _, number in rows if kind is not None):
+            return ChangedPage(states, None)
+        _, near = ends.get("near", (None, since.near))
+        node, far = ends.get("far", (since.node, since.far))
+        _, nameless = ends.get("nameless", (None, since.nameless))
+        return ChangedPage(states, MemberPlace(near, node, far, nameless))
+
+    return Query(name, {"id": str(flow), "limit": limit, "message": message, **since._asdict()}, read)
 
 
 def cancel_rest(flow: UUID) -> Query[list[str]]:
@@ -343,9 +382,9 @@ def replay(flow: UUID, *, by: str, owner: str | None) -> Query[bool]:
     return audited("flow_replay", parameters, bool, by=by, action=Action.REPLAY_FLOW, target=str(flow))
 
 
-def replay_tasks(flow: UUID, limit: int) -> Query[list[str]]:
-    """Let one page of what failed start afresh; what their states were."""
-    return Query("flow_replay_tasks", {"id": str(flow), "limit": limit, "message": ""}, _first)
+def replay_tasks(flow: UUID, limit: int, since: MemberPlace = FIRST_MEMBER) -> Query[ChangedPage]:
+    """Go through one page of the tasks of a flow, and let what failed start afresh; what their states were."""
+    return _page("flow_replay_tasks", flow, limit, since, message="")
 
 
 def forget(term: Term, age: float, limit: int) -> Query[tuple[int, int]]:

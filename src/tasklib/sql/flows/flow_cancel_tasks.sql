@@ -1,18 +1,18 @@
--- One page of the unfinished tasks of a flow, or of all flows, whose cancel was requested: those that wait are cancelled,
--- those that run are requested to stop. Locked rows are left out, so this never waits; flow_cancel_rest.sql finds
--- them afterwards, and so does the leader's sweep, which goes on where a client died. A replay takes the request back, so
--- pages that come later cancel nothing.
+-- One page of a flow whose cancel was requested: its tasks that wait are cancelled, those that run are requested to stop.
+-- Locked rows are left out, so this never waits; flow_cancel_rest.sql finds them afterwards, and so does the leader's
+-- sweep, which goes on where a client died. A replay takes the request back, so pages that come later cancel nothing.
 WITH wanted AS (
     SELECT flow.id FROM {schema.}flows AS flow
-    WHERE flow.cancel_requested_at IS NOT NULL AND flow.finished_at IS NULL
-      AND (%(id)s::text IS NULL OR flow.id = %(id)s::text::uuid)
+    WHERE flow.id = %(id)s::text::uuid AND flow.cancel_requested_at IS NOT NULL AND flow.finished_at IS NULL
+),
+members AS MATERIALIZED (
+    SELECT member.* FROM wanted CROSS JOIN LATERAL ({include members_after}) AS member
 ),
 page AS (
     SELECT task.id
-    FROM wanted CROSS JOIN LATERAL {include of_flow} AS member
-    JOIN {schema.}tasks AS task ON task.id = ANY (ARRAY[member.id])
-    WHERE (task.state IN ('pending', 'failed') OR (task.state = 'running' AND task.cancel_requested_at IS NULL))
-    LIMIT %(limit)s
+    FROM members
+    JOIN {schema.}tasks AS task ON task.id = ANY (ARRAY[members.id])
+    WHERE {include to_cancel}
     FOR UPDATE OF task SKIP LOCKED
 ),
 changed AS (
@@ -30,4 +30,6 @@ ended AS (
 {include reported},
 {include freed},
 {include counted}
-SELECT state FROM changed
+SELECT state, NULL, NULL, NULL, NULL FROM changed
+UNION ALL
+({include member_places})

@@ -1,13 +1,15 @@
--- One page of a flow's dead letters and of tasks that were cancelled by request start afresh. What a gate cancelled is not
+-- Of one page of a flow, the dead letters and the tasks that were cancelled by request start afresh. What a gate cancelled is not
 -- among them: it waits again when its gate is judged anew.
 WITH wanted AS (SELECT %(id)s::text::uuid AS id),
+members AS MATERIALIZED (
+    SELECT member.* FROM wanted CROSS JOIN LATERAL ({include members_after}) AS member
+),
 page AS (
     SELECT task.id
-    FROM wanted CROSS JOIN LATERAL {include of_flow} AS member
-    JOIN {schema.}tasks AS task ON task.id = ANY (ARRAY[member.id])
+    FROM members
+    JOIN {schema.}tasks AS task ON task.id = ANY (ARRAY[members.id])
     -- Expressions, so that no index fits but the primary key: another one has all tasks in these states.
     WHERE task.state || '' = 'dead_letter' OR (task.state || '' = 'cancelled' AND task.cancel_requested_at IS NOT NULL)
-    LIMIT %(limit)s
     FOR UPDATE OF task SKIP LOCKED
 ),
 changed AS (
@@ -24,4 +26,6 @@ revived AS (
 {include unreported},
 {include steps_replayed},
 {include counted}
-SELECT reason FROM changed
+SELECT reason, NULL, NULL, NULL, NULL FROM changed
+UNION ALL
+({include member_places})
