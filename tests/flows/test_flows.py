@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 import psycopg
 import pytest
@@ -10,6 +11,9 @@ import pytest
 import tasklib
 from tasklib import Config, Flow, InvalidOption, Results, SettledTask, TaskExecutionError, chain, group, task
 from tasklib.client import flow_graphs
+from tasklib.client.flow_graphs import graph_of
+from tasklib.client.flow_plans import FlowPlan, planned
+from tasklib.client.submissions import Defaults
 from tasklib.tasks import registry
 from tasklib.testing import drain, drain_sync
 
@@ -173,6 +177,31 @@ async def test_a_flow_exists_if_and_only_if_the_callers_transaction_commits(
         "SELECT (SELECT count(*) FROM tasks), (SELECT count(*) FROM flows), (SELECT count(*) FROM gates)"
     )
     assert counts.fetchall() == [(2, 1, 2) if commits else (0, 0, 0)]
+
+
+async def test_a_flow_of_several_statements_is_submitted_as_a_whole(
+    db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tasklib.client.flow_plans.MOST_IN_STATEMENT", 3)
+    run = await group(add.s(n, 1) for n in range(7)).then(total.s()).submit()
+    assert db.execute("SELECT count(DISTINCT xmin::text), count(*) FROM tasks").fetchall() == [(1, 8)]
+    await drain()
+    assert await run.result(timeout=10) == sum(range(1, 8))
+
+
+def test_each_statement_of_a_large_flow_is_made_when_it_is_run(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[tuple[int, int]] = []
+    monkeypatch.setattr("tasklib.client.flow_plans.MOST_IN_STATEMENT", 3)
+    monkeypatch.setattr(FlowPlan, "rows", lambda plan, start, end: made.append((start, end)) or "[]")
+    graph = graph_of(group(add.s(n, 1) for n in range(7)))
+    plan = planned(graph, Defaults(config), UUID, None)
+    assert len({id(place) for place in plan.places}) == 1, "one text for all tasks without results of others"
+    statements = iter(plan.statements())
+    assert made == []
+    next(statements)
+    assert made == [(0, 3)]
+    assert len([*statements]) == 2
+    assert made == [(0, 3), (3, 6), (6, 7)]
 
 
 async def test_a_flow_is_checked_before_anything_is_submitted(

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, get_args, get_origin
+from typing import Any, Final, TypeAlias, get_args, get_origin
 
 from tasklib.client.call_arguments import Target
 from tasklib.errors import InvalidOption, TaskExecutionError
@@ -23,6 +23,7 @@ MOST_IN_LIST = 10_000
 """Results that a join gets as a list. Beyond, its parameter has to be declared as `Results[...]`."""
 _SCALARS = (str, int, float, bool, list, dict)
 _MERGING = ("unique", "debounce", "throttle")
+NO_RESULTS: Final[Mapping[str, Reference]] = {}
 AnyFunction: TypeAlias = TaskFunction[..., Any, Any, ...]
 
 
@@ -44,7 +45,7 @@ class GraphTask:
     kwargs: str
     """The arguments that are known, as JSON."""
     options: Options
-    results: Mapping[str, Reference] = field(default_factory=dict)
+    results: Mapping[str, Reference] = field(default_factory=lambda: NO_RESULTS)
 
     @property
     def name(self) -> str:
@@ -202,6 +203,8 @@ def _check_length(task: GraphTask, parameter: str, reference: Reference, before:
 def _task(signature: Signature[Any], arguments: dict[str, Any], node: Node[Any]) -> GraphTask:
     task = signature.task
     later = {name: value for name, value in arguments.items() if nodes_of(value)}
+    if not later:
+        return GraphTask(task, task.arguments.to_json(arguments), signature.options)
     _check_known(task, later)
     results = {name: _reference(name, value, node, task) for name, value in later.items()}
     plain = {name: value for name, value in arguments.items() if name not in later}

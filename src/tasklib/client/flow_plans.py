@@ -12,6 +12,8 @@ from tasklib.client.call_arguments import Target
 from tasklib.client.flow_graphs import FlowGraph, GraphNode, GraphTask, Reference, check_unmerged
 from tasklib.client.sealing import Sealer, refuse_unsealed, seals
 from tasklib.client.submissions import Defaults, NewTasks
+from tasklib.db.query import Query
+from tasklib.store import flows
 from tasklib.store.flows import NewFlow, NewGate
 from tasklib.store.submit import SubmitTerms
 from tasklib.tasks.flow_parts import Signature
@@ -22,6 +24,8 @@ from tasklib.tasks.sealed_results import CLEAR, EITHER, with_sources
 from tasklib.tasks.task_id import KnownId, SyncTaskId
 
 ONE, SPAWNED = "one", "spawned"
+MOST_IN_STATEMENT = 50_000
+"""Tasks of a flow in one INSERT: PostgreSQL takes no JSON of any size."""
 
 
 @dataclass(slots=True)
@@ -51,10 +55,34 @@ class FlowPlan:
         texts = [f'{{"id":"{t.id.hex}","kwargs":{t.kwargs},{t.terms.as_json},{place}}}' for t, place in each]
         return f"[{','.join(texts)}]"
 
+    def statements(self) -> FlowStatements:
+        """What inserts it."""
+        return FlowStatements(self)
+
     def run(self) -> FlowRun[Any]:
         """What the submission returns."""
         kind = SyncFlowRun if issubclass(self.tasks.id_type, SyncTaskId) else FlowRun
         return kind(self.flow.id, self.flow.name, self.by_node, self.last, self.ends)
+
+
+class FlowStatements(Sequence[Query[None]]):
+    """The statements that insert a flow, each made when it is run: a flow may have a million tasks.
+
+    The first one inserts flow, gates and tasks: so a flow of usual size is all or none on any connection.
+    """
+
+    def __init__(self, plan: FlowPlan) -> None:
+        self._plan, self._starts = plan, range(0, max(len(plan.tasks), 1), MOST_IN_STATEMENT)
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def __getitem__(self, at: Any) -> Any:
+        return [*map(self._from, self._starts[at])] if isinstance(at, slice) else self._from(self._starts[at])
+
+    def _from(self, start: int) -> Query[None]:
+        end = min(start + self._starts.step, len(self._plan.tasks))
+        return flows.submit(self._plan.flow, self._plan.rows(start, end), with_gates=start == 0)
 
 
 def planned(
@@ -93,12 +121,14 @@ def planned(
             "reports_to": [*reports[n.name], str(end.id)],
         }
         shared = json.dumps(place)[1:-1]
+        alone = f'{shared},"args":{{}}'
         for task in n.tasks:
             limited(task.kwargs, defaults.config.max_payload_bytes, "the arguments")
             texts.append(_with_sources(task, sealed, by_node))
             targets.append(task.target)
             terms.append(defaults.terms(task.target, task.options))
-            places.append(f'{shared},"args":{_references(task.results, n, by_node)}')
+            # Those of a large group have one and the same.
+            places.append(f'{shared},"args":{_references(task.results, n, by_node)}' if task.results else alone)
     new = NewFlow(
         flow_id,
         graph.name,
@@ -169,8 +199,6 @@ def spawned_rows(children: Sequence[tuple[UUID, Signature[Any]]], defaults: Defa
 
 def _references(results: Mapping[str, Reference], node: GraphNode, by_node: Mapping[str, list[Any]]) -> str:
     """Where the arguments that are not known yet come from, as the column `args` of a task holds it."""
-    if not results:
-        return "{}"
     settled = node.policy.when == "settled"
     made: dict[str, dict[str, Any]] = {}
     for name, reference in results.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -28,10 +28,6 @@ from tasklib.tasks.flows import SPAWNED
 from tasklib.tasks.ids import check_id
 from tasklib.tasks.keyring import keyring_of
 from tasklib.tasks.sealed_results import opened_value
-
-MOST_IN_STATEMENT = 50_000
-"""Tasks of a flow in one INSERT: PostgreSQL takes no JSON of any size."""
-
 
 PAGE = 1000
 """Tasks of a flow that one statement goes through to cancel or replay them."""
@@ -174,9 +170,9 @@ class FlowCalls(OnBehalf):
         return [(id_, opened_value(ring, value)) for id_, value in page]
 
     def _store_flow(self, plan: FlowPlan, connection: Any, *, must_be_new: bool) -> Call[None]:
-        queries = statements(plan)
+        queries: Sequence[Query[Any]] = plan.statements()
         if must_be_new:  # else tasks might be added to the flow of another owner
-            queries.insert(0, flows.new(plan.flow))
+            queries = [flows.new(plan.flow), *queries]
         if connection is not None:
             for query in queries:
                 yield OnConnection(connection, query)
@@ -193,13 +189,3 @@ def folded() -> Call[None]:
         gates = yield flows.fold(gates)
         if not gates:
             return
-
-
-def statements(plan: FlowPlan) -> list[Query[Any]]:
-    """The first one inserts flow, gates and tasks: so a flow of usual size is all or none on any connection."""
-    count = len(plan.tasks)
-    starts: Iterable[int] = range(0, max(count, 1), MOST_IN_STATEMENT)
-    return [
-        flows.submit(plan.flow, plan.rows(start, min(start + MOST_IN_STATEMENT, count)), with_gates=start == 0)
-        for start in starts
-    ]

@@ -24,7 +24,7 @@ async def sweep_gates(db: ReconnectingConnection, config: Config, term: Term) ->
     for flow in await db.run(flows.to_cancel(MOST_FLOWS)):
         place: flows.MemberPlace | None = flows.FIRST_MEMBER
         while place is not None:
-            _, place = await db.run(flows.cancel_tasks(flow, PAGE, place))
+            place = (await db.run(flows.cancel_tasks(flow, PAGE, place))).next
     await _fold(db)
     return []
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any, Final, Generic
 
 from typing_extensions import TypeVar
 
@@ -15,15 +15,17 @@ if TYPE_CHECKING:
     from tasklib.tasks.function import TaskFunction
 
 R_co = TypeVar("R_co", covariant=True, default=Any)
+NOTHING_GIVEN: Final[Mapping[str, Any]] = {}
+"""No arguments by name. One for all: a group may have a million tasks."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Signature(Generic[R_co]):
     """What `fn.s(...)` returns: a part of a chain, a group or a flow."""
 
     task: TaskFunction[..., R_co, Any, ...]
     args: tuple[Any, ...] = ()
-    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    kwargs: Mapping[str, Any] = field(default_factory=lambda: NOTHING_GIVEN)
     options: Options = NOTHING_SAID
 
     def __post_init__(self) -> None:

@@ -11,7 +11,7 @@ run = await flow.submit()
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, overload
 
@@ -61,6 +61,30 @@ class Policy:
 
 
 ALL = Policy()
+
+
+class Members(Sequence[tuple[Signature[Any], dict[str, Any]]]):
+    """The tasks of a node with their arguments by name, bound when they are read: a group may be very large."""
+
+    def __init__(self, signatures: Sequence[Signature[Any]], before: Ends | None = None) -> None:
+        self._signatures, self._before = signatures, before
+
+    def __len__(self) -> int:
+        return len(self._signatures)
+
+    def __getitem__(self, at: Any) -> Any:
+        return [*self][at] if isinstance(at, slice) else self._bound(self._signatures[at])
+
+    def __iter__(self) -> Iterator[tuple[Signature[Any], dict[str, Any]]]:
+        return map(self._bound, self._signatures)
+
+    def _bound(self, signature: Signature[Any]) -> tuple[Signature[Any], dict[str, Any]]:
+        before = self._before
+        return signature, signature.arguments() if before is None else signature.arguments_after(before.value)
+
+    def nodes(self) -> list[Node[Any]]:
+        """The nodes among their arguments. TaskExecutionError if one was given too many of these."""
+        return _unique(node for _, arguments in self for value in arguments.values() for node in nodes_of(value))
 
 
 class Node(Generic[R_co]):
@@ -179,9 +203,8 @@ class Flow(Submittable[R_co]):
             return self._add_part(part, name, after, maybe, Policy(when, at_least))
         is_group = isinstance(part, list | tuple)
         signatures = [signature_of(p) for p in (part if is_group else [part])]
-        members = [(s, s.arguments()) for s in signatures]
-        used = [n for _, arguments in members for v in arguments.values() for n in nodes_of(v)]
-        parents = _unique([*used, *after, *maybe])
+        members = Members(signatures)
+        parents = _unique([*members.nodes(), *after, *maybe])
         policy = Policy(when, at_least)
         default = signatures[0].task.name if signatures else "group"
         return self._place(name, default, members, parents, maybe, policy, is_group=is_group)
@@ -243,9 +266,8 @@ class Flow(Submittable[R_co]):
         self, name: str, signatures: Sequence[Signature[Any]], before: Ends | None, *, is_group: bool
     ) -> Node[Any]:
         """Add a node whose tasks get what came before as their first argument."""
-        members = [(s, s.arguments() if before is None else s.arguments_after(before.value)) for s in signatures]
-        used = [n for _, arguments in members for v in arguments.values() for n in nodes_of(v)]
-        parents = _unique([*(before.nodes if before else ()), *used])
+        members = Members(signatures, before)
+        parents = _unique([*(before.nodes if before else ()), *members.nodes()])
         policy = ALL if before is None else before.policy
         return self._place(None, name, members, parents, (), policy, is_group=is_group)
 

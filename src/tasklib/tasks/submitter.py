@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, Protocol, T
 from typing_extensions import TypeVar, Unpack
 
 from tasklib.tasks import default_client
-from tasklib.tasks.flow_parts import Signature
+from tasklib.tasks.flow_parts import NOTHING_GIVEN, Signature
 from tasklib.tasks.options import NOTHING_SAID, Options, SubmitOptions, options_of
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ class Submitter(Generic[P, R]):
 
     def s(self, *args: Any, **kwargs: Any) -> Signature[R]:
         """A part of a flow: the function with some of its arguments, which may be nodes of the flow."""
-        return Signature(self.task, args, kwargs, self.chosen)
+        return Signature(self.task, args, kwargs or NOTHING_GIVEN, self.chosen)
 
     @returns_awaited
     def submit(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, TaskId[R]]:

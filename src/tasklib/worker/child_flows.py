@@ -9,7 +9,6 @@ import psycopg
 
 from tasklib.client.flow_graphs import graph_of
 from tasklib.client.flow_plans import planned
-from tasklib.client.flows import statements
 from tasklib.client.sealing import refuse_unsealed
 from tasklib.client.submissions import Defaults
 from tasklib.db.database import execute, execute_async
@@ -39,7 +38,7 @@ class ChildSubmission:
             attempt.claimed = attempt.claimed.reporting_to(str(gate.id))  # it may end in this very attempt
         name = f"{attempt.claimed.name}.gather"[:100]
         plan.flow = plan.flow._replace(name=name, gates=gates, parent=UUID(attempt.claimed.id))
-        self._statements = statements(plan)
+        self._statements = plan.statements()
         self._schema = schema
         self._record = {"value": {"flow": str(plan.flow.id), "nodes": children.places}}
 
