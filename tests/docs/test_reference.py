@@ -94,8 +94,11 @@ def test_every_error_is_in_the_reference_with_its_attributes() -> None:
 # ---- the table ----
 
 _COLUMNS = """
-SELECT attname, format_type(atttypid, atttypmod), attnotnull, pg_get_expr(adbin, adrelid)
-FROM pg_attribute LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
+SELECT attname, format_type(COALESCE(NULLIF(typbasetype, 0), atttypid), atttypmod), attnotnull,
+       pg_get_expr(adbin, adrelid)
+FROM pg_attribute
+JOIN pg_type ON pg_type.oid = atttypid
+LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
 WHERE attrelid = %s::regclass AND attnum > 0
 ORDER BY attnum
 """
@@ -131,6 +134,19 @@ def test_every_index_is_in_the_reference(db: psycopg.Connection) -> None:
         assert columns, definition
         assert columns[1] in documented[name]
         assert ("unique" in documented[name]) == (" UNIQUE " in definition and name != "tasks_pkey")
+
+
+def test_every_domain_is_in_the_reference_with_its_columns(db: psycopg.Connection) -> None:
+    documented = {
+        domain.strip("`"): (re.findall(r"`(\w+)`", columns), rule.strip("`"))
+        for domain, columns, rule, _ in _rows("Domains")
+    }
+    found = db.execute(
+        "SELECT typname, array_agg(attname::text ORDER BY attnum), min(conname) FROM pg_attribute "
+        "JOIN pg_type ON pg_type.oid = atttypid AND typtype = 'd' JOIN pg_constraint ON contypid = pg_type.oid "
+        "WHERE attrelid = 'tasks'::regclass GROUP BY typname"
+    )
+    assert documented == {domain: (columns, rule) for domain, columns, rule in found}
 
 
 def test_every_constraint_trigger_and_function_is_in_the_reference(db: psycopg.Connection) -> None:

@@ -38,7 +38,8 @@ _SECTIONS = {
         ORDER BY relname, attnum""",
     # Since PostgreSQL 18 a NOT NULL is a constraint too; here it is part of its column.
     "constraints": """
-        SELECT conrelid::regclass::text, conname, pg_get_constraintdef(oid)
+        SELECT CASE WHEN contypid = 0 THEN conrelid::regclass::text ELSE contypid::regtype::text END, conname,
+               pg_get_constraintdef(oid)
         FROM pg_constraint
         WHERE connamespace = %(schema)s::regnamespace AND contype <> 'n' ORDER BY 1, 2""",
     "indexes": """

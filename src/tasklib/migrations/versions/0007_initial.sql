@@ -18,91 +18,92 @@ CREATE FUNCTION {schema.}tasklib_new_id() RETURNS uuid LANGUAGE sql VOLATILE PAR
 
 -- ---- tasks ----
 
+-- What a column may hold by itself is checked by its domain: where the column is set, and nowhere else. PostgreSQL reads
+-- the text of a table's own checks anew for each statement, which was most of what a single INSERT took, and asks all of
+-- them for each version of a row.
+CREATE DOMAIN {schema.}task_kwargs AS jsonb CONSTRAINT tasks_kwargs_is_object CHECK (jsonb_typeof(VALUE) = 'object');
+CREATE DOMAIN {schema.}task_tags AS jsonb CONSTRAINT tasks_tags_is_object CHECK (jsonb_typeof(VALUE) = 'object');
+-- Not so large that counting on overflows: one such row would stop the batch it is part of.
+CREATE DOMAIN {schema.}task_priority AS integer CONSTRAINT tasks_numbers_in_range CHECK (VALUE BETWEEN -10 AND 100);
+CREATE DOMAIN {schema.}task_max_retries AS integer CONSTRAINT tasks_numbers_in_range CHECK (VALUE >= 0);
+CREATE DOMAIN {schema.}task_count AS integer CONSTRAINT tasks_numbers_in_range CHECK (VALUE BETWEEN 0 AND 1000000000);
+CREATE DOMAIN {schema.}task_timeout AS integer CONSTRAINT tasks_numbers_in_range CHECK (VALUE > 0);
+CREATE DOMAIN {schema.}task_lease_token AS bigint
+    CONSTRAINT tasks_numbers_in_range CHECK (VALUE BETWEEN 0 AND 1000000000000000);
+-- Moments that every client can read and count with; no infinity.
+CREATE DOMAIN {schema.}task_time AS timestamptz CONSTRAINT tasks_times_in_range
+    CHECK (VALUE >= '0001-01-03 00:00:00+00' AND VALUE < '9999-12-30 00:00:00+00');
+
 -- A row with nothing but a name is a complete task: every other column has a default or may be null.
 -- Names and queues compare by bytes ("C"): it is faster, and the claim relies on it to hop from lane to lane.
 CREATE TABLE {schema.}tasks (
-    id                     uuid        NOT NULL DEFAULT {schema.}tasklib_new_id(),
-    name                   text        COLLATE "C" NOT NULL,
-    queue                  text        COLLATE "C" NOT NULL DEFAULT 'default',
+    id                     uuid                      NOT NULL DEFAULT {schema.}tasklib_new_id(),
+    name                   text                      COLLATE "C" NOT NULL,
+    queue                  text                      COLLATE "C" NOT NULL DEFAULT 'default',
     -- Empty: it waits together with tasks of all names. Its name, once it stood in the way of a worker that doesn't serve
     -- that name.
-    lane                   text        COLLATE "C" NOT NULL DEFAULT '',
-    state                  text        NOT NULL DEFAULT 'pending',
-    args                   jsonb       NOT NULL DEFAULT '{}', -- in a flow: arguments that are results of other tasks
-    kwargs                 jsonb       NOT NULL DEFAULT '{}',
-    tags                   jsonb       NOT NULL DEFAULT '{}',
-    required_capabilities  text[]      COLLATE "C" NOT NULL DEFAULT '{}',
-    created_at             timestamptz NOT NULL DEFAULT now(),
-    scheduled_at           timestamptz NOT NULL DEFAULT now(),
+    lane                   text                      COLLATE "C" NOT NULL DEFAULT '',
+    state                  text                      NOT NULL DEFAULT 'pending',
+    args                   jsonb                     NOT NULL DEFAULT '{}', -- in a flow: arguments that are results of other tasks
+    kwargs                 {schema.}task_kwargs      NOT NULL DEFAULT '{}',
+    tags                   {schema.}task_tags        NOT NULL DEFAULT '{}',
+    required_capabilities  text[]                    COLLATE "C" NOT NULL DEFAULT '{}',
+    created_at             {schema.}task_time        NOT NULL DEFAULT now(),
+    scheduled_at           {schema.}task_time        NOT NULL DEFAULT now(),
     -- Grows with every claim. Each write of a worker carries it, so a worker that lost its lease changes nothing.
-    lease_token            bigint      NOT NULL DEFAULT 0,
-    priority               integer     NOT NULL DEFAULT 0,
-    max_retries            integer     NOT NULL DEFAULT 3,
-    retry_count            integer     NOT NULL DEFAULT 0,
-    crash_count            integer     NOT NULL DEFAULT 0,
+    lease_token            {schema.}task_lease_token NOT NULL DEFAULT 0,
+    priority               {schema.}task_priority    NOT NULL DEFAULT 0,
+    max_retries            {schema.}task_max_retries NOT NULL DEFAULT 3,
+    retry_count            {schema.}task_count       NOT NULL DEFAULT 0,
+    crash_count            {schema.}task_count       NOT NULL DEFAULT 0,
 
-    next_retry_at          timestamptz,
-    started_at             timestamptz,
-    completed_at           timestamptz,
-    cancel_requested_at    timestamptz,
-    locked_until           timestamptz,
+    next_retry_at          {schema.}task_time,
+    started_at             {schema.}task_time,
+    completed_at           {schema.}task_time,
+    cancel_requested_at    {schema.}task_time,
+    locked_until           {schema.}task_time,
     worker_id              text,
-    timeout_seconds        integer,
+    timeout_seconds        {schema.}task_timeout,
     result                 jsonb,
     error                  text,
     progress               jsonb,
     history                jsonb,
     -- Of a durable task: the signals it was suspended for, an empty list if it sleeps; and how many were ever sent to it,
     -- by which a suspension notices one that it has not seen. Null for plain tasks.
-    awaited_signals        text[]      COLLATE "C",
+    awaited_signals        text[]                    COLLATE "C",
     signals_sent           bigint,
     -- The lease token of the last attempt whose beginning was put on record, and whether that one must not be repeated.
     begun_token            bigint,
     at_most_once           boolean,
     idempotency_key        text,
-    idempotency_expires_at timestamptz,
+    idempotency_expires_at {schema.}task_time,
     trace_context          jsonb,
     -- The id of the token the task was submitted with; null if it didn't come over HTTP.
     submitted_by           text,
     -- The schedule that the task is a run of, and the slot it runs for; a run that was asked for by hand has no slot.
-    schedule               text        COLLATE "C",
-    slot                   timestamptz,
+    schedule               text                      COLLATE "C",
+    slot                   {schema.}task_time,
     -- Of a task in a flow: the flow, the node it belongs to, the gate it waits at (it is not claimed before the gate
     -- opens), and the gates that count its end. All null for other tasks.
     flow                   uuid,
-    node                   text        COLLATE "C",
+    node                   text                      COLLATE "C",
     waits_for              uuid,
     reports_to             uuid[],
     -- Submissions of this name with this key become one task, while it is not claimed yet or while it is not finished.
-    merge_key              text        COLLATE "C",
+    merge_key              text                      COLLATE "C",
     merge_while            text,
     -- The version of its arguments, of a function that has versions: see tasks/versions.py.
     payload_version        smallint,
     -- The key that seals what the task holds; null for tasks that are not sealed.
-    key_id                 text        COLLATE "C",
+    key_id                 text                      COLLATE "C",
 
     CONSTRAINT tasks_pkey PRIMARY KEY (id),
     CONSTRAINT tasks_name_not_empty CHECK (name <> ''),
-    CONSTRAINT tasks_kwargs_is_object CHECK (jsonb_typeof(kwargs) = 'object'),
-    CONSTRAINT tasks_tags_is_object CHECK (jsonb_typeof(tags) = 'object'),
-    -- Not so large that counting on overflows: one such row would stop the batch it is part of. In one constraint, because
-    -- every claim and every result checks all of them.
-    CONSTRAINT tasks_numbers_in_range
-        CHECK (priority BETWEEN -10 AND 100 AND timeout_seconds > 0 AND max_retries >= 0
-               AND retry_count BETWEEN 0 AND 1000000000 AND crash_count BETWEEN 0 AND 1000000000
-               AND lease_token BETWEEN 0 AND 1000000000000000),
-    -- Moments that every client can read and count with; no infinity.
-    CONSTRAINT tasks_times_in_range
-        CHECK (least(next_retry_at, scheduled_at, started_at, completed_at, created_at, locked_until,
-                     idempotency_expires_at, cancel_requested_at, slot) >= '0001-01-03 00:00:00+00'
-               AND greatest(next_retry_at, scheduled_at, started_at, completed_at, created_at, locked_until,
-                            idempotency_expires_at, cancel_requested_at, slot) < '9999-12-30 00:00:00+00'),
     CONSTRAINT tasks_capabilities_is_list CHECK (array_ndims(required_capabilities) = 1),
     CONSTRAINT tasks_merge_while_known
         CHECK ((merge_key IS NULL) = (merge_while IS NULL) AND merge_while IN ('pending', 'unfinished')),
     -- What each state has: an end in the terminal states, a lease while it runs and only then, a retry time if it failed.
-    -- Asked by the columns and not state by state: PostgreSQL reads the text of this check anew for each INSERT, so a
-    -- short one is part of how fast single tasks are submitted.
+    -- Asked by the columns and not state by state, so that its text is short.
     CONSTRAINT tasks_state_fits
         CHECK (CASE WHEN completed_at IS NOT NULL
                         THEN state IN ('completed', 'cancelled', 'dead_letter') AND (worker_id IS NULL OR locked_until IS NULL)
@@ -944,7 +945,9 @@ BEGIN
         ) AS following
         WHERE until IS NULL OR following.lane < until
     )
-    SELECT heads.lane::text, heads.required_capabilities::text[], heads.priority, heads.due, heads.id FROM heads;
+    SELECT heads.lane::text, heads.required_capabilities::text[], heads.priority::integer, heads.due::timestamptz,
+           heads.id
+    FROM heads;
 END
 $$;
 

@@ -50,7 +50,7 @@ recorded AS (
     UPDATE {schema.}breakers AS breaker
     SET probe_ids = breaker.probe_ids || ids, probe_tokens = breaker.probe_tokens || tokens, probed_at = now()
     FROM (
-        SELECT name, array_agg(id ORDER BY id) AS ids, array_agg(lease_token ORDER BY id) AS tokens
+        SELECT name, array_agg(id ORDER BY id) AS ids, array_agg(lease_token::bigint ORDER BY id) AS tokens
         FROM chosen
         GROUP BY name
     ) AS taken
