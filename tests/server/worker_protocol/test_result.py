@@ -11,6 +11,7 @@ import psycopg
 import pytest
 
 from tasklib import Config
+from tests.eventually import eventually
 from tests.server.conftest import Running
 from tests.server.worker_protocol.remote import Remote, completed, lease, states, submit
 
@@ -194,3 +195,18 @@ def test_batch_over_the_limit_is_refused_whole(server: Callable[..., Running], c
     results = [completed({"task_id": str(uuid4()), "lease_token": 1}) for _ in range(3)]
     answer = worker.say("result", {"results": results})
     assert (answer.status_code, answer.json()["code"]) == (413, "batch_too_large")
+
+
+def test_a_result_is_answered_before_it_is_counted(
+    server: Callable[..., Running], config: Config, db: psycopg.Connection
+) -> None:
+    http = server(config).http
+    worker = Remote(http)
+    submit(db, 2)
+    one, other = worker.poll(2)
+    with psycopg.connect(config.database_url) as reader:
+        reader.execute("LOCK TABLE stats_deltas IN ACCESS EXCLUSIVE MODE")
+        assert worker.say("result", completed(one)).json()["status"] == "completed"
+        assert worker.say("result", completed(other)).json()["status"] == "completed"
+    counted = "SELECT sum(count)::int FROM stats_deltas WHERE outcome = 'completed'"
+    eventually(lambda: db.execute(counted).fetchone() == (2,), "both are counted when the table is free")

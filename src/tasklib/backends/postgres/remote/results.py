@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -88,6 +89,9 @@ class RemoteResults:
         self._settlements = settlements
         self._db = db
         self._policy = RetryPolicy.of(config)
+        self._uncounted: dict[str, list[tuple[str, str, str]]] = {}
+        """Of each worker, the results that are stored and not counted yet."""
+        self._counting: asyncio.Task[None] | None = None
 
     async def store(self, worker_id: str, results: Sequence[Reported]) -> list[Verdict]:
         """A verdict for each, in the same order, as if each had come alone, one after the other."""
@@ -124,14 +128,27 @@ class RemoteResults:
                     stopped = [(result.lease, self._error(result) or _CANCELLED) for result in items]
                     settled = await self._settlements.stop(worker_id, stopped, again=True)
             verdicts |= {item.lease.id: _verdict(item.lease.id, settled) for item in items}
-        await self._count(worker_id, first, verdicts)
+        self._count(worker_id, first, verdicts)
         return verdicts
 
-    async def _count(self, worker_id: str, results: Mapping[str, Reported], verdicts: Mapping[str, Verdict]) -> None:
-        """For metrics: results of workers over HTTP are counted here."""
+    async def close(self) -> None:
+        """Count what is left."""
+        if self._counting is not None:
+            await self._counting
+
+    def _count(self, worker_id: str, results: Mapping[str, Reported], verdicts: Mapping[str, Verdict]) -> None:
+        """For metrics: results of workers over HTTP are counted here, while their workers already go on."""
         ended = [(id_, *_counted(result, verdicts[id_])) for id_, result in sorted(results.items())]
-        with suppress(DatabaseUnavailable):  # the results are stored; that they are not counted is the lesser evil
-            await self._db.run(stats.reported(worker_id, [e for e in ended if e[1]]))
+        if counted := [e for e in ended if e[1]]:
+            self._uncounted.setdefault(worker_id, []).extend(counted)
+            if self._counting is None or self._counting.done():
+                self._counting = asyncio.create_task(self._write_counts())
+
+    async def _write_counts(self) -> None:
+        while self._uncounted:
+            worker_id, ended = self._uncounted.popitem()  # what comes meanwhile goes into the next statement
+            with suppress(DatabaseUnavailable):  # the results are stored; that they are not counted is the lesser evil
+                await self._db.run(stats.reported(worker_id, ended))
 
     async def _complete(self, worker_id: str, items: Sequence[Reported]) -> Settled:
         refused: dict[str, str] = {}

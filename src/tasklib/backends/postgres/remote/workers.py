@@ -104,6 +104,7 @@ class RemoteWorkers:
 
     async def close(self) -> None:
         await self.polls.close()
+        await self.results.close()
         self.db.drop()
 
     async def _beat(
