@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tasklib.cli.options import DatabaseUrl, Debug, JsonLines, Schema, connected
+from tasklib.cli.options import DatabaseUrl, Debug, JsonLines, Schema, connected, usage_errors
 from tasklib.cli.tables import print_found
 
 if TYPE_CHECKING:
@@ -56,15 +56,11 @@ def set_(
     tasklib backpressure set send_email --name --max-pending 5000
     """
     from tasklib.cli.report import note
-    from tasklib.errors import InvalidOption
 
     if max_wait is None and max_pending is None:
         raise typer.BadParameter("give --max-wait, --max-pending or both.")
-    with connected(database_url, schema) as client:
-        try:
-            (client.bound_name if name else client.bound_queue)(queue, max_wait=max_wait, max_pending=max_pending)
-        except InvalidOption as e:
-            raise typer.BadParameter(str(e)) from e
+    with connected(database_url, schema) as client, usage_errors():
+        (client.bound_name if name else client.bound_queue)(queue, max_wait=max_wait, max_pending=max_pending)
     note(f"{'name' if name else 'queue'} {queue} is bounded")
 
 

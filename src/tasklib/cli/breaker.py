@@ -8,7 +8,7 @@ import typer
 
 from tasklib.cli.declared import add_commands
 from tasklib.cli.moments import span
-from tasklib.cli.options import DatabaseUrl, Debug, JsonLines, Schema, connected
+from tasklib.cli.options import DatabaseUrl, Debug, JsonLines, Schema, connected, usage_errors
 from tasklib.cli.tables import print_found
 
 if TYPE_CHECKING:
@@ -54,23 +54,19 @@ def set_(
     Example: tasklib breaker set charge --failures 0.5 --at-least 20 --within 1m --pause 2m
     """
     from tasklib.cli.report import note
-    from tasklib.errors import InvalidOption
 
     counted, waits = span("--within", within), span("--pause", pause)
     assert counted is not None
     assert waits is not None
-    with connected(database_url, schema) as client:
-        try:
-            changed = client.set_breaker(
-                name,
-                failures=failures,
-                at_least=at_least,
-                within=counted.total_seconds(),
-                pause=waits.total_seconds(),
-                probes=probes,
-            )
-        except InvalidOption as e:
-            raise typer.BadParameter(str(e)) from e
+    with connected(database_url, schema) as client, usage_errors():
+        changed = client.set_breaker(
+            name,
+            failures=failures,
+            at_least=at_least,
+            within=counted.total_seconds(),
+            pause=waits.total_seconds(),
+            probes=probes,
+        )
     note(f"breaker {name} is set" if changed else f"breaker {name} was so already")
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from tasklib.cli.moments import future_moment
-from tasklib.cli.options import DatabaseUrl, Debug, Schema
+from tasklib.cli.options import DatabaseUrl, Debug, Schema, usage_errors
 from tasklib.cli.pairs import mapping, pairs
 from tasklib.cli.submit import as_declared, client_with, priority_from
 
@@ -60,7 +60,7 @@ def edit(
     Example: tasklib edit 691e1a85 to=b@example.com --queue slow
     """
     from tasklib.cli.lookup import full_id
-    from tasklib.errors import InvalidOption, TaskNotFound
+    from tasklib.errors import TaskNotFound
 
     if json_ is not None and arguments:
         raise typer.BadParameter("give the arguments as key=value or as --json, not both.", param_hint="--json")
@@ -86,8 +86,6 @@ def edit(
             "tags": {**task.tags, **pairs("--tag", tag)} if tag else None,
             "required_capabilities": capability or None,
         }
-        try:
+        with usage_errors():
             state = client.edit_task(found, kwargs=kwargs, **options)
-        except InvalidOption as e:
-            raise typer.BadParameter(str(e)) from e
         typer.echo(f"{found}\t{state}")

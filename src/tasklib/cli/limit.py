@@ -9,7 +9,7 @@ import typer
 
 from tasklib.cli.declared import add_commands
 from tasklib.cli.moments import span
-from tasklib.cli.options import DatabaseUrl, Debug, JsonLines, Schema, connected
+from tasklib.cli.options import DatabaseUrl, Debug, JsonLines, Schema, connected, usage_errors
 from tasklib.cli.tables import print_found
 
 if TYPE_CHECKING:
@@ -78,23 +78,19 @@ def set_(
     tasklib limit set queue:ledger --serial hold
     """
     from tasklib.cli.report import note
-    from tasklib.errors import InvalidOption
 
     length = span("--per", per)
-    with connected(database_url, schema) as client:
-        try:
-            changed = client.set_limit(
-                name,
-                max_running=max_running,
-                rate=rate,
-                per=length.total_seconds() if length is not None else None,
-                burst=burst,
-                serial=None if serial is None else serial.value,
-                weight=weight,
-                may_burst=may_burst,
-            )
-        except InvalidOption as e:
-            raise typer.BadParameter(str(e)) from e
+    with connected(database_url, schema) as client, usage_errors():
+        changed = client.set_limit(
+            name,
+            max_running=max_running,
+            rate=rate,
+            per=length.total_seconds() if length is not None else None,
+            burst=burst,
+            serial=None if serial is None else serial.value,
+            weight=weight,
+            may_burst=may_burst,
+        )
     note(f"limit {name} is set" if changed else f"limit {name} was so already")
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -162,3 +164,14 @@ def connected(database_url: str | None, schema: str | None) -> Client:
     from tasklib.client.clients import Client  # imported late, so that `tasklib --help` stays quick
 
     return Client(configured(database_url, schema))
+
+
+@contextmanager
+def usage_errors() -> Iterator[None]:
+    """Show an option that TaskLib refuses as an error in how the command was called."""
+    from tasklib.errors import InvalidOption
+
+    try:
+        yield
+    except InvalidOption as e:
+        raise typer.BadParameter(str(e)) from e

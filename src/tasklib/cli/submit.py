@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tasklib.cli.moments import future_moment
-from tasklib.cli.options import DatabaseUrl, Debug, Id, Schema, connected
+from tasklib.cli.options import DatabaseUrl, Debug, Id, Schema, connected, usage_errors
 from tasklib.cli.pairs import mapping, pairs
-from tasklib.errors import InvalidOption
 from tasklib.formatting import json_text
 
 if TYPE_CHECKING:
@@ -128,10 +127,8 @@ def submit(
         if module:
             _require_registered(name, module)
         typed = as_declared(name, kwargs, arguments or []) if module else kwargs
-        try:
+        with usage_errors():
             task_id = client.submit_task(name, kwargs=typed, registered_elsewhere=not module, **options)
-        except InvalidOption as e:
-            raise typer.BadParameter(str(e)) from e
         if not module:
             _say_what_is_unknown(client, name, options)
         if wait:
