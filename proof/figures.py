@@ -32,7 +32,7 @@ def chaos() -> str:
     found = result("chaos")
     executed = 10_000 * found["executed_again"] / found["tasks"]
     rows: list[list[object]] = [
-        ["faults injected", f"{found['faults']:,} of {len(found['faults_by_kind'])} kinds"],
+        ["faults injected", f"{found['faults']:,} of {_kinds(found)} kinds"],
         ["tasks submitted", f"{found['tasks']:,}, of which {found['acknowledged']:,} acknowledged"],
         ["submissions whose outcome is unknown to the submitter", f"{found['unknown']:,}"],
         ["acknowledged and lost", found["lost"]],
@@ -58,6 +58,11 @@ def chaos() -> str:
     return f"{intro}\n\n{table(['', ''], rows)}"
 
 
+def _kinds(found: Any) -> int:
+    """How many kinds of faults were injected at least once."""
+    return sum(1 for times in found["faults_by_kind"].values() if times)
+
+
 def faults() -> str:
     found = sorted(result("chaos")["faults_by_kind"].items())
     return table(["fault", "times"], [[kind, times] for kind, times in found if times])
@@ -68,7 +73,7 @@ def slots() -> str:
     seen = found["slots"]
     skipped = ", ".join(f"{reason} {number:,}" for reason, number in sorted(seen["skipped"].items()))
     rows: list[list[object]] = [
-        ["faults injected", f"{found['faults']:,} of {len(found['faults_by_kind'])} kinds in {found['seconds']:,} s"],
+        ["faults injected", f"{found['faults']:,} of {_kinds(found)} kinds in {found['seconds']:,} s"],
         ["slots", f"{seen['slots']:,}"],
         ["fired", f"{seen['fired']:,}"],
         ["on record as skipped", skipped],
@@ -108,7 +113,7 @@ def limits() -> str:
     seen = found["limits"]
     violations: Callable[[str], int] = lambda invariant: found["violations"].get(invariant, 0)  # noqa: E731 - a short name
     rows: list[list[object]] = [
-        ["faults injected", f"{found['faults']:,} of {len(found['faults_by_kind'])} kinds in {found['seconds']:,} s"],
+        ["faults injected", f"{found['faults']:,} of {_kinds(found)} kinds in {found['seconds']:,} s"],
         ["tasks / attempts", f"{found['tasks']:,} / {found['attempts']:,}"],
         ["starts behind `max_running`", f"{seen['bounded_starts']:,}"],
         ["of these, starts that took the last place", f"{seen['starts_at_a_full_limit']:,}"],

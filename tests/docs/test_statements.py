@@ -5,25 +5,36 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import MISSING, fields
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
-from tasklib import Config
-from tasklib.backends.postgres import claims, notifier, sleep
+from tasklib import Breaker, Config, environment
+from tasklib.backends.postgres import claims, lanes, notifier, sleep
 from tasklib.cli import processes
+from tasklib.client import backfills, backpressure, flow_graphs, searching, submissions
+from tasklib.client import failures as failure_calls
 from tasklib.executors import processes as executors
 from tasklib.executors.outcomes import FailureKind
-from tasklib.maintenance import snapshot, stats_reporter
+from tasklib.maintenance import breakers, payloads, replays, schedule_skips, snapshot, stats_reporter
+from tasklib.schedules.slots import PROMPT
+from tasklib.server import sessions
+from tasklib.server.dashboard import failures as failures_screen
 from tasklib.server.settings import ServerSettings
-from tasklib.store import levels, stats
-from tasklib.tasks import function
-from tasklib.worker import progress, runner, shard_slots, shard_workers, slots
+from tasklib.store import claim, failures, levels, stats
+from tasklib.tasks import durable_run, function
+from tasklib.worker import limit_blocks, progress, runner, shard_slots, shard_workers, slots
 from tests.backends.test_connections import IDLE
 from tests.docs.pages import ROOT, all_pages
 
 NUMBERS = ["no", "one", "two", "three", "four", "five", "six", "seven"]
 CLAIM, COST = "docs/explanation/claim.md", "docs/explanation/monitoring-cost.md"
+FAILURES = "docs/how-to/use-the-dashboard.md"
+BREAKERS, BOUNDS = "docs/how-to/stop-failing-tasks.md", "docs/how-to/bound-queues.md"
+LIMITS, REPLAYS = "docs/how-to/limit-tasks.md", "docs/how-to/dead-letters.md"
+SEARCHES, DURABLE = "docs/how-to/search-tasks.md", "docs/how-to/durable-functions.md"
+SCHEDULES, SLOTS = "docs/how-to/schedule-tasks.md", "docs/explanation/schedules.md"
+CONFIGURATION = "docs/reference/configuration.md"
 POOLER = "docs/how-to/use-with-pgbouncer.md"
 RUN, TIMEOUTS = "docs/how-to/run-workers.md", "docs/how-to/timeouts-and-processes.md"
 SHARDS = "docs/how-to/run-shards.md"
@@ -72,6 +83,48 @@ def _last_record(benchmark: str) -> Any:
         (POOLER, "does not arrive within {:g} seconds", notifier._PROBE_SECONDS),
         (POOLER, "tries again every {:g} seconds", notifier._WATCHDOG_SECONDS),
         (COST, "every {:g} seconds", stats_reporter._REPORT_SECONDS),
+        (COST, "over the first {:,} waiting tasks", snapshot.MOST_NAMED),
+        (COST, "for up to {} names and levels", snapshot.MOST_NAMES),
+        (COST, "{:g} seconds after a minute has ended", stats.ARRIVALS_GRACE_SECONDS),
+        (COST, "It reads up to {:,} rows", stats.MOST_ARRIVALS),
+        (COST, "in a fleet of more than {} workers", stats.MOST_WORKERS),
+        (CLAIM, "Where {} or more of them are at the head", claim.CROWD),
+        (CLAIM, "after a claim that took longer than {:g} ms", lanes._SLOW_SECONDS * 1000),
+        (FAILURES, "the latest {:,} dead letters", failures.LOOK),
+        (FAILURES, "{} running tasks and", failures.LOOK_AT_OTHERS),
+        (FAILURES, "the latest {:,} failed attempts", failures.MOST_ATTEMPTS),
+        (FAILURES, "up to {} tasks of a cause", failure_calls.MOST_VALUES),
+        (FAILURES, "share one such report for {:g} seconds", failures_screen._KEPT_SECONDS),
+        (FAILURES, "after {:g} hours, when the server stops", sessions.LIFETIME_SECONDS / 3600),
+        (BREAKERS, "half of at least {} attempts fail", Breaker().at_least),
+        (BREAKERS, "attempts fail within {:g} seconds", Breaker().within),
+        (BREAKERS, "{:g} seconds have passed", Breaker().pause),
+        (BREAKERS, "| {} run, the others wait", NUMBERS[Breaker().probes]),
+        (BREAKERS, "every {:g} seconds, and the leader", stats_reporter._REPORT_SECONDS),
+        (BREAKERS, "the leader judges every {:g}:", breakers.EVERY_SECONDS),
+        (BREAKERS, "up to {:g} seconds after", stats_reporter._REPORT_SECONDS + breakers.EVERY_SECONDS),
+        (BOUNDS, "remembers for {:g} seconds", backpressure.REMEMBERED_SECONDS),
+        (BOUNDS, "Counting stops at {:,} for all queues", snapshot.MOST_COUNTED),
+        (BOUNDS, "from {:g} to", backpressure._SHORTEST),
+        (BOUNDS, "to {:g} seconds", backpressure._LONGEST),
+        (LIMITS, "after {:g} ms, then less and less often", limit_blocks._FIRST_PAUSE * 1000),
+        (LIMITS, "at least {} a second", {0.5: "twice"}[limit_blocks._LONGEST_PAUSE]),
+        (REPLAYS, "The leader takes the next ones every {:g} seconds", replays.INTERVAL_SECONDS),
+        (REPLAYS, "it makes up for at most {:g} seconds", 2 * replays.INTERVAL_SECONDS),
+        (REPLAYS, "deleted {:g} days after its end", replays.KEPT_SECONDS / 86400),
+        (SEARCHES, "the newest {:,} (2,000 if", searching.LOOK),
+        (SEARCHES, "while at most {:,} tasks wait", searching.LOOK_FOR_PENDING),
+        (SEARCHES, "One call changes up to {:,} tasks", searching.MOST_AT_ONCE),
+        (SCHEDULES, "More than {:,} slots are refused", backfills.BACKFILL_LIMIT),
+        (SCHEDULES, "allows up to {:,}", backfills.MOST_BACKFILLED),
+        (SLOTS, "none is run that is more than {:g} seconds late", PROMPT.total_seconds()),
+        (SLOTS, "with its reason for {:g} days", schedule_skips.KEPT_SECONDS / 86400),
+        (DURABLE, "at most {:g} kB, and comes back", durable_run.MAX_STEP_BYTES / 1024),
+        (DURABLE, "After {:,} records", durable_run.MAX_STEPS),
+        ("docs/how-to/poll-an-api.md", "may record {:,} steps", durable_run.MAX_STEPS),
+        ("docs/how-to/flows.md", "more than {:,} results is refused", flow_graphs.MOST_IN_LIST),
+        ("docs/how-to/large-payloads.md", "ids are older than {} days", NUMBERS[payloads.YOUNG.days]),
+        ("docs/reference/api.md", "From {} tasks on", submissions.COPY_FROM),
         (COST, "up to {:,} tasks per queue and level", levels.MOST_COUNTED),
         (COST, "{:,} in total", levels._MOST_IN_ALL),
         (COST, "up to {:,} waiting tasks", snapshot.MOST_COUNTED),
@@ -140,6 +193,76 @@ def test_a_default_that_a_page_names_in_brackets_behind_its_setting_is_that_sett
                     wrong.append(f"{page.name}: {name} ({value}), by default {default:g}")
     assert not wrong
     assert checked >= 5
+
+
+def test_the_limits_of_the_server_are_those_of_its_settings() -> None:
+    units = {"KiB": 1024, "MiB": 1024 * 1024, "a minute": 1}
+    defaults = {f.name: f.default for f in fields(ServerSettings)}
+    stated = re.findall(r"(\d[\d,]*)(?: (KiB|MiB|a minute))?[a-z ]*\(`(\w+)`\)", _text("docs/how-to/run-the-server.md"))
+    assert len(stated) > 20
+    for number, unit, name in stated:
+        assert int(number.replace(",", "")) * units.get(unit, 1) == defaults[name], name
+
+
+def test_the_page_on_monitoring_has_every_metric() -> None:
+    sources = "".join((ROOT / f"src/tasklib/metrics/{name}.py").read_text() for name in ("families", "flow_control"))
+    made = re.findall(r"(_counter|_gauge|_summary|\w+MetricFamily)\(\s*\"(\w+)\"", sources)
+    names = {name + ("_total" if kind in ("_counter", "CounterMetricFamily") else "") for kind, name in made}
+    listed = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs/how-to/monitor.md").read_text(), re.MULTILINE)
+    assert len(names) > 30
+    assert sorted(listed) == sorted(names)
+
+
+def test_the_page_on_monitoring_has_a_line_for_each_alert() -> None:
+    severities = re.findall(r"severity: (\w+)", (ROOT / "src/tasklib/metrics/alerts.yml").read_text())
+    assert re.findall(r"\| (critical|warning) \|", _text("docs/how-to/monitor.md")) == severities
+
+
+def test_the_configuration_says_which_settings_have_no_variable() -> None:
+    kinds = get_type_hints(Config)
+    unset = {f.name for f in fields(Config) if environment._kind(kinds[f.name]) is None} - {"retention"}
+    assert Config.from_env({"TASKLIB_DATABASE_URL": "postgresql://", "TASKLIB_RETENTION": "completed=1"}).retention
+    stated = re.search(r"Every setting except (.*?) can also come from the environment", _text(CONFIGURATION))
+    assert stated
+    assert set(re.findall(r"`(\w+)`", stated[1])) == unset
+
+
+def test_the_configuration_names_each_setting_that_a_program_needs_which_only_submits() -> None:
+    """Explaining a task reads settings of workers, too."""
+    read = {
+        name
+        for package in ("client", "db")
+        for path in (ROOT / "src/tasklib" / package).rglob("*.py")
+        for name in re.findall(r"\bconfig\.(\w+)", path.read_text())
+    }
+    of_workers = {"overdue_grace_seconds", "poll_interval_seconds", "startup_timeout_seconds"}
+    of_workers |= {"promote_to_medium_after_seconds", "promote_to_high_after_seconds"}
+    needed = read & {f.name for f in fields(Config)} - of_workers
+    stated = (
+        _text(CONFIGURATION).partition("Where a setting is needed:")[2].partition("- The rest counts in workers")[0]
+    )
+    assert needed <= set(re.findall(r"`(\w+)`", stated))
+
+
+def test_addresses_of_the_api_on_pages_exist_with_their_methods() -> None:
+    document = json.loads((ROOT / "docs/reference/openapi.json").read_text())
+    known = {re.sub(r"{\w+}", "*", path): {m.upper() for m in methods} for path, methods in document["paths"].items()}
+    address = re.compile(r"(?:`(GET|POST|PUT|PATCH|DELETE) )?(/(?:api/v1|internal)/[\w/{}-]+)")
+    for page in all_pages():
+        for method, path in address.findall(page.text):
+            parts = re.sub(r"{\w+}|[0-9a-f]{8}-[0-9a-f-]{27}", "*", path).rstrip("/")
+            assert any(other.startswith(parts) for other in known), f"{page.name}: {path}"
+            assert not method or method in known.get(parts, {method}), f"{page.name}: {method} {path}"
+
+
+def test_variables_on_pages_are_read() -> None:
+    read = {f"TASKLIB_{f.name.upper()}" for f in fields(Config)}
+    read |= {f"TASKLIB_SERVER_{f.name.upper()}" for f in fields(ServerSettings)}
+    sources = [*(ROOT / "src").rglob("*.py"), *(ROOT / "tests").rglob("*.py"), *(ROOT / "examples").rglob("*.mjs")]
+    for path in sources:
+        read |= set(re.findall(r"\bTASKLIB_[A-Z_]*[A-Z]", path.read_text()))
+    for page in all_pages():
+        assert set(re.findall(r"\bTASKLIB_[A-Z_]*[A-Z]\b", page.text)) <= read, page.name
 
 
 def test_every_finding_of_the_doctor_is_on_its_page() -> None:
