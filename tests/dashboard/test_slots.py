@@ -33,7 +33,7 @@ async def database(config: Config) -> AsyncIterator[AsyncDatabase]:
 
 
 async def seen(sightings: Sightings, database: AsyncDatabase, id_: UUID) -> list[SlotAttempt]:
-    return [run for run in await sightings.look(database) if run.id == id_]
+    return [run for run in await sightings.look(database, ["w1"]) if run.id == id_]
 
 
 def test_a_worker_has_no_more_rows_than_slots_and_a_prefetched_task_begins_when_a_slot_is_free() -> None:
@@ -66,7 +66,7 @@ async def test_an_attempt_whose_task_runs_again_ends_when_its_history_says(
 ) -> None:
     [id_] = db.execute(RUNNING).fetchone() or ()
     sightings = Sightings()
-    await sightings.look(database)
+    await sightings.look(database, ["w1"])
     db.execute(
         """UPDATE tasks SET lease_token = 4, history = jsonb_build_array(jsonb_build_object(
            'token', 3, 'outcome', 'error', 'worker', 'w1', 'started_at', started_at,

@@ -83,11 +83,10 @@ def recent_failures(limit: int) -> Query[list[RecentFailure]]:
     return Query("recent_failures", parameters, lambda rows: [RecentFailure(*row) for row in rows], repeatable=True)
 
 
-def running() -> Query[list[RunningAttempt]]:
-    """What runs now, of a very large fleet a part."""
-    return Query(
-        "running", {"limit": _MOST_RUNNING}, lambda rows: [RunningAttempt(*row) for row in rows], repeatable=True
-    )
+def running(workers: Sequence[str]) -> Query[list[RunningAttempt]]:
+    """What runs on these workers now, of a very large fleet a part."""
+    parameters = {"workers": list(workers), "look": _MOST_RUNNING}
+    return Query("running", parameters, lambda rows: [RunningAttempt(*row) for row in rows], repeatable=True)
 
 
 def ended(attempts: Sequence[tuple[UUID, int]]) -> Query[list[Ended]]:

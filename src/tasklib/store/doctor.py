@@ -120,9 +120,9 @@ def indexes(tables: Sequence[str]) -> Query[list[IndexFigures]]:
     return _read("doctor_indexes", {"tables": list(tables)}, lambda rows: [IndexFigures._make(row) for row in rows])
 
 
-def lanes(most: int) -> Query[list[WaitingLane]]:
-    """Up to so many lanes that hold tasks, by the names of the tasks that wait there first."""
-    return _read("doctor_lanes", {"most": most, "look": _LOOK}, lambda rows: [WaitingLane._make(row) for row in rows])
+def lanes(most: int, look: int = _LOOK) -> Query[list[WaitingLane]]:
+    """Up to so many lanes that hold tasks, by the names of the tasks that wait there first, among `look` in all."""
+    return _read("doctor_lanes", {"most": most, "look": look}, lambda rows: [WaitingLane._make(row) for row in rows])
 
 
 def backlog(lanes: Sequence[WaitingLane], most: int) -> Query[int]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from tasklib.server.dashboard.chart_data import Runs
-from tasklib.store import backpressure, behind
+from tasklib.store import backpressure, behind, doctor
 from tasklib.store.behind import BEHIND_SECONDS, Behind
 from tasklib.store.doctor import WaitingLane
 from tasklib.store.fleet import WorkerInfo
@@ -16,6 +16,8 @@ from tasklib.store.pauses import Paused
 from tasklib.store.stats import Point
 
 RATE_MINUTES = 5
+_READ_LANES, _LOOK_AT_TASKS = 500, 1_000
+"""What no worker takes is sought in so many lanes, among so many tasks at their heads. The doctor looks at more."""
 _MOST_BEHIND = 50
 """So many are looked up in the leader's counts; the others are behind since a moment that isn't shown."""
 
@@ -77,8 +79,9 @@ async def _behind(run: Runs, kind: str, oldest: Mapping[str, float], bounds: Map
     ]
 
 
-def unfit(lanes: list[WaitingLane], workers: Sequence[WorkerInfo]) -> list[WaitingLane]:
-    """Due tasks that no live worker takes, by the first of each kind."""
+async def unfit(run: Runs, workers: Sequence[WorkerInfo]) -> list[WaitingLane]:
+    """Due tasks that none of these workers takes, by the first of each kind."""
+    lanes = await run(doctor.lanes(_READ_LANES, _LOOK_AT_TASKS))
     return [
         lane
         for lane in lanes

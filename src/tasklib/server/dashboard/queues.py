@@ -17,7 +17,7 @@ from tasklib.server.access import client_of
 from tasklib.server.dashboard.keeping_up import RATE_MINUTES, queues_behind, unfit
 from tasklib.server.dashboard.screens import Operator, Serving, Viewer, screen_router
 from tasklib.server.dashboard.shell import done, page
-from tasklib.store import dashboard, doctor, fleet, levels, pauses, stats
+from tasklib.store import dashboard, fleet, levels, pauses, stats
 from tasklib.store.behind import Behind
 from tasklib.store.dashboard import NameBacklog
 from tasklib.store.doctor import WaitingLane
@@ -31,7 +31,6 @@ _MINUTES = 60
 _MOST = 200
 """Rows of one table: the busiest and the deepest."""
 _TEXT = 20_000
-_READ_LANES = 500
 
 
 @dataclass
@@ -78,7 +77,7 @@ async def queues(request: Request, principal: Viewer, services: Serving) -> Resp
             of_queues.setdefault(queue, Line(queue)).workers += 1
     for late in await queues_behind(run, deep, paused):
         of_queues.setdefault(late.value, Line(late.value)).behind = late
-    for lane in unfit(await run(doctor.lanes(_READ_LANES)), workers):
+    for lane in await unfit(run, workers):
         for lines, value in ((of_queues, lane.queue), (of_names, lane.name)):
             if value in lines:
                 lines[value].unfit.append(lane)

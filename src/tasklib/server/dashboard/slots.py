@@ -52,24 +52,31 @@ class DrawnAttempt:
 
 
 class Sightings:
-    """Remembers what was seen to run; `await look(database)` looks again and gives all runs of the window."""
+    """Remembers what was seen to run. `await look(database, workers)` looks at these again, and gives what is known of
+    all."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[UUID, int], SlotAttempt] = {}
 
-    async def look(self, database: AsyncDatabase) -> list[SlotAttempt]:
-        running = await database.run(dashboard.running())
-        await self._find_ends(database, running)
+    async def look(self, database: AsyncDatabase, workers: Sequence[str]) -> list[SlotAttempt]:
+        running = await database.run(dashboard.running(workers))
+        await self._find_ends(database, running, frozenset(workers))
         recent = await database.run(dashboard.recent_attempts(WINDOW.total_seconds()))
         known = {
             (r.id, r.token): SlotAttempt(r.id, r.name, r.worker, r.started_at, r.ended_at, r.state) for r in recent
         }
         return list({**known, **self._seen}.values())
 
-    async def _find_ends(self, database: AsyncDatabase, running: Sequence[RunningAttempt]) -> None:
+    async def _find_ends(
+        self, database: AsyncDatabase, running: Sequence[RunningAttempt], workers: frozenset[str]
+    ) -> None:
         now = datetime.now(UTC)
         going = {(r.id, r.token): r for r in running}
-        gone = [key for key, run in self._seen.items() if run.ended_at is None and key not in going]
+        gone = [
+            key
+            for key, run in self._seen.items()
+            if run.ended_at is None and run.worker in workers and key not in going
+        ]
         ends = {(e.id, e.token): e for e in await database.run(dashboard.ended(gone))} if gone else {}
         for key in gone:
             run, end = self._seen[key], ends.get(key)
@@ -82,7 +89,7 @@ class Sightings:
         self._forget(now)
 
     def _forget(self, now: datetime) -> None:
-        old = [k for k, run in self._seen.items() if run.ended_at is not None and run.ended_at < now - WINDOW]
+        old = [k for k, run in self._seen.items() if (run.ended_at or run.seen_at or now) < now - WINDOW]
         surplus = len(self._seen) - len(old) - _MOST_REMEMBERED
         if surplus > 0:
             ended = sorted((k for k, r in self._seen.items() if r.ended_at), key=lambda k: self._seen[k].started_at)

@@ -17,7 +17,7 @@ from tasklib.server.dashboard.keeping_up import name_behind, queues_behind, rate
 from tasklib.server.dashboard.screens import Serving, Viewer, screen_router
 from tasklib.server.dashboard.shell import page
 from tasklib.server.services import Services
-from tasklib.store import backpressure, dashboard, doctor, fleet, levels, limits, pauses, stats
+from tasklib.store import backpressure, dashboard, fleet, levels, limits, pauses, stats
 from tasklib.store.behind import Behind
 from tasklib.store.doctor import WaitingLane
 from tasklib.store.fleet import WorkerInfo
@@ -27,7 +27,6 @@ from tasklib.store.stats import Point
 router = screen_router()
 
 _MOST = 50
-_READ_LANES = 500
 _SHOWN = ("arrivals", "oldest", "waiting", "outcomes", "run", "wait")
 _OF_WORKERS = ("outcomes", "failures", "run", "wait")
 
@@ -65,7 +64,7 @@ async def queue(
         limits=[x for x in await run(limits.limits()) if x.name in ("queue", f"queue:{queue}")],
         bounds=next((b for b in await run(backpressure.queue_bounds()) if b.queue == queue), None),
         paused_at=next((p.paused_at for p in paused if p.kind == "queue" and p.value == queue), None),
-        unfit=unfit([lane for lane in await run(doctor.lanes(_READ_LANES)) if lane.queue == queue], workers),
+        unfit=[lane for lane in await unfit(run, workers) if lane.queue == queue],
     )  # fmt: skip
 
 
@@ -94,7 +93,7 @@ async def name(
         limits=[x for x in await run(limits.limits()) if x.name in used],
         bounds=next((b for b in await run(backpressure.name_bounds()) if b.name == name), None),
         paused_at=paused_at,
-        unfit=unfit([lane for lane in await run(doctor.lanes(_READ_LANES)) if lane.name == name], workers),
+        unfit=[lane for lane in await unfit(run, workers) if lane.name == name],
     )  # fmt: skip
 
 

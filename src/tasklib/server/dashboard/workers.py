@@ -48,10 +48,11 @@ class Shown:
 async def workers(request: Request, principal: Viewer, services: Serving) -> Response:
     known = await services.run(fleet.workers())
     live = [w for w in known if w.status != "dead"]
-    runs = await _sightings(request).look(services.client.database)
+    first = sorted(live, key=lambda w: (not w.is_leader, w.started_at))[:_MOST]
+    runs = await _sightings(request).look(services.client.database, [w.id for w in first])
     now = datetime.now(UTC)
     shown = []
-    for one in sorted(live, key=lambda w: (not w.is_leader, w.started_at))[:_MOST]:
+    for one in first:
         shown.append(_shown(one, [r for r in runs if r.worker == one.id], now, services))
     return page(
         request,
@@ -75,7 +76,7 @@ async def worker(
     info = next((w for w in await services.run(fleet.workers()) if w.id == id), None)
     query = ChartQuery("outcomes", period, compare=compare == "1", subject=Subject(worker=id)).known()
     charts, whole = await worker_charts(services, query)
-    runs = [run for run in await _sightings(request).look(services.client.database) if run.worker == id]
+    runs = [run for run in await _sightings(request).look(services.client.database, [id]) if run.worker == id]
     if info is None and not runs and not whole.attempts:
         raise Problem(
             404, "not_found", "No such worker", "It is gone, or never was: its attempts are kept for two days."

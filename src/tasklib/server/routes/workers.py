@@ -25,7 +25,7 @@ async def list_workers(principal: Viewer, given: Given) -> WorkersAnswer:
     """
     found = await client_of(principal, given).workers()
     held: dict[str, list[UUID]] = {}
-    for task in await given.run(dashboard.running()):
+    for task in await given.run(dashboard.running([worker.id for worker in found])):
         held.setdefault(task.worker, []).append(task.id)
     answers = [WorkerAnswer.model_validate(worker) for worker in found]
     for answer in answers:
