@@ -214,3 +214,19 @@ def test_the_audit_names_the_token_and_comes_in_pages(api: Api) -> None:
     assert [r["action"] for r in one] == ["pause"]
     refused(api.admin.get("/api/v1/audit", params={"action": "sing"}), 422, "invalid_request")
     refused(api.operator.get("/api/v1/audit"), 403, "role_missing")
+
+
+# ---- circuit breakers ----
+
+
+def test_a_breaker_of_the_code_that_was_removed_is_listed_without_its_terms(api: Api) -> None:
+    api.db.execute("DELETE FROM breakers")
+    declared = '{"failures": 0.5, "at_least": 20, "within": 60, "pause": 60, "probes": 3}'
+    api.db.execute(
+        "INSERT INTO breakers (name, source, declared, failures, at_least, within, pause, probes) "
+        "VALUES ('charge', 'code', %s, 0.5, 20, 60, 60, 3)",
+        [declared],
+    )
+    assert api.operator.delete("/api/v1/breakers", params={"name": "charge"}).json()["changed"]
+    [left] = api.viewer.get("/api/v1/breakers").json()["breakers"]
+    assert [left[term] for term in ("failures", "at_least", "within", "pause", "probes")] == [None] * 5

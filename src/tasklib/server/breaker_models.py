@@ -1,4 +1,4 @@
-"""What requests about circuit breakers say, and what is answered."""
+"""Requests and answers about circuit breakers."""
 
 from __future__ import annotations
 
@@ -19,16 +19,20 @@ class BreakerBody(Body):
     )
 
     name: Name = Field(description="The name of the task function.")
-    failures: Annotated[float, Field(strict=True, gt=0, le=1)] = Field(0.5, description="This share of the attempts,")
-    at_least: Annotated[int, Field(strict=True, ge=1, le=MAX_ATTEMPTS)] = Field(20, description="of at least so many,")
+    failures: Annotated[float, Field(strict=True, gt=0, le=1)] = Field(
+        0.5, description="The share of failed attempts that opens it."
+    )
+    at_least: Annotated[int, Field(strict=True, ge=1, le=MAX_ATTEMPTS)] = Field(
+        20, description="The fewest attempts by which it is judged."
+    )
     within: Annotated[float, Field(strict=True, gt=0, le=MAX_WITHIN_SECONDS)] = Field(
-        60.0, description="in so many seconds."
+        60.0, description="The seconds over which attempts count."
     )
     pause: Annotated[float, Field(strict=True, gt=0, le=MAX_PAUSE_SECONDS)] = Field(
-        60.0, description="For so many seconds nothing begins."
+        60.0, description="How many seconds tasks wait while it is open."
     )
     probes: Annotated[int, Field(strict=True, ge=1, le=MAX_PROBES)] = Field(
-        3, description="So many tasks run before all others, and must not fail."
+        3, description="How many tasks run first after the pause; if none fails, the breaker closes."
     )
 
 
@@ -42,17 +46,19 @@ class BreakerAnswer(BaseModel):
     since: datetime
     until: datetime | None = Field(description="Open: when it begins to probe; null: when an operator closes it.")
     opened: int = Field(description="How often it has opened.")
-    failures: float | None
-    at_least: Annotated[int, Field(strict=True, ge=1, le=MAX_ATTEMPTS)] = Field(20, description="of at least so many,")
-    within: Annotated[float, Field(strict=True, gt=0, le=MAX_WITHIN_SECONDS)] = Field(
-        60.0, description="in so many seconds."
+    failures: float | None = Field(
+        description="null, as the next four: an operator removed the breaker that the code declares."
     )
+    at_least: int | None
+    within: float | None
     pause: float | None
     probes: int | None
     source: str
     declared: dict[str, Any] | None
     changed_at: datetime
-    seen_attempts: int | None = Field(description="For how many attempts it opened last; null: by hand, or never.")
+    seen_attempts: int | None = Field(
+        description="The attempts by which it opened last; null: it was opened by hand, or never."
+    )
     seen_failures: int | None
     passed: int = Field(description="Probing: how many probes were successful.")
     under_way: int = Field(description="Probing: how many were chosen and have not ended.")
