@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 Name = Annotated[
     str | None, typer.Option("--name", metavar="NAME", help="Which approval, if the task asks for several.")
 ]
-Comment = Annotated[str, typer.Option("--comment", metavar="TEXT", help="What the task and the audit get with it.")]
+Comment = Annotated[str, typer.Option("--comment", metavar="TEXT", help="A comment for the task and the audit.")]
 
 
 def approvals(
-    limit: Annotated[int, typer.Option(metavar="N", help="At most so many, the oldest first.")] = 50,
+    limit: Annotated[int, typer.Option(metavar="N", help="The maximum number, the oldest first.")] = 50,
     json_: Annotated[bool, typer.Option("--json", help="One JSON object per line, with the forms.")] = False,
     database_url: DatabaseUrl = None,
     schema: Schema = None,
@@ -42,7 +42,7 @@ def approve(
     task_id: Id,
     fields: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[FIELD=VALUE]...", help="What is to be filled in, by field.", show_default=False),
+        typer.Argument(metavar="[FIELD=VALUE]...", help="Values for the fields of the form.", show_default=False),
     ] = None,
     name: Name = None,
     comment: Comment = "",

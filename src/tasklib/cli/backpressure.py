@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True)
 Subject = Annotated[str, typer.Argument(metavar="QUEUE", show_default=False, help="With --name: a task name.")]
-IsName = Annotated[bool, typer.Option("--name", help="Of a task name, whatever the queue.")]
+IsName = Annotated[bool, typer.Option("--name", help="The bounds are those of a task name, in any queue.")]
 
 
 @app.callback()

@@ -20,7 +20,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False, help="T
 
 @app.callback()
 def breaker() -> None:
-    """Let tasks of a name wait after too many failures, without using retries, and probe before they go on."""
+    """Hold tasks of a name back after too many failures, without using retries."""
 
 
 @app.command("list")
@@ -30,7 +30,7 @@ def list_(
     schema: Schema = None,
     debug: Debug = False,
 ) -> None:
-    """List the circuit breakers, and how it is with each."""
+    """List the circuit breakers and their states."""
     with connected(database_url, schema) as client:
         found = client.breakers()
     columns = ("breaker", "state", "opens after", "opened", "set by")
@@ -40,11 +40,13 @@ def list_(
 @app.command("set")
 def set_(
     name: Name,
-    failures: Annotated[float, typer.Option(metavar="SHARE", help="Of failures, from 0 to 1.")] = 0.5,
-    at_least: Annotated[int, typer.Option(metavar="N", help="Of at least so many attempts.")] = 20,
-    within: Annotated[str, typer.Option(metavar="TIME", help="In this time.")] = "1m",
-    pause: Annotated[str, typer.Option(metavar="TIME", help="For so long nothing begins.")] = "1m",
-    probes: Annotated[int, typer.Option(metavar="N", help="Then so many tasks run before the others.")] = 3,
+    failures: Annotated[
+        float, typer.Option(metavar="SHARE", help="The share of failed attempts that opens it, from 0 to 1.")
+    ] = 0.5,
+    at_least: Annotated[int, typer.Option(metavar="N", help="The fewest attempts by which it is judged.")] = 20,
+    within: Annotated[str, typer.Option(metavar="TIME", help="The time over which attempts count.")] = "1m",
+    pause: Annotated[str, typer.Option(metavar="TIME", help="How long tasks wait while it is open.")] = "1m",
+    probes: Annotated[int, typer.Option(metavar="N", help="How many tasks run first after the pause.")] = 3,
     database_url: DatabaseUrl = None,
     schema: Schema = None,
     debug: Debug = False,
@@ -74,7 +76,10 @@ def set_(
 def open_(
     name: Name,
     for_: Annotated[
-        str | None, typer.Option("--for", metavar="TIME", help="Then it probes; else it stays open until it is closed.")
+        str | None,
+        typer.Option(
+            "--for", metavar="TIME", help="How long it stays open before it probes. Default: until it is closed."
+        ),
     ] = None,
     database_url: DatabaseUrl = None,
     schema: Schema = None,

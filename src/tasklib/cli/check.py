@@ -1,4 +1,4 @@
-"""`tasklib check`: can this code run what is stored?"""
+"""`tasklib check`: can this code run the stored tasks and schedules?"""
 
 from __future__ import annotations
 

@@ -30,8 +30,8 @@ class Drawing(StrEnum):
 @app.command("list")
 def list_(
     name: Annotated[str | None, typer.Option(metavar="NAME", help="Only flows of this name.")] = None,
-    unfinished: Annotated[bool, typer.Option("--unfinished", help="Only those that go on.")] = False,
-    limit: Annotated[int, typer.Option(metavar="N", help="At most so many, the newest first.")] = 50,
+    unfinished: Annotated[bool, typer.Option("--unfinished", help="Only flows that are not finished.")] = False,
+    limit: Annotated[int, typer.Option(metavar="N", help="The maximum number, the newest first.")] = 50,
     json_: JsonLines = False,
     database_url: DatabaseUrl = None,
     schema: Schema = None,
@@ -63,7 +63,7 @@ def list_(
 @app.command()
 def show(
     flow_id: Id,
-    json_: Annotated[bool, typer.Option("--json", help="JSON, with everything.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="One JSON object with all fields.")] = False,
     database_url: DatabaseUrl = None,
     schema: Schema = None,
     debug: Debug = False,
@@ -86,7 +86,7 @@ def show(
 @app.command()
 def graph(
     flow_id: Id,
-    format_: Annotated[Drawing, typer.Option("--format", help="What draws it.")] = Drawing.MERMAID,
+    format_: Annotated[Drawing, typer.Option("--format", help="The language of the drawing.")] = Drawing.MERMAID,
     database_url: DatabaseUrl = None,
     schema: Schema = None,
     debug: Debug = False,

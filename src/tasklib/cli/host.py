@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """Where the commands take from what is otherwise said by options, arguments and variables."""
+    """Values that a host program gives the commands in place of options, arguments and variables."""
 
     name: str
     """How the command is called there."""

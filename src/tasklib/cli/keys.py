@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from tasklib.tasks.keyring import Keyring
 
 app = typer.Typer(no_args_is_help=True, help="Make keys for sealed tasks, count what they seal, and rotate them.")
-KeyId = Annotated[str, typer.Argument(metavar="ID", show_default=False, help="Of the key: letters, digits, _ . -")]
+KeyId = Annotated[
+    str, typer.Argument(metavar="ID", show_default=False, help="The id of the key: letters, digits, _ . -")
+]
 
 
 @app.command()

@@ -58,12 +58,16 @@ def set_(
     burst: Annotated[int | None, typer.Option(metavar="N", help="With --rate: how many may begin at once.")] = None,
     serial: Annotated[
         SerialChoice | None,
-        typer.Option(help="Of a queue: one at a time, in order. A task that failed holds it, or steps aside."),
+        typer.Option(
+            help="Only for a queue: its tasks run one at a time, in order. A failed one holds it, or steps aside."
+        ),
     ] = None,
-    weight: Annotated[int | None, typer.Option(metavar="N", help="Of a share: how many tasks it gets in turn.")] = None,
+    weight: Annotated[
+        int | None, typer.Option(metavar="N", help="Only for a share: how many tasks it runs in its turn.")
+    ] = None,
     may_burst: Annotated[
         bool | None,
-        typer.Option("--may-burst/--no-burst", help="Of a share: more than --max-running in idle slots."),
+        typer.Option("--may-burst/--no-burst", help="Only for a share: it may exceed --max-running in idle slots."),
     ] = None,
     database_url: DatabaseUrl = None,
     schema: Schema = None,

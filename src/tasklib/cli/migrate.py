@@ -27,7 +27,7 @@ def migrate(
         typer.Option(metavar="TABLE", help="Copy the tasks of an earlier task library's table, such as public.tasks."),
     ] = None,
     time_zone: Annotated[
-        str, typer.Option(metavar="ZONE", help="With --take-over: of times that are stored without a zone.")
+        str, typer.Option(metavar="ZONE", help="With --take-over: the zone of times that are stored without one.")
     ] = "UTC",
     database_url: DatabaseUrl = None,
     database_url_file: DatabaseUrlFile = None,

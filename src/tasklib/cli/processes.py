@@ -28,7 +28,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 STEADY_SECONDS = 60.0
 """A worker that ran for this long is started anew without a growing pause."""
 CANT_START = 2
-"""What a worker ends with that can't be run as it was asked: to start it again would change nothing."""
+"""The exit code of a worker that can't start with these modules or settings. It is not started again."""
 
 
 class Processes:

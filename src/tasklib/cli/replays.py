@@ -23,7 +23,9 @@ app = typer.Typer(no_args_is_help=True, help="Replay dead letters in the backgro
 ReplayId = Annotated[str, typer.Argument(metavar="ID", show_default=False, help="The id of a replay.")]
 Rate = Annotated[
     float | None,
-    typer.Option("--per-minute", metavar="N", show_default=False, help="How many a minute; without it, no limit."),
+    typer.Option(
+        "--per-minute", metavar="N", show_default=False, help="The maximum rate per minute. Default: no limit."
+    ),
 ]
 _TITLES = ("id", "status", "replayed", "of", "completed", "failed", "waiting", "begun", "by", "what")
 

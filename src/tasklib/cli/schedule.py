@@ -44,13 +44,18 @@ class BackfillChoice(StrEnum):
 
 
 Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False, help="The schedule's name.")]
-AsJson = Annotated[bool, typer.Option("--json", help="JSON, with everything.")]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON with all fields.")]
 Arguments = Annotated[
     list[str] | None, typer.Argument(metavar="KEY=VALUE", show_default=False, help="Arguments of each run.")
 ]
 CronOption = Annotated[
     list[str] | None,
-    typer.Option("--cron", metavar="EXPRESSION", show_default=False, help="Up to ten; any one is enough."),
+    typer.Option(
+        "--cron",
+        metavar="EXPRESSION",
+        show_default=False,
+        help="A cron expression; up to ten, of which any one makes a slot.",
+    ),
 ]
 Every = Annotated[str | None, typer.Option("--every", metavar="TIME", help="Instead of --cron: 90s, 15m, 12h, 7d.")]
 Timezone = Annotated[str | None, typer.Option("--timezone", metavar="ZONE", help="Such as Europe/Berlin; else UTC.")]
@@ -60,19 +65,23 @@ Exclude = Annotated[
 ]
 StartsAt = Annotated[str | None, typer.Option("--starts-at", metavar="TIME", help="No slot is earlier.")]
 EndsAt = Annotated[str | None, typer.Option("--ends-at", metavar="TIME", help="No slot is later.")]
-CatchUpOption = Annotated[CatchUpChoice | None, typer.Option("--catch-up", help="Of missed slots, which to run.")]
-OverlapOption = Annotated[OverlapChoice | None, typer.Option("--overlap", help="If an earlier run is not finished.")]
+CatchUpOption = Annotated[CatchUpChoice | None, typer.Option("--catch-up", help="Which missed slots to run.")]
+OverlapOption = Annotated[
+    OverlapChoice | None, typer.Option("--overlap", help="What to do if an earlier run is not finished.")
+]
 Jitter = Annotated[str | None, typer.Option("--jitter", metavar="TIME", help="Start up to this much later.")]
 PauseAfter = Annotated[int | None, typer.Option("--pause-after", metavar="N", help="Pause after N dead letters.")]
-Queue = Annotated[str | None, typer.Option("--queue", metavar="QUEUE", help="Else as the task function says.")]
+Queue = Annotated[str | None, typer.Option("--queue", metavar="QUEUE", help="Default: that of the task function.")]
 Priority = Annotated[str | None, typer.Option("--priority", metavar="N", help="-10 to 100, low, medium or high.")]
 
 
 @app.command("list")
 def list_(
-    task: Annotated[str | None, typer.Option(metavar="NAME", help="Only those of this task function.")] = None,
-    paused: Annotated[bool, typer.Option("--paused", help="Only those that are paused.")] = False,
-    everything: Annotated[bool, typer.Option("--all", help="Those that have left the code, too.")] = False,
+    task: Annotated[str | None, typer.Option(metavar="NAME", help="Only schedules of this task function.")] = None,
+    paused: Annotated[bool, typer.Option("--paused", help="Only paused schedules.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Also list schedules that are no longer in the code.")
+    ] = False,
     json_: JsonLines = False,
     database_url: DatabaseUrl = None,
     schema: Schema = None,
@@ -188,7 +197,9 @@ def create(
     priority: Priority = None,
     module: Annotated[
         list[str] | None,
-        typer.Option(metavar="MODULE", show_default=False, help="Load the task function, to use what it says."),
+        typer.Option(
+            metavar="MODULE", show_default=False, help="Import this module for the task function and its options."
+        ),
     ] = None,
     json_: AsJson = False,
     database_url: DatabaseUrl = None,
@@ -236,7 +247,7 @@ def change(
     schema: Schema = None,
     debug: Debug = False,
 ) -> None:
-    """Change what is given of a schedule. It goes on from now, and never runs at once."""
+    """Change the given fields of a schedule. Its next slot is computed from the current time; nothing runs at once."""
     given = _fields(
         cron, every, timezone, exclude, starts_at, ends_at, catch_up, overlap, jitter, pause_after, queue, priority
     )
@@ -312,10 +323,12 @@ def backfill(
     end: Annotated[str, typer.Option("--to", metavar="TIME", show_default=False, help="The last slot's time.")],
     overlap: Annotated[
         BackfillChoice | None,
-        typer.Option(help="All at once, or each when the run before it has ended. Else as the schedule's runs do."),
+        typer.Option(
+            help="All at once, or each after the run before it has ended. Default: as the schedule's overlap says."
+        ),
     ] = None,
     limit: Annotated[int, typer.Option(metavar="N", min=1, help="Refuse if there are more slots.")] = 1000,
-    priority: Annotated[int | None, typer.Option(metavar="N", help="Else lower by 10 than the schedule's.")] = None,
+    priority: Annotated[int | None, typer.Option(metavar="N", help="Default: 10 below that of the schedule.")] = None,
     yes: Yes = False,
     dry_run: DryRun = False,
     database_url: DatabaseUrl = None,
@@ -355,11 +368,13 @@ def backfill(
 def sync(
     modules: Modules,
     retire_others: Annotated[
-        bool, typer.Option("--retire-others", help="Retire what is in no module given here, too.")
+        bool, typer.Option("--retire-others", help="Also retire schedules that are in none of the given modules.")
     ] = False,
     server: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="Through a TaskLib server instead of a database. Needs TASKLIB_TOKEN."),
+        typer.Option(
+            metavar="URL", help="The URL of a TaskLib server to use instead of a database. Needs TASKLIB_TOKEN."
+        ),
     ] = None,
     json_: AsJson = False,
     database_url: DatabaseUrl = None,

@@ -34,7 +34,9 @@ def list_(
 @app.command()
 def save(
     name: Name,
-    search: Annotated[str, typer.Argument(metavar="SEARCH", show_default=False, help="As tasklib list takes it.")],
+    search: Annotated[
+        str, typer.Argument(metavar="SEARCH", show_default=False, help="The search, as for tasklib list.")
+    ],
     database_url: DatabaseUrl = None,
     schema: Schema = None,
     debug: Debug = False,

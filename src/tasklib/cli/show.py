@@ -36,7 +36,7 @@ def show(
     json_: Annotated[bool, typer.Option("--json", help="The row as JSON.")] = False,
     reveal: Annotated[
         bool,
-        typer.Option("--reveal", help="Open what is sealed, with the keys of this program. It goes into the audit."),
+        typer.Option("--reveal", help="Decrypt sealed values with the keys of this program. Recorded in the audit."),
     ] = False,
     database_url: DatabaseUrl = None,
     schema: Schema = None,

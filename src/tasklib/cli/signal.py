@@ -13,7 +13,7 @@ from tasklib.cli.options import DatabaseUrl, Debug, Id, Schema, connected
 def signal(
     task_id: Id,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The signal it waits for.", show_default=False)],
-    payload: Annotated[str, typer.Argument(metavar="JSON", help="What the task gets with it, as JSON.")] = "null",
+    payload: Annotated[str, typer.Argument(metavar="JSON", help="The payload, as JSON.")] = "null",
     key: Annotated[str | None, typer.Option(help="Send it once, however often this is run.")] = None,
     database_url: DatabaseUrl = None,
     schema: Schema = None,

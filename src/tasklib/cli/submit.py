@@ -62,25 +62,26 @@ def submit(
     ] = None,
     unique: Annotated[
         str | None,
-        typer.Option(metavar="WHILE", help="Meet a task of the same merge key: while it is pending, or unfinished."),
+        typer.Option(metavar="WHILE", help="One task per merge key while it is 'pending', or 'unfinished'."),
     ] = None,
     debounce: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="Run it so long after the last such submission.")
+        float | None,
+        typer.Option(metavar="SECONDS", help="Run it this long after the last submission with its merge key."),
     ] = None,
     throttle: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="For so long, such a submission returns the first task.")
+        float | None,
+        typer.Option(metavar="SECONDS", help="For this long, a submission with its merge key returns this task."),
     ] = None,
-    merge_key: Annotated[
-        str | None, typer.Option(metavar="KEY", help="By what submissions are the same; else by their arguments.")
-    ] = None,
+    merge_key: Annotated[str | None, typer.Option(metavar="KEY", help="The merge key. Default: all arguments.")] = None,
     on_duplicate: Annotated[
         str | None, typer.Option(metavar="HOW", help="What to do with the other task: return, replace or raise.")
     ] = None,
     max_wait: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="With --debounce: at the latest so long after the first.")
+        float | None,
+        typer.Option(metavar="SECONDS", help="With --debounce: run it at the latest this long after the first."),
     ] = None,
     share: Annotated[
-        str | None, typer.Option(metavar="SHARE", help="Whose task it is: shares with due tasks take turns.")
+        str | None, typer.Option(metavar="SHARE", help="The share it belongs to: shares with due tasks take turns.")
     ] = None,
     serial_key: Annotated[
         str | None, typer.Option(metavar="KEY", help="Tasks of its queue with this key run one at a time, in order.")

@@ -44,7 +44,7 @@ def worker(
     processes: Annotated[
         int,
         typer.Option(
-            "--processes", "-p", min=1, metavar="N", help="Run so many worker processes, each with its own slots."
+            "--processes", "-p", min=1, metavar="N", help="The number of worker processes, each with its own slots."
         ),
     ] = 1,
     queue: Queues = None,

@@ -63,7 +63,7 @@ def fields_of(schema: Mapping[str, Any] | None) -> list[FormField]:
 
 
 def checked_values(approval: OpenApproval, values: Any) -> dict[str, Any]:
-    """What was filled in, if it fits the form; InvalidOption says for each field what is wrong."""
+    """The filled-in values, if they fit the form; else InvalidOption with the error of each field."""
     if not isinstance(values, dict):
         raise InvalidOption(f"the form of {approval.name!r} is filled in as an object of its fields.")
     fields = {field.name: field for field in fields_of(approval.form)}
@@ -143,7 +143,7 @@ def _resolved(part: Mapping[str, Any], definitions: Mapping[str, Any]) -> tuple[
 
 
 def _wrong(field: FormField, value: Any) -> str | None:
-    """What is wrong with a value, as far as the schema says."""
+    """The error of a value by the schema; None if it fits."""
     if value is None and field.is_nullable:
         return None
     match field.kind:

@@ -62,7 +62,7 @@ class ApprovalCalls(OnBehalf):
     def approve(
         self, task_id: UUID | str, name: str | None = None, *, form: Any = None, comment: str = ""
     ) -> Call[None]:
-        """Approve what a durable task asks for. `form`: what is to be filled in, if anything is."""
+        """Approve a request of a durable task. `form`: the values of its form, if it has one."""
         yield from self.answer((yield from self.approval(task_id, name)), approved=True, form=form, comment=comment)
 
     def reject(self, task_id: UUID | str, name: str | None = None, *, comment: str = "") -> Call[None]:
@@ -96,7 +96,7 @@ class ApprovalCalls(OnBehalf):
             raise ApprovalNotOpen(approval.task_id, approval.name)
 
     def _opened(self, approval: OpenApproval) -> Call[OpenApproval]:
-        """With what is asked, on record, if this program has the key of a sealed task."""
+        """With its question opened, recorded in the audit, if this program has the key of the sealed task."""
         ring = keyring_of(self.config)
         if approval.sealed is None or ring is None or key_id_of(approval.sealed) not in ring:
             return approval
@@ -121,9 +121,9 @@ def plain(form: Any) -> Any:
     try:
         text = dump(form)
     except UnstorableValue as e:
-        raise InvalidOption(f"what is filled in can't be stored: {e.reason}.") from e
+        raise InvalidOption(f"the filled-in form can't be stored: {e.reason}.") from e
     if len(text.encode()) > MAX_FORM_BYTES:
-        raise InvalidOption(f"what is filled in takes more than {MAX_FORM_BYTES:,} bytes as JSON.")
+        raise InvalidOption(f"the filled-in form takes more than {MAX_FORM_BYTES:,} bytes as JSON.")
     return json.loads(text)
 
 

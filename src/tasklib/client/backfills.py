@@ -157,7 +157,7 @@ def _slots(known: ScheduleInfo, start: datetime, end: datetime, limit: int) -> l
     if start > end:
         raise InvalidOption(f"start ({start}) is later than end ({end}). Exchange them.")
     if end > known.read_at:
-        raise InvalidOption(f"end ({end}) has not passed yet; the schedule itself runs what is to come.")
+        raise InvalidOption(f"end ({end}) has not passed yet; the schedule itself runs its future slots.")
     after = start.astimezone(UTC) - timedelta.resolution
     found = list(islice(slots_between(known.schedule, after, end), limit + 1))
     if len(found) > limit:

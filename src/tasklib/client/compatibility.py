@@ -1,4 +1,4 @@
-"""Whether the code of this program can run what is stored: unfinished tasks, and the runs of schedules."""
+"""Whether the code of this program can run the stored tasks that are unfinished, and the runs of schedules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Flows: submitted as a whole, shown, cancelled and replayed. Calls without a colour."""
+"""Flows: submitted as a whole, shown, cancelled and replayed. One implementation for sync and async clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a schedule did, or did not, run: sentences from what is known of it and of one of its slots."""
+"""Why a schedule did, or did not, run: sentences from its row and one of its slots."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sealing what is submitted, and opening what is read."""
+"""Sealing arguments and signals that are submitted, and opening payloads that are read."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def refuse_replacing(target: Target, options: Options) -> None:
         return
     if options.debounce is not None or options.on_duplicate == "replace":
         raise InvalidOption(
-            f"{target.name} is sealed, and what is sealed for one task can't replace another's arguments: omit "
+            f"{target.name} is sealed, and arguments sealed for one task can't replace another's: omit "
             "debounce and on_duplicate='replace'."
         )
 
@@ -135,7 +135,7 @@ def sealed_text(config: Config, target: Any, id_: UUID, text: str) -> tuple[str,
 
 
 def seal_for(config: Config, task_id: UUID, name: str, key_id: str) -> TaskSeal:
-    """Seals what is sent to a task that is sealed with this key."""
+    """Seals signals and answers for a task that is sealed with this key."""
     ring = ring_for(config, name)
     if key_id not in ring:
         raise KeyMissing(key_id)

@@ -122,7 +122,7 @@ async def _process(connection: psycopg.AsyncConnection) -> int:
 
 
 async def _refused(config: Config) -> str | None:
-    """What a worker is told that wants to connect; None if it is let in."""
+    """The error that a connecting worker gets; None if it can connect."""
     try:
         discard(await connect_async(config, role=TASKS))
     except DatabaseUnavailable as e:

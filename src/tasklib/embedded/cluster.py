@@ -126,14 +126,14 @@ class Cluster:
             done = self.account.run(self.bin_dir / "pg_ctl", "start", "-D", self.pgdata, *how)
             if done.returncode == 0 or find_postmaster(self.pgdata) is not None:
                 return  # up, or still recovering, or launched by a process that was killed just now
-            news = log.read_bytes()[seen:].decode(errors="replace") if log.exists() else ""
-            if "Address already in use" in news:
+            written = log.read_bytes()[seen:].decode(errors="replace") if log.exists() else ""
+            if "Address already in use" in written:
                 state.port = 0
-            elif "is still in use" in news:
+            elif "is still in use" in written:
                 time.sleep(0.2)  # the memory is: children of a killed postmaster are still leaving
             else:
                 break
-        tail = "\n".join(news.splitlines()[-20:])
+        tail = "\n".join(written.splitlines()[-20:])
         raise EmbeddedPostgresError(
             f"PostgreSQL did not start in {self.directory}: {done.stderr.strip()}\nThe end of {log}:\n{tail}"
         )

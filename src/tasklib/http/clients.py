@@ -1,4 +1,4 @@
-"""`HttpClient` and `AsyncHttpClient`: the two skins over `HttpCalls`. Colour lives here."""
+"""`HttpClient` and `AsyncHttpClient`: the calls of `HttpCalls`, sent synchronously and asynchronously."""
 
 from __future__ import annotations
 

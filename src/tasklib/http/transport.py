@@ -60,7 +60,7 @@ class Asking(Calls):
                 message = f"the server at {self._place_name} can't be reached: {reason}. Check that it runs."
                 return ServerUnavailable(message), True
             case NoAnswer(reason):
-                message = f"the server at {self._place_name} was asked, and its answer was lost: {reason}."
+                message = f"the server at {self._place_name} got the request, but its answer was lost: {reason}."
                 if not request.repeatable:
                     message += " The request may or may not have taken effect."
                 return ServerUnavailable(message), request.repeatable

@@ -1,6 +1,6 @@
-"""What workers and clients tell, as log lines: JSON or key=value, one for each transition, never arguments or results.
+"""Events of workers and clients as log lines: JSON or key=value, one for each transition, never arguments or results.
 
-The keys are those of `current_task().logger`, so that one search finds what the worker and the task said.
+The keys are those of `current_task().logger`, so that one search finds the lines of both the worker and the task.
 """
 
 from __future__ import annotations

@@ -47,10 +47,10 @@ class ApprovalAnswer(BaseModel):
     title: str
     details: Any = Field(description="What the task says about it. Values that look like secrets are masked.")
     role: str = Field(description="The role that a token needs to answer it: approver, operator or admin.")
-    form: dict[str, Any] | None = Field(description="What is to be filled in, as JSON Schema; null: nothing.")
+    form: dict[str, Any] | None = Field(description="The form to fill in, as JSON Schema; null: none.")
     asked_at: datetime
     expires_at: datetime | None
-    refused: str | None = Field(description="What was wrong with an answer that was given before.")
+    refused: str | None = Field(description="The error of an answer that was given before.")
 
 
 class ApprovalsAnswer(BaseModel):
@@ -77,7 +77,7 @@ class AnswerBody(Body):
         Name | None, Field(description="Which approval; may be left out if the task asks for one only.")
     ] = None
     comment: Annotated[str, Field(max_length=MAX_COMMENT)] = ""
-    form: Annotated[dict[str, Any] | None, Field(description="What was filled in, by field.")] = None
+    form: Annotated[dict[str, Any] | None, Field(description="The values of the form's fields.")] = None
 
 
 class AnsweredAnswer(BaseModel):

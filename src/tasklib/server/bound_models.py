@@ -1,4 +1,4 @@
-"""What requests about the bounds of queues and names say, and what is answered."""
+"""Requests and answers about the bounds of queues and names."""
 
 from __future__ import annotations
 

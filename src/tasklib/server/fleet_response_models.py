@@ -201,7 +201,7 @@ class SettingsAnswer(Read):
 
     promote_to_medium_after_seconds: float
     promote_to_high_after_seconds: float
-    changed: list[str] = Field(description="Those stored for the fleet; the others come from the configuration.")
+    changed: list[str] = Field(description="The settings stored for the fleet; the others come from the configuration.")
 
 
 class AuditAnswer(Read):

@@ -81,7 +81,7 @@ class FlowNodeBody(Body):
         description="`all` have completed, or all have ended: `settled`. Then its `results` have states and errors.",
     )
     at_least: StrictInt | StrictFloat | None = Field(
-        None, description="It runs when so many have completed: a number of tasks, or a share such as 0.95."
+        None, description="It runs when this many have completed: a number of tasks, or a share such as 0.95."
     )
 
     @model_validator(mode="after")
@@ -197,7 +197,7 @@ class FlowGateAnswer(BaseModel):
 
     gate_id: str
     policy: dict[str, Any]
-    nodes: list[str] = Field(description="Whose tasks report to it.")
+    nodes: list[str] = Field(description="The nodes whose tasks report to it.")
     waiters: list[str] = Field(description="The nodes that wait for it.")
     expected: int
     sealed: bool = Field(description="False: tasks may still be added to its nodes.")
@@ -260,7 +260,7 @@ class ReplayedFlowAnswer(BaseModel):
 
     model_config = example({"count": 2})
 
-    count: int = Field(description="Tasks that start afresh. Those that wait for them follow by themselves.")
+    count: int = Field(description="Tasks that begin again. Tasks that wait for them follow without being counted.")
 
 
 def submitted_answer(run: FlowRun[Any], is_new: bool) -> SubmittedFlowAnswer:

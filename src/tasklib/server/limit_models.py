@@ -1,4 +1,4 @@
-"""What requests about limits say, and what is answered."""
+"""Requests and answers about limits."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ class LimitBody(Body):
     rate: Annotated[float, Field(strict=True, gt=0)] | None = Field(
         None, description="How many tasks begin in `per` seconds."
     )
-    per: Seconds | None = Field(None, gt=0, description="Of `rate`; 1 unless said otherwise.")
+    per: Seconds | None = Field(None, gt=0, description="The seconds of `rate`; default 1.")
     burst: Annotated[int, Field(strict=True, ge=1, le=MAX_INT)] | None = Field(
-        None, description="With `rate`: how many may begin at once; 1 unless said otherwise."
+        None, description="With `rate`: how many may begin at once; default 1."
     )
     serial: Literal["hold", "aside"] | None = Field(
         None, description="One at a time, in order. A task that failed holds the others, or steps aside."
     )
     weight: Annotated[int, Field(strict=True, ge=1, le=1_000_000)] | None = Field(
-        None, description="Of a share: how many tasks it gets in its turn."
+        None, description="Only for a share: how many tasks it runs in its turn."
     )
-    may_burst: bool | None = Field(None, description="Of a share: more than `max_running` in idle slots.")
+    may_burst: bool | None = Field(None, description="Only for a share: it may exceed `max_running` in idle slots.")
 
 
 class LimitAnswer(Read):

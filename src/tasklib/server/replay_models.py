@@ -42,7 +42,7 @@ class StartReplayBody(DeadLetterConditionsBody):
         json_schema_extra={"examples": [{"fingerprint": "b1946ac92492", "per_minute": 30.0, "canary": True}]},
     )
 
-    per_minute: Rate | None = Field(None, description="How many a minute; null: no limit.")
+    per_minute: Rate | None = Field(None, description="The maximum rate per minute; null: no limit.")
     canary: StrictBool = Field(True, description="Replay one first; the others when it has completed.")
 
 
@@ -55,7 +55,7 @@ class ReplayAnswer(BaseModel):
     )
 
     id: UUID
-    status: Literal["running", "paused", "done", "stopped"] = Field(description="done: all are replayed.")
+    status: Literal["running", "paused", "done", "stopped"] = Field(description="`done`: all are replayed.")
     conditions: dict[str, Any]
     created_at: datetime
     created_by: str
@@ -67,8 +67,8 @@ class ReplayAnswer(BaseModel):
     expected_is_capped: bool = Field(description="True: the number is a lower bound.")
     replayed: int
     completed: int
-    failed: int = Field(description="Dead letters again.")
-    dropped: int = Field(description="Cancelled or deleted.")
+    failed: int = Field(description="Tasks that became dead letters again.")
+    dropped: int = Field(description="Tasks that were cancelled or deleted.")
     waiting: int = Field(description="Not ended: waiting, running, or to be retried.")
     ended_at: datetime | None
 

@@ -51,7 +51,7 @@ class SignalBody(Body):
     )
 
     name: Annotated[Name, Field(description="What the task waits for, such as `approved`.")]
-    payload: Any = Field(None, description="Any JSON value; the task gets it.")
+    payload: Any = Field(None, description="The payload, any JSON value.")
     key: Annotated[Name | None, Field(description="A second signal with this key to the same task is ignored.")] = None
 
 
@@ -61,18 +61,18 @@ class OptionsBody(Body):
     priority: StrictInt | str | None = Field(
         None, description="From -10 to 100, or a level (`low`, `medium`, `high`), which brings its retries and timeout."
     )
-    queue: Annotated[Name | None, Field(description="`default` unless said otherwise.")] = None
+    queue: Annotated[Name | None, Field(description="Default: `default`.")] = None
     required_capabilities: list[Name] | None = Field(
         None, max_length=100, description="What a worker must have to take it."
     )
     timeout_seconds: StrictInt | None = Field(None, ge=1, le=MAX_INT, description="How long an attempt may take.")
     max_retries: StrictInt | None = Field(None, ge=0, le=MAX_INT, description="How often it is tried again.")
-    delay: Seconds | None = Field(None, description="Run it no sooner than in so many seconds.")
+    delay: Seconds | None = Field(None, description="Run it no sooner than after this many seconds.")
     delay_seconds: Seconds | None = Field(None, description="The same as `delay`.")
     scheduled_at: AwareDatetime | None = Field(
         None, description="Run it no sooner than then; with a time zone. A moment that has passed means now."
     )
-    tags: dict[str, Any] | None = Field(None, description="For finding it again.")
+    tags: dict[str, Any] | None = Field(None, description="Tags of your own, to find it by.")
 
     @model_validator(mode="after")
     def _one_time(self) -> Self:
@@ -160,10 +160,12 @@ class SubmitBody(TaskBody):
         None, description="Until when a submission with the same name and `merge_key` is merged into this task."
     )
     debounce: Seconds | None = Field(
-        None, gt=0, description="Run it so many seconds after the last submission with the same name and `merge_key`."
+        None, gt=0, description="Run it this many seconds after the last submission with the same name and `merge_key`."
     )
     throttle: Seconds | None = Field(
-        None, gt=0, description="For so many seconds a submission with the same name and `merge_key` returns this task."
+        None,
+        gt=0,
+        description="For this many seconds, a submission with the same name and `merge_key` returns this task.",
     )
     merge_key: Name | list[Name] | None = Field(
         None,
@@ -176,9 +178,9 @@ class SubmitBody(TaskBody):
         "parameters and options, or is refused with 409. `return`, for `debounce` `replace`, unless said otherwise.",
     )
     max_wait: Seconds | None = Field(
-        None, gt=0, description="With `debounce`: run it at the latest so many seconds after the first submission."
+        None, gt=0, description="With `debounce`: run it at the latest this many seconds after the first submission."
     )
-    share: Name | None = Field(None, description="Whose task it is: shares with due tasks take turns.")
+    share: Name | None = Field(None, description="The share it belongs to: shares with due tasks take turns.")
     serial_key: Name | None = Field(
         None, description="Tasks of a queue with the same key run one at a time, in the order of submission."
     )
@@ -288,7 +290,7 @@ class ReplayDeadLettersBody(DeadLetterConditionsBody):
         json_schema_extra={"examples": [{"fingerprint": "b1946ac92492d2347c6235b4d2611184", "limit": 500}]},
     )
 
-    limit: StrictInt = Field(1000, ge=1, le=MAX_TAKEN, description="Ask again for more.")
+    limit: StrictInt = Field(1000, ge=1, le=MAX_TAKEN, description="There may be more: repeat the request.")
     dry_run: StrictBool = Field(False, description="Change nothing; say what would be replayed.")
 
 

@@ -148,13 +148,13 @@ class TaskAnswer(BaseModel):
     history: list[dict[str, Any]] | None = Field(description="The attempts that failed, as far as they are kept.")
     submitted_by: str | None = Field(description="The id of the token it was submitted with.")
     schedule: str | None = Field(description="The schedule that it is a run of.")
-    slot: datetime | None = Field(description="The instant that it runs for; null if the run was asked for by hand.")
+    slot: datetime | None = Field(description="The slot it runs for; null for a run that was started by hand.")
     flow: UUID | None = Field(description="The flow that it is part of.")
     node: str | None = Field(description="Its node in the flow.")
     left_out: list[str] = Field(
         default_factory=list,
-        description="In lists and streams: what is null here because it is large, or cut to its end (`error`). "
-        "`GET /api/v1/tasks/{task_id}` has it.",
+        description="In lists and streams: the fields that are null because they are large, or cut to their end "
+        "(`error`). `GET /api/v1/tasks/{task_id}` has them.",
     )
 
     @classmethod
@@ -217,7 +217,7 @@ class TaskPage(BaseModel):
     next: str | None = Field(description="Pass it as `cursor` for the next page; null on the last one.")
     looked_at: int | None = Field(
         default=None,
-        description="A search ended after it had read so many tasks; `next` goes on from there. Null: it read all.",
+        description="How many tasks the search read before it stopped; `next` continues there. Null: it read all.",
     )
 
 

@@ -1,4 +1,4 @@
-"""What the API is told, and answers, about schedules."""
+"""Requests and answers about schedules."""
 
 from __future__ import annotations
 
@@ -95,16 +95,17 @@ class SyncSchedulesBody(Body):
         }
     )
 
-    deployed_at: AwareDatetime = Field(description="Only a newer deploy changes what is stored.")
+    deployed_at: AwareDatetime = Field(description="Only a newer deploy changes stored schedules.")
     modules: list[Name] | None = Field(
-        description="The program's modules: what an older deploy had in these, and is not here, is retired. Null: any.",
+        description="The program's modules: schedules that an older deploy had in these and that are not listed are "
+        "retired. Null: any.",
         max_length=MOST_SYNCED,
     )
     schedules: list[DeclaredScheduleBody] = Field(max_length=MOST_SYNCED)
 
 
 class ChangeScheduleBody(Body):
-    """What is to be different."""
+    """The fields to change."""
 
     model_config = _examples({"schedule": {"cron": ["0 4 * * *"]}})
 
@@ -142,7 +143,7 @@ class BackfillBody(Body):
         "Without it: one by one if the schedule's own runs don't overlap.",
     )
     limit: StrictInt = Field(BACKFILL_LIMIT, ge=1, le=MOST_BACKFILLED, description="Refuse if there are more slots.")
-    priority: StrictInt | None = Field(None, description="Else lower by 10 than that of the schedule.")
+    priority: StrictInt | None = Field(None, description="Null: 10 below that of the schedule.")
     dry_run: StrictBool = Field(False, description="Only show the slots.")
 
 
@@ -199,7 +200,7 @@ class PreviewedSlotAnswer(BaseModel):
 
     utc: datetime
     local: datetime = Field(description="On the clock of the schedule's zone.")
-    note: str | None = Field(description="What is special about it when clocks change.")
+    note: str | None = Field(description="A remark if a change of the clocks moves the slot.")
 
 
 class PreviewAnswer(BaseModel):
@@ -256,7 +257,7 @@ class BackfillAnswer(BaseModel):
         }
     )
 
-    count: int = Field(description="Slots in the stretch.")
+    count: int = Field(description="Slots in the range.")
     slots: list[datetime]
     task_ids: list[UUID] = Field(description="The tasks that are new.")
     overlap: BackfillOverlap

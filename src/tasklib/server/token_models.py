@@ -1,4 +1,4 @@
-"""What requests about tokens say, and what is answered."""
+"""Requests and answers about API tokens."""
 
 from __future__ import annotations
 
@@ -68,11 +68,11 @@ class TokenBody(Body):
         {"name": "gpu box", "roles": ["worker"], "queues": ["images"]},
     )
 
-    name: str = Field(min_length=1, max_length=100, description="What people call it.")
+    name: str = Field(min_length=1, max_length=100, description="Its name for people.")
     roles: list[Role] = Field(min_length=1, max_length=len(Role))
     queues: list[Name] | None = Field(
         None, min_length=1, max_length=100, description="With the role worker: the queues it may take tasks from."
     )
     expires_in_seconds: float | None = Field(
-        None, strict=True, gt=0, le=100 * 365 * 86400, description="Without it, it is good until it is revoked."
+        None, strict=True, gt=0, le=100 * 365 * 86400, description="Null: it is valid until it is revoked."
     )

@@ -1,4 +1,4 @@
-"""What workers say over HTTP, and what they are told. The keys are a contract: docs/reference/worker-protocol.md."""
+"""Requests and answers of the worker protocol. The keys are a contract: docs/reference/worker-protocol.md."""
 
 from __future__ import annotations
 
@@ -107,12 +107,12 @@ class PollBody(Body):
         None, description="How many of them could begin at once: no more of them are behind limits. Null: all."
     )
     wait_seconds: Seconds = Field(0.0, description="How long to wait for a task if there is none.")
-    capabilities: Names | None = Field(None, description="What it is capable of just now; null: as registered.")
+    capabilities: Names | None = Field(None, description="Its capabilities at this moment; null: as registered.")
     holding: list[LeaseBody] | None = Field(
-        None, description="All it holds. Then what is leased to it and not among these is handed out again."
+        None, description="All leases it holds. Other tasks that are leased to it are handed out again."
     )
     reports_begin: StrictBool = Field(
-        False, description="It puts the beginning of tasks with a `crash_count` on record itself, with `begin`."
+        False, description="It records the start of tasks with a `crash_count` itself, with `begin`."
     )
 
 
@@ -156,7 +156,9 @@ class HeartbeatBody(Body):
         None, description="How many tasks it runs."
     )
     status: WorkerStatus = WorkerStatus.ACTIVE
-    task_types: Annotated[Names, Field(min_length=1)] | None = Field(None, description="If they are others by now.")
+    task_types: Annotated[Names, Field(min_length=1)] | None = Field(
+        None, description="The new names, if they have changed."
+    )
     running: list[LeaseBody] = Field(default_factory=list, description="The leases to extend.")
     cancelling: list[UUID] = Field(default_factory=list, description="Tasks that it already knows to be cancelled.")
     wait_seconds: Seconds = Field(0.0, description="How long to wait for a change if there is none.")
@@ -219,7 +221,7 @@ class ResultsBody(Body):
 class ResultAnswer(BaseModel):
     """What became of one result."""
 
-    task_id: UUID | None = Field(description="null for one in a batch of which not even this could be read.")
+    task_id: UUID | None = Field(description="null for a result in a batch whose id could not be read.")
     accepted: bool
     status: str | None = Field(description="The task's state after it, if it was accepted.")
     code: str | None = Field(

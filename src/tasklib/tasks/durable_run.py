@@ -51,7 +51,7 @@ MAX_STEP_BYTES = 256 * 1024
 """One record, as JSON."""
 
 MAX_REFUSAL = 500
-"""Characters of what is said against an answer that doesn't fit."""
+"""Characters of the error shown for an answer that doesn't fit."""
 
 T = TypeVar("T")
 F = TypeVar("F")

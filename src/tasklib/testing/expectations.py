@@ -25,7 +25,7 @@ _USUAL = {"queue": "default", "priority": 0, "tags": {}, "required_capabilities"
 
 
 class Expected(TypedDict, total=False):
-    """What may be expected of a task. What is not named doesn't matter."""
+    """Conditions on a submitted task; fields that are not named may have any value."""
 
     kwargs: Mapping[str, Any]
     """Some or all arguments, as Python values."""

@@ -31,7 +31,7 @@ from tasklib.tasks.retry import RetryPolicy
 
 
 def answers_of(approvals: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
-    """Signals that answer approvals: True, False, or what is filled in by one who approves."""
+    """Signals that answer approvals: True, False, or the filled-in form."""
     return {
         f"{APPROVAL}{name}": [
             {"approved": answer is not False, "by": "test", "form": None if isinstance(answer, bool) else answer}
@@ -97,7 +97,7 @@ class InlineJournal:
             name = wait.signal.removeprefix(APPROVAL)
             raise TaskLibError(
                 f"{self._name} waits for the approval {name!r}, which inline mode was not given with values that fit. "
-                f"Give it: inline(approvals={{{name!r}: [True]}}), or what is filled in instead of True."
+                f"Give it: inline(approvals={{{name!r}: [True]}}), or the filled-in form instead of True."
             )
         if wait.until is None:
             raise TaskLibError(

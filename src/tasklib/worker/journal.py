@@ -71,7 +71,7 @@ class Journals:
         return AttemptJournal(self, attempt)
 
     async def record(self, attempt: Attempt, step: NewStep) -> str:
-        """What is on record now. Raises LoseTask if the task is another attempt's by now."""
+        """The record as it is now. Raises LoseTask if the task is another attempt's by now."""
         recorded: asyncio.Future[str] = self.loop.create_future()
         self._waiting.append(_Unrecorded(attempt, step, recorded))
         if self._writing is None or self._writing.done():

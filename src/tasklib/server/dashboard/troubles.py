@@ -1,4 +1,4 @@
-"""What is wrong with the fleet, for every page: the findings of the doctor, asked for again after a while.
+"""The doctor's warnings, for every page; read again after a while.
 
 Title and icon of each page show it, and the stream of ticks keeps them true while the page is open.
 """

@@ -22,7 +22,7 @@ router = APIRouter(prefix="/api/v1", tags=["approvals"])
 async def list_approvals(
     principal: Reader,
     given: Given,
-    task_id: Annotated[UUID | None, Query(description="Only those of this task.")] = None,
+    task_id: Annotated[UUID | None, Query(description="Only approvals of this task.")] = None,
     limit: Limit = None,
     cursor_: Annotated[Cursor, Query(alias="cursor")] = None,
 ) -> ApprovalsAnswer:

@@ -19,7 +19,7 @@ Length = Annotated[float | None, Query(gt=0, le=MAX_PAUSE_SECONDS, description="
 
 @router.get("", operation_id="list_breakers", summary="List the circuit breakers")
 async def list_breakers(principal: Viewer, given: Given) -> BreakersAnswer:
-    """All breakers, by name, and how it is with each."""
+    """All breakers with their states, by name."""
     found = await client_of(principal, given).breakers()
     return BreakersAnswer(breakers=[BreakerAnswer.model_validate(breaker) for breaker in found])
 

@@ -63,7 +63,7 @@ async def purge_dead_letters(
     given: Given,
     chosen: filters.DeadLetters,
     everything: Annotated[bool, Query(description="Has to be true where there is no filter.")] = False,
-    limit: Annotated[int, Query(ge=1, le=MAX_TAKEN, description="Ask again for more.")] = 1000,
+    limit: Annotated[int, Query(ge=1, le=MAX_TAKEN, description="There may be more: repeat the request.")] = 1000,
     dry_run: Annotated[bool, Query(description="Delete nothing; say what would be deleted.")] = False,
 ) -> TakenAnswer:
     """Delete those that fit for good, the oldest first."""

@@ -23,15 +23,17 @@ async def list_failures(
     principal: Reader,
     given: Given,
     seconds: Annotated[
-        float, Query(gt=0, le=MAX_DELAY_SECONDS, description="The range: so many seconds before `until`.")
+        float, Query(gt=0, le=MAX_DELAY_SECONDS, description="The length of the range, which ends at `until`.")
     ] = 3600.0,
     since: Annotated[AwareDatetime | None, Query(description="Where the range begins, instead of `seconds`.")] = None,
-    until: Annotated[AwareDatetime | None, Query(description="Where it ends; now unless said otherwise.")] = None,
+    until: Annotated[AwareDatetime | None, Query(description="The end of the range; default: now.")] = None,
     name: NameFilter = None,
     queue: NameFilter = None,
     fingerprint: Fingerprint = None,
-    limit: Annotated[int, Query(ge=1, le=MOST_CAUSES, description="Causes at most.")] = 50,
-    values: Annotated[int, Query(ge=1, le=100, description="Values of each tag and argument at most.")] = 3,
+    limit: Annotated[int, Query(ge=1, le=MOST_CAUSES, description="The maximum number of causes.")] = 50,
+    values: Annotated[
+        int, Query(ge=1, le=100, description="The maximum number of values of each tag and argument.")
+    ] = 3,
 ) -> FailuresAnswer:
     """What broke, since when, and for whom: attempts that are retried and dead letters, by name and error.
 

@@ -67,7 +67,7 @@ async def list_flows(
     principal: Reader,
     given: Given,
     name: Annotated[Name | None, Query(description="Only flows of this name.")] = None,
-    unfinished: Annotated[bool, Query(description="Only those that go on.")] = False,
+    unfinished: Annotated[bool, Query(description="Only flows that are not finished.")] = False,
     limit: Limit = None,
     cursor_: Annotated[Cursor, Query(alias="cursor")] = None,
 ) -> FlowsAnswer:
@@ -90,7 +90,9 @@ async def draw_flow(
     flow_id: UUID,
     principal: Reader,
     given: Given,
-    format_: Annotated[Literal["mermaid", "dot"], Query(alias="format", description="What draws it.")] = "mermaid",
+    format_: Annotated[
+        Literal["mermaid", "dot"], Query(alias="format", description="The language of the drawing.")
+    ] = "mermaid",
 ) -> FlowGraphAnswer:
     """The graph of a flow as text for Mermaid or Graphviz; a group of any size is one node."""
     details = await client_of(principal, given).get_flow(flow_id)

@@ -17,9 +17,9 @@ from tasklib.server.routing import Given, Limit, Operator, Viewer, page_size
 from tasklib.store.replays import Replay
 
 router = APIRouter(prefix="/api/v1/replays", tags=["dead letters"])
-Fingerprint = Annotated[str | None, Query(pattern="^[0-9a-f]{6,32}$", description="Those of this cause.")]
+Fingerprint = Annotated[str | None, Query(pattern="^[0-9a-f]{6,32}$", description="Only dead letters of this cause.")]
 NewRate = Annotated[
-    float | None, Query(gt=0, le=MOST_PER_MINUTE, description="How many a minute from now on; else as before.")
+    float | None, Query(gt=0, le=MOST_PER_MINUTE, description="The rate per minute from now on; null: unchanged.")
 ]
 
 

@@ -45,10 +45,12 @@ ScheduleName = Annotated[Name, Path(description="The schedule's name.")]
 async def list_schedules(
     principal: Viewer,
     given: Given,
-    task_type: Annotated[Name | None, Query(description="Only those of this task function.")] = None,
-    source: Annotated[Literal["code", "api"] | None, Query(description="Only those of this source.")] = None,
-    paused: Annotated[bool | None, Query(description="Only those that are paused, or not.")] = None,
-    retired: Annotated[bool | None, Query(description="Only those that have left the code, or not.")] = None,
+    task_type: Annotated[Name | None, Query(description="Only schedules of this task function.")] = None,
+    source: Annotated[Literal["code", "api"] | None, Query(description="Only schedules of this source.")] = None,
+    paused: Annotated[bool | None, Query(description="true: only paused schedules; false: only others.")] = None,
+    retired: Annotated[
+        bool | None, Query(description="true: only schedules that have left the code; false: only others.")
+    ] = None,
     after: Annotated[Name | None, Query(description="The `next` of the page before: a name.")] = None,
     limit: Limit = None,
 ) -> SchedulesAnswer:
