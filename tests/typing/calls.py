@@ -23,21 +23,29 @@ import tasklib
 from tasklib import (
     Approval,
     AsyncClient,
+    Batch,
+    Breaker,
     Client,
+    Config,
     Flow,
+    Limit,
     Schedule,
     SettledTask,
+    Shard,
     SubmitOptions,
     SyncTaskId,
     Task,
     TaskFunction,
     TaskId,
     TaskState,
+    Throttled,
     Worker,
     chain,
     current_task,
     gather,
     group,
+    limit,
+    queue,
     spawned,
     step,
     submit_many,
@@ -407,3 +415,61 @@ async def schedules() -> None:
     await tasklib.create_schedule(nightly, hourly, nme="hourly")  # E
     task(schedule=3)  # E
     tasklib.get_schedule("hourly").name  # E
+
+
+# ---- limits, breakers, batches and shards ----
+
+STRIPE = Limit("stripe", max_running=5)
+
+
+@task(limits=[STRIPE, Limit(rate=1, per=60)], serial_key="card", share="card", breaker=Breaker(failures=0.5))
+def pay(card: str) -> str:
+    return card
+
+
+@task(queue=queue("ledger", serial=True), batch=Batch(max=10))
+async def book(entries: list[int]) -> list[str]:
+    return [str(entry) for entry in entries]
+
+
+@task(limits=5)  # E
+def limited_by_a_number(n: int) -> None: ...
+
+
+@task(breaker="open")  # E
+def broken(n: int) -> None: ...
+
+
+@task(batch=100)  # E
+async def gathered(numbers: list[int]) -> None: ...
+
+
+async def limits(client: Client) -> None:
+    assert_type(await pay.options(share="acme", serial_key="ann").submit("visa"), TaskId[str])
+    assert_type(await pay.submit(card="visa"), TaskId[str])
+    async with limit(STRIPE, key="ann", timeout=5):
+        assert_type(client.set_limit("stripe", max_running=2), bool)
+    with limit("stripe", cost=3):
+        assert_type(client.set_breaker("pay", failures=0.5, pause=120), bool)
+    Limit("stripe", max_runing=5)  # E
+    Limit("stripe", max_running="5")  # E
+    limit(5)  # E
+    limit("stripe", timeout="5")  # E
+    queue("ledger", serial="sometimes")  # E
+    Breaker(failure=0.5)  # E
+    Batch(most=10)  # E
+    client.set_limit("stripe", max_runing=2)  # E
+    client.open_breaker("pay", "10m")  # E
+    pay.options(share=["acme"])  # E
+    raise Throttled(retry_after="30")  # E
+
+
+def shards() -> None:
+    spread = Config(shards=(Shard(0, "postgresql://a"), Shard(1, "postgresql://b", weight=2.0)))
+    assert_type(spread.home, Shard)
+    assert_type(spread.for_shard(1), Config)
+    Config(shards="postgresql://a")  # E
+    Config("postgresql://", max_retires=1)  # E
+    Shard("0", "postgresql://a")  # E
+    Shard(0, "postgresql://a", wieght=2)  # E
+    spread.for_shard("one")  # E
