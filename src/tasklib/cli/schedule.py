@@ -3,15 +3,33 @@
 from __future__ import annotations
 
 import json
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tasklib.cli.confirm import DryRun, Yes, confirm
-from tasklib.cli.moments import future_moment, span
+from tasklib.cli.moments import future_moment
 from tasklib.cli.options import DatabaseUrl, Debug, JsonLines, Modules, Schema, connected
-from tasklib.cli.pairs import pairs, value
+from tasklib.cli.pairs import pairs
+from tasklib.cli.schedule_options import (
+    Arguments,
+    AsJson,
+    BackfillChoice,
+    CatchUpOption,
+    CronOption,
+    EndsAt,
+    Every,
+    Exclude,
+    Jitter,
+    Name,
+    OverlapOption,
+    PauseAfter,
+    Priority,
+    Queue,
+    StartsAt,
+    Timezone,
+    given_fields,
+)
 from tasklib.cli.schedule_report import TITLES, as_json, moment_text, print_info, print_slots, row
 from tasklib.cli.tables import print_rows
 from tasklib.errors import ConfigError
@@ -23,56 +41,6 @@ if TYPE_CHECKING:
     from tasklib.store.schedules import ScheduleInfo
 
 app = typer.Typer(no_args_is_help=True, help="Make, show, change, pause, run and delete schedules.")
-
-
-class CatchUpChoice(StrEnum):
-    LATEST = "latest"
-    ALL = "all"
-    NONE = "none"
-
-
-class OverlapChoice(StrEnum):
-    ALLOW = "allow"
-    SKIP = "skip"
-    WAIT_ONE = "wait_one"
-    CANCEL_RUNNING = "cancel_running"
-
-
-class BackfillChoice(StrEnum):
-    ALLOW = "allow"
-    ONE_BY_ONE = "one_by_one"
-
-
-Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False, help="The schedule's name.")]
-AsJson = Annotated[bool, typer.Option("--json", help="JSON with all fields.")]
-Arguments = Annotated[
-    list[str] | None, typer.Argument(metavar="KEY=VALUE", show_default=False, help="Arguments of each run.")
-]
-CronOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--cron",
-        metavar="EXPRESSION",
-        show_default=False,
-        help="A cron expression; up to ten, of which any one makes a slot.",
-    ),
-]
-Every = Annotated[str | None, typer.Option("--every", metavar="TIME", help="Instead of --cron: 90s, 15m, 12h, 7d.")]
-Timezone = Annotated[str | None, typer.Option("--timezone", metavar="ZONE", help="Such as Europe/Berlin; else UTC.")]
-Exclude = Annotated[
-    list[str] | None,
-    typer.Option("--exclude", metavar="DAY", show_default=False, help="A day or a cron expression; repeatable."),
-]
-StartsAt = Annotated[str | None, typer.Option("--starts-at", metavar="TIME", help="No slot is earlier.")]
-EndsAt = Annotated[str | None, typer.Option("--ends-at", metavar="TIME", help="No slot is later.")]
-CatchUpOption = Annotated[CatchUpChoice | None, typer.Option("--catch-up", help="Which missed slots to run.")]
-OverlapOption = Annotated[
-    OverlapChoice | None, typer.Option("--overlap", help="What to do if an earlier run is not finished.")
-]
-Jitter = Annotated[str | None, typer.Option("--jitter", metavar="TIME", help="Start up to this much later.")]
-PauseAfter = Annotated[int | None, typer.Option("--pause-after", metavar="N", help="Pause after N dead letters.")]
-Queue = Annotated[str | None, typer.Option("--queue", metavar="QUEUE", help="Default: that of the task function.")]
-Priority = Annotated[str | None, typer.Option("--priority", metavar="N", help="-10 to 100, low, medium or high.")]
 
 
 @app.command("list")
@@ -213,7 +181,7 @@ def create(
     from tasklib.cli.loading import load
     from tasklib.schedules import Schedule
 
-    given = _fields(
+    given = given_fields(
         cron, every, timezone, exclude, starts_at, ends_at, catch_up, overlap, jitter, pause_after, queue, priority
     )
     if not given.keys() & {"cron", "every"}:
@@ -248,7 +216,7 @@ def change(
     debug: Debug = False,
 ) -> None:
     """Change the given fields of a schedule. Its next slot is computed from the current time; nothing runs at once."""
-    given = _fields(
+    given = given_fields(
         cron, every, timezone, exclude, starts_at, ends_at, catch_up, overlap, jitter, pause_after, queue, priority
     )
     if arguments:
@@ -404,38 +372,6 @@ def _over_http(url: str) -> Client:
     except ImportError as e:
         raise ConfigError(f"--server needs httpx ({e}): pip install 'tasklib-pg[http]'") from e
     return HttpClient(url)
-
-
-def _fields(
-    cron: list[str] | None,
-    every: str | None,
-    timezone: str | None,
-    exclude: list[str] | None,
-    starts_at: str | None,
-    ends_at: str | None,
-    catch_up: str | None,
-    overlap: str | None,
-    jitter: str | None,
-    pause_after: int | None,
-    queue: str | None,
-    priority: str | None,
-) -> dict[str, Any]:
-    """The fields of a schedule that were given."""
-    given = {
-        "cron": cron or None,
-        "every": span("--every", every),
-        "timezone": timezone,
-        "exclude": exclude or None,
-        "starts_at": future_moment("--starts-at", starts_at),
-        "ends_at": future_moment("--ends-at", ends_at),
-        "catch_up": catch_up and str(catch_up),
-        "overlap": overlap and str(overlap),
-        "jitter": span("--jitter", jitter),
-        "pause_after": pause_after,
-        "queue": queue,
-        "priority": None if priority is None else value(priority),
-    }
-    return {name: each for name, each in given.items() if each is not None}
 
 
 def _report(info: ScheduleInfo, as_json_: bool, done: str) -> None:
