@@ -153,7 +153,7 @@ class _Parameter:
         names = declared or [f"--{self.name.rstrip('_').replace('_', '-')}"]
         shown = self.value if self.is_argument else f"{', '.join(sorted(names, key=len))} {self.value}".strip()
         notes = [self.info.help or ""]
-        if self.default not in (None, False, inspect.Parameter.empty):
+        if self.default not in (None, False, "", inspect.Parameter.empty):
             notes.append(f"Default: {self.default}.")
         if self.info.envvar:
             notes.append(f"Variable: `{self.info.envvar}`.")

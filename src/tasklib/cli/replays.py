@@ -21,12 +21,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Replay dead letters in the background: at a rate, one first as a canary.")
 ReplayId = Annotated[str, typer.Argument(metavar="ID", show_default=False, help="The id of a replay.")]
-Rate = Annotated[
-    float | None,
-    typer.Option(
-        "--per-minute", metavar="N", show_default=False, help="The maximum rate per minute. Default: no limit."
-    ),
-]
 _TITLES = ("id", "status", "replayed", "of", "completed", "failed", "waiting", "begun", "by", "what")
 
 
@@ -35,7 +29,9 @@ _TITLES = ("id", "status", "replayed", "of", "completed", "failed", "waiting", "
 def start(
     chosen: DeadLetterFilter = EVERY_DEAD_LETTER,
     everything: EveryDeadLetter = False,
-    per_minute: Rate = None,
+    per_minute: Annotated[
+        float | None, typer.Option(metavar="N", help="The maximum rate per minute. Default: no limit.")
+    ] = None,
     canary: Annotated[
         bool, typer.Option("--canary/--no-canary", help="Replay one first; the others when it has completed.")
     ] = True,
@@ -97,7 +93,7 @@ def pause(replay_id: ReplayId, database_url: DatabaseUrl = None, schema: Schema 
 @app.command()
 def resume(
     replay_id: ReplayId,
-    per_minute: Rate = None,
+    per_minute: Annotated[float | None, typer.Option(metavar="N", help="Another rate. Default: as before.")] = None,
     database_url: DatabaseUrl = None,
     schema: Schema = None,
     debug: Debug = False,
