@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Sequence
 from typing import Any
 
 from proof.chaos.tasks import QUICK_RETRY, Running
 from proof.history.limits import Bound
-from tasklib import Client, Limit, current_task, task
+from tasklib import Breaker, Client, Limit, Throttled, current_task, task
 from tasklib.tasks.submitter import Submission
 
 NAMES = "chaos.limited.%"
@@ -39,6 +40,7 @@ KINDS = (
 LEDGER = "chaos-ledger"
 _API = Limit("chaos-api", max_running=2, key="account")
 _ACCOUNTS = "abcd"
+OUTAGE_EVERY = 60.0
 
 
 async def _work(seconds: float, fate: str) -> dict[str, int]:
@@ -79,6 +81,30 @@ async def shared(mark: str, tenant: str) -> dict[str, int]:
     return await _work(0.0, "ok")
 
 
+@task(
+    name="chaos.limited.refused", retry_policy=QUICK_RETRY, limits=[Limit("chaos-site", max_running=4, key="account")]
+)
+async def refused(mark: str, account: str) -> dict[str, int]:
+    """Calls a system that now and then has enough of an account."""
+    with Running() as token:
+        if random.random() < 0.1:
+            raise Throttled(retry_after=random.choice([0.2, 1.0]))
+        return {"token": token}
+
+
+@task(
+    name="chaos.limited.down",
+    retry_policy=QUICK_RETRY,
+    breaker=Breaker(failures=0.5, at_least=5, within=10, pause=10, probes=2),
+)
+async def down(mark: str) -> dict[str, int]:
+    """Calls a system that is out of order for a quarter of the time."""
+    with Running() as token:
+        if time.time() % OUTAGE_EVERY < OUTAGE_EVERY / 4:
+            raise RuntimeError("the other system is out of order")
+        return {"token": token}
+
+
 def any_limited(chance: random.Random, mark: str) -> Submission:
     """One of these tasks."""
     account, seconds = chance.choice(_ACCOUNTS), chance.choice([0.0, 0.01, 0.1])
@@ -91,8 +117,10 @@ def any_limited(chance: random.Random, mark: str) -> Submission:
             lambda: serial.bind(mark=mark, account=account, fate=fate),
             lambda: book.bind(mark=mark, fate=fate),
             lambda: shared.bind(mark=mark, tenant=account),
+            lambda: refused.bind(mark=mark, account=account),
+            lambda: down.bind(mark=mark),
         ],
-        [6, 3, 4, 5, 2, 2],
+        [6, 3, 4, 5, 2, 2, 3, 3],
     )
     submission: Submission = made()
     return submission
@@ -107,6 +135,8 @@ def bounds_of(name: str, queue_name: str, kwargs: dict[str, Any]) -> tuple[Seque
             return [Bound("chaos-api", kwargs["account"]), Bound("chaos-db")], None
         case "rated":
             return [Bound("chaos-rate")], None
+        case "refused":
+            return [Bound("chaos-site", kwargs["account"])], None
         case "serial":
             return [], kwargs["account"]
         case "book":

@@ -49,7 +49,8 @@ _IDLE = """
     ) AS claimed
     WHERE status = 'active' AND last_heartbeat > now() - interval '2 seconds' AND held < capacity
 """
-# Keys of limits whose tasks have been due for long, and of which none runs or waits for its retry.
+# Keys of limits whose tasks have been due for long, and of which none runs or waits for its retry. Not of
+# limits that are held, nor of names with a breaker: those wait for good reasons.
 _LEFT = """
     SELECT concat(waiting.name, ' ', waiting.key),
            (SELECT count(*) FROM workers WHERE status = 'active' AND last_heartbeat > now() - interval '2 seconds'
@@ -57,7 +58,8 @@ _LEFT = """
     FROM (
         SELECT name, COALESCE(kwargs ->> 'account', kwargs ->> 'tenant', '') AS key
         FROM tasks
-        WHERE state IN ('pending', 'failed') AND name LIKE 'chaos.limited.%' AND name <> 'chaos.limited.both'
+        WHERE state IN ('pending', 'failed') AND name LIKE 'chaos.limited.%'
+          AND name NOT IN ('chaos.limited.both', 'chaos.limited.refused', 'chaos.limited.down')
           AND COALESCE(next_retry_at, scheduled_at) <= now() - interval '1 s'
         GROUP BY 1, 2
     ) AS waiting

@@ -1,4 +1,4 @@
-"""Decides I1 to I17 of a history. It reads plain values and knows nothing of how they came about.
+"""Decides I1 to I18 of a history. It reads plain values and knows nothing of how they came about.
 
 A history is the transitions that the table recorded, what the actors logged, and a few sets of the end of the run.
 """

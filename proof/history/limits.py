@@ -1,4 +1,5 @@
-"""Decides what limits promise: I10 and I16 (never more running than allowed, no window over a rate), I17 (serial keys).
+"""Decides what limits promise: I10 (never more running than allowed), I16 (no window over a rate, no start while a
+throttled attempt holds the limit), I17 (serial keys) and I18 (breakers).
 
 Which limits a task has is told by its name and arguments, not by its lane: the lane is what is examined.
 """
@@ -8,12 +9,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 import psycopg
 
 from tasklib.states import TERMINAL
+
+SEEN_WITHIN = timedelta(seconds=5)
+"""A claim that was under way when a breaker moved doesn't see it; so long after, none is under way any more."""
 
 
 class Bound(NamedTuple):
@@ -33,6 +37,7 @@ class LimitedTask:
     """Tasks with the same value run one by one, in the order (due, id); one that failed holds the others."""
     due: datetime | None = None
     """As it was submitted."""
+    name: str = ""
 
 
 class LimitedMove(NamedTuple):
@@ -60,6 +65,25 @@ class LimitChange(NamedTuple):
     burst: int | None
 
 
+class LimitBlock(NamedTuple):
+    """A limit was held until then, because an attempt was throttled."""
+
+    seq: int
+    bound: Bound
+    until: datetime
+
+
+class BreakerMove(NamedTuple):
+    """A write to the row of a breaker."""
+
+    seq: int
+    at: datetime
+    name: str
+    state: str
+    probes: Sequence[str] = ()
+    """The ids of the tasks that may begin while it probes."""
+
+
 @dataclass
 class LimitHistory:
     """All that is known of the limits of a run; moves and changes share their numbers."""
@@ -67,6 +91,8 @@ class LimitHistory:
     tasks: Sequence[LimitedTask] = ()
     moves: Sequence[LimitedMove] = ()
     changes: Sequence[LimitChange] = ()
+    blocks: Sequence[LimitBlock] = ()
+    breakers: Sequence[BreakerMove] = ()
     places_left: int = 0
     """Places that are still taken when nothing runs and waits any more."""
 
@@ -83,6 +109,13 @@ class LimitFigures:
     serial_pairs: int = 0
     """Pairs of tasks with the same serial key whose order is certain and was kept."""
     changes: int = 0
+    blocks: int = 0
+    """Times that a limit was held."""
+    starts_after_a_block: int = 0
+    openings: int = 0
+    """Times that a breaker opened."""
+    probes: int = 0
+    """Starts while a breaker was probing."""
 
 
 def check(history: LimitHistory, figures: LimitFigures) -> Iterator[tuple[str, str]]:
@@ -91,6 +124,8 @@ def check(history: LimitHistory, figures: LimitFigures) -> Iterator[tuple[str, s
     yield from _concurrency(history, tasks, figures)
     yield from _rates(history, tasks, figures)
     yield from _serial(history, tasks, figures)
+    yield from _blocks(history, tasks, figures)
+    yield from _breakers(history, tasks, figures)
     if history.places_left:
         yield "I10", f"{history.places_left} places are taken by nothing at the end"
 
@@ -145,6 +180,39 @@ def _rates(history: LimitHistory, tasks: dict[str, LimitedTask], figures: LimitF
             figures.rated_starts += 1
             if level > rule.burst + 0.001:
                 yield "I16", f"{task} began at {at} as number {level:.3f} of a burst of {rule.burst} of {bound}"
+
+
+def _blocks(history: LimitHistory, tasks: dict[str, LimitedTask], figures: LimitFigures) -> Iterator[tuple[str, str]]:
+    """A claim counts with the time when it began, after it has locked the limit."""
+    held: dict[Bound, datetime] = {}
+    for event in sorted([*history.moves, *history.blocks], key=lambda event: event.seq):
+        if isinstance(event, LimitBlock):
+            figures.blocks += 1
+            held[event.bound] = event.until
+        elif _is_claim(event):
+            for bound in tasks[event.task].bounds:
+                if bound in held:
+                    figures.starts_after_a_block += 1
+                    if event.began < held[bound]:
+                        yield "I16", f"{event.task} began at {event.began}; {bound} was held until {held[bound]}"
+
+
+def _breakers(history: LimitHistory, tasks: dict[str, LimitedTask], figures: LimitFigures) -> Iterator[tuple[str, str]]:
+    """While a breaker is open nothing of its name begins, and while it probes only its probes do."""
+    states: dict[str, BreakerMove] = {}
+    since: dict[str, datetime] = {}
+    for event in sorted([*history.moves, *history.breakers], key=lambda event: event.seq):
+        if isinstance(event, BreakerMove):
+            before = states.get(event.name)
+            if before is None or before.state != event.state:
+                since[event.name] = event.at
+            figures.openings += event.state == "open" and (before is None or before.state != "open")
+            states[event.name] = event
+        elif _is_claim(event) and (known := states.get(tasks[event.task].name)) is not None:
+            is_probe = known.state == "probing" and event.task in known.probes
+            figures.probes += is_probe
+            if known.state != "closed" and not is_probe and event.began > since[known.name] + SEEN_WITHIN:
+                yield "I18", f"{event.task} began at {event.began}; the breaker of {known.name} was {known.state}"
 
 
 @dataclass
@@ -210,6 +278,8 @@ _MOVES = """
     WHERE name LIKE %s ORDER BY seq
 """
 _CHANGES = "SELECT seq, limit_name, max_running, rate, per, burst FROM limit_moves ORDER BY seq"
+_BLOCKS = "SELECT seq, limit_name, key, until FROM limit_blocks ORDER BY seq"
+_BREAKERS = "SELECT seq, at, name, state, probes::text[] FROM breaker_moves ORDER BY seq"
 _PLACES = """
     SELECT count(*) FROM places JOIN tasks ON tasks.id = places.task
     WHERE tasks.state IN ('completed', 'cancelled', 'dead_letter')
@@ -222,8 +292,10 @@ def limit_history(db: psycopg.Connection, names: str, bounds_of: BoundsOf) -> Li
     tasks = []
     for id_, name, queue, kwargs in db.execute(_TASKS, (names,)).fetchall():
         bounds, serial = bounds_of(name, queue, kwargs)
-        tasks.append(LimitedTask(id_, bounds, serial, due.get(id_)))
+        tasks.append(LimitedTask(id_, bounds, serial, due.get(id_), name))
     moves = [LimitedMove._make(row) for row in db.execute(_MOVES, (names,)).fetchall()]
     changes = [LimitChange._make(row) for row in db.execute(_CHANGES).fetchall()]
+    blocks = [LimitBlock(seq, Bound(limit, key), until) for seq, limit, key, until in db.execute(_BLOCKS).fetchall()]
+    breakers = [BreakerMove._make(row) for row in db.execute(_BREAKERS).fetchall()]
     places = db.execute(_PLACES).fetchone()
-    return LimitHistory(tasks, moves, changes, places[0] if places else 0)
+    return LimitHistory(tasks, moves, changes, blocks, breakers, places[0] if places else 0)

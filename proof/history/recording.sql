@@ -212,3 +212,30 @@ END
 $$;
 
 CREATE TRIGGER zz_record_limit AFTER INSERT OR UPDATE OR DELETE ON limits FOR EACH ROW EXECUTE FUNCTION record_limit();
+
+-- Every time a limit is held because an attempt was throttled, and every move of a breaker with its probes; numbered in
+-- the same way.
+CREATE TABLE limit_blocks (seq bigint NOT NULL, limit_name text NOT NULL, key text NOT NULL, until timestamptz NOT NULL);
+CREATE TABLE breaker_moves (seq bigint NOT NULL, at timestamptz NOT NULL, name text NOT NULL, state text NOT NULL,
+                            probes uuid[] NOT NULL);
+
+CREATE FUNCTION record_block() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO limit_blocks
+    SELECT nextval(pg_get_serial_sequence('transitions', 'seq')), NEW.limit_name, NEW.key, NEW.blocked_until;
+    RETURN NULL;
+END
+$$;
+
+CREATE TRIGGER zz_record_block AFTER INSERT OR UPDATE OF blocked_until ON limit_states
+    FOR EACH ROW WHEN (NEW.blocked_until IS NOT NULL) EXECUTE FUNCTION record_block();
+
+CREATE FUNCTION record_breaker() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO breaker_moves
+    SELECT nextval(pg_get_serial_sequence('transitions', 'seq')), clock_timestamp(), NEW.name, NEW.state, NEW.probe_ids;
+    RETURN NULL;
+END
+$$;
+
+CREATE TRIGGER zz_record_breaker AFTER INSERT OR UPDATE ON breakers FOR EACH ROW EXECUTE FUNCTION record_breaker();

@@ -34,6 +34,7 @@ GUARDED = (
     *("fold", "reported", "unreported", "steps_replayed", "spawn", "adopt", "forget_flows", "gates_with_arrivals"),
     *("flow_cancel", "flow_cancel_tasks", "flow_cancel_rest", "flow_replay", "flow_replay_tasks"),
     *("flows_to_cancel", "to_cancel", "members_after"),
+    *("place_take", "place_leave", "throttled", "claim_limited", "pass_on", "breakers_judge", "breakers_probe"),
     *("flow_node_results", "schedule_run_one_by_one"),
     *("worker_heartbeat", "worker_drain", "token_usable", "token_revoke"),
     *("has_unfinished_run", "schedule_fire", "schedule_skips_recorded", "forget_skips"),
@@ -67,6 +68,15 @@ EXPRESSIONS = (
     ("fail_overdue", "OR {include begun} AND (at_most_once IS TRUE", "OR true AND (at_most_once IS TRUE"),
     ("fail_overdue", "(at_most_once IS TRUE OR retry_count", "(retry_count"),
     ("fail", "OR ({include begun} AND task.at_most_once IS TRUE)", ""),
+    ("breakers_judge", "attempts >= at_least AND", ""),
+    ("breakers_judge", "AND failed > 0 AND", "AND"),
+    ("breakers_judge", "AND failed >= failures * attempts THEN", "THEN"),
+    ("breakers_judge", "WHEN state = 'open' AND until <= now() THEN", "WHEN state = 'open' THEN"),
+    ("breakers_judge", "passed + newly_passed >= watched.probes", "passed + newly_passed > 0"),
+    ("breakers_judge", "AND task.history -> -1 -> 'token' > to_jsonb(probe.token)", ""),
+    ("breakers_judge", "AND task.lease_token > probe.token AND", "AND"),
+    ("breakers_judge", "AND probed_at < now() - make_interval(secs => greatest(pause, 60))", ""),
+    (_SCHEMA, "probed.name = w.name AND w.id = ANY (probed.probe_ids)", "true"),
     ("replayed", "merge_key = NULL,", "merge_key = merge_key,"),
     ("replayed", "merge_while = NULL,", "merge_while = merge_while,"),
     ("suspend", "cardinality(given.signals) > 0 AND task.signals_sent IS DISTINCT FROM given.seen", "false"),
@@ -93,6 +103,8 @@ _JOIN = re.compile(
     r"[\w.]*\bid (= ([\w.]*\bid|%\(id\)s.*|ANY \(ARRAY\[[\w.]*\bid\]\))|BETWEEN [\w.]*\bid AND [\w.]*\bid)"
 )
 """Which row is meant is no guard: without it nothing works at all."""
+_IN_MIDST = re.compile(r" (AS|THEN) ")
+"""The end of a longer expression."""
 
 
 @dataclass(frozen=True)
@@ -157,7 +169,12 @@ def _conditions(name: str, text: str) -> Iterator[Guard]:
         if not match or match[1].endswith("DO NOTHING"):  # which index is meant is no guard
             continue
         for condition in _conjuncts(match[1].rstrip()):
-            if condition and not _JOIN.fullmatch(condition) and _is_whole(condition) and " AS " not in condition:
+            if (
+                condition
+                and not _JOIN.fullmatch(condition)
+                and _is_whole(condition)
+                and not _IN_MIDST.search(condition)
+            ):
                 seen[condition] += 1
                 yield Guard(name, condition, number, seen[condition])
 

@@ -55,6 +55,10 @@ _LIMITS = (
     "tests/worker/test_limit_blocks.py tests/client/test_backpressure.py",
     "tests/proof/test_interleavings.py -k limit",
 )
+_LIMIT_GUARDS = (
+    "tests/store/test_limit_guards.py",
+    "tests/worker/test_throttled.py tests/worker/test_limit_blocks.py tests/worker/test_limit_wakeups.py",
+)
 FIRST = {
     "0007_initial": _LIMITS,
     **dict.fromkeys(("fold", "reported", "unreported", "steps_replayed", "spawn", "adopt", "forget_flows"), _FLOWS),
@@ -77,6 +81,9 @@ FIRST = {
     **dict.fromkeys(("worker_heartbeat", "worker_drain"), ("tests/store/test_fleet_guards.py",)),
     **dict.fromkeys(("schedule_fire", "schedule_skips_recorded", "forget_skips", "schedule_change"), _SCHEDULES),
     **dict.fromkeys(("schedule_pause", "schedule_retire", "schedule_deployed", "has_unfinished_run"), _SCHEDULES),
+    **dict.fromkeys(("place_take", "place_leave", "throttled", "pass_on"), _LIMIT_GUARDS),
+    "claim_limited": ("tests/store/test_limited_claim.py",),
+    **dict.fromkeys(("breakers_judge", "breakers_probe"), ("tests/maintenance/test_breakers.py",)),
     "replay": ("tests/store/test_transitions.py tests/client/test_ownership.py",),
     **dict.fromkeys(("record_steps", "consume_signal", "suspend"), ("tests/store/test_durable.py",)),
     "claim_next": ("tests/store/test_claim_next.py",),

@@ -162,6 +162,24 @@ async def test_a_probe_that_fails_opens_it_again_and_its_retry_waits(leader: Lea
     assert len(leader.take()) == 2
 
 
+async def test_probes_of_an_earlier_time_are_none_when_it_probes_again(leader: Leader) -> None:
+    await opened(leader)
+    leader.tasks(6)
+    leader.time_is_over()
+    await leader.moves()
+    (failing,) = leader.limited.take(1, SERVED)
+    leader.fail(failing)
+    assert await leader.moves() == [("pay", "open")], "and the other probe was not even begun"
+    leader.db.execute("UPDATE tasks SET next_retry_at = now() - interval '1 hour' WHERE state = 'failed'")
+    leader.db.execute(
+        "UPDATE tasks SET scheduled_at = now() + interval '1 hour' WHERE lane <> '' AND state = 'pending'"
+    )
+    leader.time_is_over()
+    assert await leader.moves() == [("pay", "probing")]
+    leader.db.execute("UPDATE tasks SET scheduled_at = now() - interval '1 hour' WHERE state = 'pending'")
+    assert len(leader.take()) == 2
+
+
 async def test_a_probe_that_was_given_back_or_lost_is_no_verdict(leader: Leader) -> None:
     await opened(leader)
     leader.tasks(2)
@@ -267,11 +285,41 @@ async def test_explain_says_that_the_breaker_is_open_and_until_when(leader: Lead
         assert reason.code == "breaker_probing"
 
 
+async def test_breakers_of_other_names_stay_as_they_are(leader: Leader) -> None:
+    leader.db.execute(
+        'INSERT INTO breakers SELECT (jsonb_populate_record(b, \'{"name": "mail"}\')).* FROM breakers AS b'
+    )
+    await opened(leader)
+    leader.tasks(3)
+    leader.tasks(3, "mail")
+    leader.time_is_over()
+    assert await leader.moves() == [("pay", "probing")]
+    found = leader.db.execute("SELECT name, state, cardinality(probe_ids) FROM breakers ORDER BY name").fetchall()
+    assert found == [("mail", "closed", 0), ("pay", "probing", 2)]
+
+
+async def test_only_due_tasks_of_queues_that_are_not_paused_are_probes(leader: Leader) -> None:
+    await opened(leader)
+    assert leader.term is not None
+    leader.tasks(1)
+    assert await leader.connection.run(breakers.probe(leader.term)) == 0, "it is open"
+    leader.db.execute("INSERT INTO pauses (kind, value) VALUES ('queue', 'mail')")
+    leader.db.execute("UPDATE tasks SET scheduled_at = now() + interval '1 hour'")
+    leader.db.execute("INSERT INTO tasks (name, queue) VALUES ('pay', 'mail')")
+    leader.time_is_over()
+    await leader.moves()
+    assert leader.db.execute("SELECT state, probe_ids FROM breakers").fetchall() == [("probing", [])]
+
+
 async def test_without_the_lead_nothing_moves(leader: Leader) -> None:
     leader.report("failed", 4, "error")
+    leader.db.execute(
+        "INSERT INTO breaker_counts (name, at, attempts, failed) VALUES ('pay', now() - interval '1 d', 1, 1)"
+    )
     leader.db.execute("UPDATE leadership SET term = term + 1")
     assert await leader.moves() == []
     assert leader.state() == "closed"
+    assert leader.db.execute("SELECT count(*) FROM breaker_counts").fetchone() == (1,)
 
 
 async def test_without_the_lead_no_probe_is_chosen(leader: Leader) -> None:

@@ -90,7 +90,7 @@ def test_limits_hold_through_twenty_seconds_of_faults(capfd: pytest.CaptureFixtu
     outcome = run(plan, said.append)
     assert outcome.holds, "\n".join([*said, *lines(outcome.verdict), f"quiet: {outcome.quiet}"])
     limits = outcome.verdict.figures.limits
-    assert min(limits.bounded_starts, limits.rated_starts, limits.serial_starts) > 0
+    assert min(limits.bounded_starts, limits.rated_starts, limits.serial_starts, limits.starts_after_a_block) > 0
 
 
 def test_every_fault_the_short_run_draws_from_exists() -> None:

@@ -1,4 +1,4 @@
-"""The checker of limits flags each violation of I10, I16 and I17, and is content with a history in order."""
+"""The checker of limits flags each violation of I10, I16, I17 and I18, and is content with a history in order."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from datetime import UTC, datetime, timedelta
 from proof.history.checker import Checker, End
 from proof.history.limits import (
     Bound,
+    BreakerMove,
+    LimitBlock,
     LimitChange,
     LimitedMove,
     LimitedTask,
@@ -27,6 +29,8 @@ class Story:
         self.tasks: list[LimitedTask] = []
         self.moves: list[LimitedMove] = []
         self.changes = list(changes)
+        self.blocks: list[LimitBlock] = []
+        self.breakers: list[BreakerMove] = []
         self.places_left = 0
         self._states: dict[str, str | None] = {}
         self._seq = 0
@@ -34,7 +38,7 @@ class Story:
     def new(self, *ids: str, serial: str | None = None, bounds: tuple[Bound, ...] = (API,), xid: int = 0) -> Story:
         for id_ in ids:
             due = NOW + timedelta(seconds=len(self.tasks))
-            self.tasks.append(LimitedTask(id_, () if serial else bounds, serial, due))
+            self.tasks.append(LimitedTask(id_, () if serial else bounds, serial, due, "pay"))
             self.to("pending", id_, xid=xid)
         return self
 
@@ -52,8 +56,18 @@ class Story:
         self.changes.append(LimitChange(self._seq, "api", most, None, None, None))
         return self
 
+    def hold(self, bound: Bound, until: float) -> Story:
+        self._seq += 1
+        self.blocks.append(LimitBlock(self._seq, bound, NOW + timedelta(seconds=until)))
+        return self
+
+    def breaker(self, state: str, *probes: str, at: float) -> Story:
+        self._seq += 1
+        self.breakers.append(BreakerMove(self._seq, NOW + timedelta(seconds=at), "pay", state, probes))
+        return self
+
     def found(self) -> list[str]:
-        history = LimitHistory(self.tasks, self.moves, self.changes, self.places_left)
+        history = LimitHistory(self.tasks, self.moves, self.changes, self.blocks, self.breakers, self.places_left)
         return [invariant for invariant, _ in check(history, LimitFigures())]
 
 
@@ -122,3 +136,29 @@ def test_the_verdict_of_a_run_includes_limits() -> None:
     verdict = Checker(crash_limit=3).check([], [], [], end)
     assert verdict.counts == {"I10": 1}
     assert verdict.figures.limits.bounded_starts == 3
+
+
+def test_nothing_begins_behind_a_limit_that_is_held() -> None:
+    story = Story().new("a", "b").hold(API, until=10).to("running", "a", at=10)
+    assert story.found() == []
+    assert story.to("running", "b", at=9.9).found() == ["I16"]
+
+
+def test_a_limit_is_held_for_one_key_and_only_from_then_on() -> None:
+    story = Story().new("a", "b").to("running", "a", at=1).hold(Bound("api", "bob"), until=10)
+    assert story.to("running", "b", at=2).found() == []
+
+
+def test_while_a_breaker_is_open_nothing_of_its_name_begins_and_then_only_its_probes() -> None:
+    story = Story().new("a", "b", "c", bounds=()).breaker("closed", at=0).to("running", "a", at=1)
+    story.breaker("open", at=10).to("pending", "a").to("running", "a", at=14.9)
+    assert story.found() == [], "the claim may have begun before"
+    story.breaker("probing", "b", at=20).to("running", "b", at=21)
+    assert story.found() == []
+    assert story.to("running", "c", at=25.1).found() == ["I18"]
+
+
+def test_nothing_begins_while_a_breaker_is_open_and_all_does_once_it_is_closed() -> None:
+    story = Story().new("a", "b", bounds=()).breaker("open", at=0)
+    assert story.breaker("open", at=9).to("running", "a", at=6).found() == ["I18"]
+    assert story.breaker("closed", at=20).to("running", "b", at=21).found() == ["I18"], "still that of the first"

@@ -1326,7 +1326,8 @@ BEGIN
                       AND {due} <= now()
                       AND (names IS NULL OR w.name = ANY (names))
                       AND w.name <> ALL (paused_names)
-                      AND (w.name <> ALL (probed_names) OR position(E'\x01lbreaker:' || w.name || E'\x02' IN w.lane) > 0)
+                      AND (w.name <> ALL (probed_names) OR EXISTS (
+                          SELECT FROM {schema.}breakers AS probed WHERE probed.name = w.name AND w.id = ANY (probed.probe_ids)))
                       AND (w.name <> ALL (limited_names) OR {schema.}tasklib_lane(w.name, w.lane, w.kwargs) = w.lane)
                       AND w.id <> ALL (picked)
                     ORDER BY {due}, w.id
@@ -1342,7 +1343,8 @@ BEGIN
                   AND w.required_capabilities <@ capabilities
                   AND (names IS NULL OR w.name = ANY (names))
                   AND w.name <> ALL (paused_names)
-                  AND (w.name <> ALL (probed_names) OR position(E'\x01lbreaker:' || w.name || E'\x02' IN w.lane) > 0)
+                  AND (w.name <> ALL (probed_names) OR EXISTS (
+                      SELECT FROM {schema.}breakers AS probed WHERE probed.name = w.name AND w.id = ANY (probed.probe_ids)))
                   AND (w.name <> ALL (limited_names) OR {schema.}tasklib_lane(w.name, w.lane, w.kwargs) = w.lane)
             ) AS candidate
             JOIN {schema.}tasks AS taken ON taken.id = ANY (ARRAY[candidate.id])

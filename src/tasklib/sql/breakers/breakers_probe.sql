@@ -1,6 +1,6 @@
--- Choose probes for breakers that are probing: the first due tasks of the name. A probe is marked in its lane, which the
--- claim lets pass (tasklib_admit); so no other task of the name begins. Of each lane only the first tasks are looked at:
--- what is behind them has to wait for its turn in any case.
+-- Choose probes for breakers that are probing: the first due tasks of the name. Only tasks whose ids the breaker holds as
+-- probes begin (tasklib_admit); their lane, which names the breaker, leads the claim to them without reading those
+-- that wait. Of each lane only the first tasks are looked at: what is behind them has to wait for its turn in any case.
 WITH RECURSIVE {include leader},
 wanted AS MATERIALIZED (
     SELECT name, probe_ids, probes - passed - cardinality(probe_ids) AS number
