@@ -275,6 +275,18 @@ async def test_a_task_with_other_arguments_is_behind_other_limits(
     db.execute("DELETE FROM limited_names")
 
 
+@pytest.mark.parametrize(("given", "afterwards"), [("ann", "bob"), ("refund:ann", "refund:ann")])
+async def test_a_serial_key_of_the_submission_stays_unless_it_is_that_of_the_argument(
+    either: Either, client: Client, db: psycopg.Connection, given: str, afterwards: str
+) -> None:
+    db.execute("""INSERT INTO limited_names (name, uses) VALUES ('edit_serial', '[{"serial": "account"}]')""")
+    task_id = client.submit_task("edit_serial", kwargs={"account": "ann"}, serial_key=given, registered_elsewhere=True)
+    await either.edit_task(task_id, kwargs={"account": "bob"})
+    lane = "SELECT tasklib_lane(name, lane, kwargs) FROM tasks WHERE id = %s"
+    assert db.execute(lane, [str(task_id)]).fetchone() == (f"\x01k{afterwards}",)
+    db.execute("DELETE FROM limited_names")
+
+
 async def test_a_failed_task_that_holds_a_serial_line_keeps_what_it_is_held_by(
     either: Either, db: psycopg.Connection
 ) -> None:
