@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from copy import copy
+from functools import partial
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, assert_never, cast
 
 import psycopg
 
 from tasklib.client.calls import Calls
-from tasklib.client.effects import Call, Effect, HttpEffect, InTransaction, OnConnection, Pause, RunCoroutine
+from tasklib.client.effects import (
+    Call,
+    Connect,
+    Effect,
+    HttpEffect,
+    InTransaction,
+    OnConnection,
+    OnShards,
+    Pause,
+    RunCoroutine,
+)
 from tasklib.client.identity import Identity
 from tasklib.client.signatures import RunSchedule, Submit, SubmitFlow, SubmitMany, SubmitTask, WaitFor, signature_of
 from tasklib.config import Config
@@ -20,7 +31,7 @@ from tasklib.db.database import AsyncDatabase, Tries, execute_async
 from tasklib.db.query import Query
 from tasklib.store.submit import copied, copy_statement
 from tasklib.tasks.submitter import Awaited, mark_for_asyncio, returns_awaited
-from tasklib.tasks.task_id import by_client
+from tasklib.tasks.task_id import TaskId, by_client
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -83,8 +94,12 @@ class AsyncClient:
 
     def __init__(self, config: Config | str | None = None) -> None:
         self._config = config if isinstance(config, Config) else Config.from_env(database_url=config)
-        self.calls = Calls(self._config)
-        self.database = AsyncDatabase(self._config)
+        if len(self._config.shards) == 1 and self._config.shards_file is None:
+            self._config = self._config.for_shard(self._config.home.number)
+        if self._config.shards:
+            self.database, self.calls = self._over_shards()
+        else:
+            self.database, self.calls = AsyncDatabase(self._config), Calls(self._config)
 
     submit_task: SubmitTask = _submitting_async(Calls.submit_task)
     submit: Submit = _submitting_async(Calls.submit)
@@ -230,10 +245,38 @@ class AsyncClient:
                 return await asyncio.sleep(seconds)
             case RunCoroutine(work):
                 return await work(self.config)
+            case OnShards(calls):
+                return await self._on_shards(calls)
+            case Connect():
+                async with self.database.connection():
+                    return None
             case HttpEffect():
                 raise TypeError(f"this client uses a database and can't perform {effect!r}.")
             case _:
                 assert_never(effect)
+
+    def _over_shards(self) -> tuple[AsyncDatabase, Calls]:
+        from tasklib.client.sharded_calls import ShardedCalls
+        from tasklib.sharding.databases import AsyncShardedDatabase
+
+        database = AsyncShardedDatabase(self._config)
+        return database, ShardedCalls(self._config, database.shards, id_type=TaskId)
+
+    async def _on_shards(self, calls: Mapping[int, Call[Any]]) -> Mapping[int, Any]:
+        from tasklib.sharding.databases import AsyncShardedDatabase
+
+        assert isinstance(self.database, AsyncShardedDatabase)
+        return await self.database.each({n: partial(self._on_shard(n).perform, call) for n, call in calls.items()})
+
+    def _on_shard(self, number: int) -> Self:
+        """This client for one shard alone."""
+        from tasklib.sharding.databases import AsyncShardedDatabase
+
+        assert isinstance(self.database, AsyncShardedDatabase)
+        client = copy(self)
+        client.database = self.database.of(number)
+        client._config = client.database.config
+        return client
 
     async def _together(self, work: InTransaction) -> Any:
         tries = Tries(repeatable=True)

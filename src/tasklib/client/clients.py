@@ -5,16 +5,27 @@ from __future__ import annotations
 import asyncio
 import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
+from functools import partial
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, assert_never, cast
 
 import psycopg
 
 from tasklib.client.async_clients import AsyncClient
 from tasklib.client.calls import Calls
-from tasklib.client.effects import Call, Effect, HttpEffect, InTransaction, OnConnection, Pause, RunCoroutine
+from tasklib.client.effects import (
+    Call,
+    Connect,
+    Effect,
+    HttpEffect,
+    InTransaction,
+    OnConnection,
+    OnShards,
+    Pause,
+    RunCoroutine,
+)
 from tasklib.client.identity import Identity
 from tasklib.client.signatures import (
     SyncRunSchedule,
@@ -70,8 +81,12 @@ class Client:
 
     def __init__(self, config: Config | str | None = None) -> None:
         self._config = config if isinstance(config, Config) else Config.from_env(database_url=config)
-        self.calls = Calls(self._config, id_type=SyncTaskId)
-        self.database = Database(self._config)
+        if len(self._config.shards) == 1 and self._config.shards_file is None:
+            self._config = self._config.for_shard(self._config.home.number)
+        if self._config.shards:
+            self.database, self.calls = self._over_shards()
+        else:
+            self.database, self.calls = Database(self._config), Calls(self._config, id_type=SyncTaskId)
 
     submit_task: SyncSubmitTask = _submitting(Calls.submit_task)
     submit: SyncSubmit = _submitting(Calls.submit)
@@ -225,10 +240,38 @@ class Client:
                 # In a thread: this one may have a loop that runs already.
                 with ThreadPoolExecutor(1) as thread:
                     return thread.submit(asyncio.run, work(self.config)).result()
+            case OnShards(calls):
+                return self._on_shards(calls)
+            case Connect():
+                with self.database.connection():
+                    return None
             case HttpEffect():
                 raise TypeError(f"this client uses a database and can't perform {effect!r}.")
             case _:
                 assert_never(effect)
+
+    def _over_shards(self) -> tuple[Database, Calls]:
+        from tasklib.client.sharded_calls import ShardedCalls
+        from tasklib.sharding.databases import ShardedDatabase
+
+        database = ShardedDatabase(self._config)
+        return database, ShardedCalls(self._config, database.shards, id_type=SyncTaskId)
+
+    def _on_shards(self, calls: Mapping[int, Call[Any]]) -> Mapping[int, Any]:
+        from tasklib.sharding.databases import ShardedDatabase
+
+        assert isinstance(self.database, ShardedDatabase)
+        return self.database.each({n: partial(self._on_shard(n).perform, call) for n, call in calls.items()})
+
+    def _on_shard(self, number: int) -> Self:
+        """This client for one shard alone."""
+        from tasklib.sharding.databases import ShardedDatabase
+
+        assert isinstance(self.database, ShardedDatabase)
+        client = copy(self)
+        client.database = self.database.of(number)
+        client._config = client.database.config
+        return client
 
     def _together(self, work: InTransaction) -> Any:
         tries = Tries(repeatable=True)

@@ -1,12 +1,13 @@
 """The effects that a call yields.
 
-A call is a generator: it yields an effect (`Query`, `OnConnection`, `InTransaction`, `Pause`, `RunCoroutine`), is sent
+A call is a generator: it yields an effect (`Query`, `OnConnection`, `InTransaction`, `Pause`, `RunCoroutine`,
+`OnShards`, `Connect`), is sent
 the answer or thrown the error, and returns its value. `Client` and `AsyncClient` carry the effects out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Generator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
@@ -54,12 +55,24 @@ class RunCoroutine:
     work: Callable[[Config], Coroutine[Any, Any, Any]]
 
 
+@dataclass(frozen=True, slots=True)
+class OnShards:
+    """Perform a whole call on each of these shards, at the same time; answers with the value or error of each."""
+
+    calls: Mapping[int, Call[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Connect:
+    """Make sure that a connection is open. Nothing is sent on it."""
+
+
 class HttpEffect:
     """Something that only a client of another kind does, such as a request over HTTP."""
 
 
 T = TypeVar("T")
-Effect: TypeAlias = Query[Any] | OnConnection | InTransaction | Pause | RunCoroutine | HttpEffect
+Effect: TypeAlias = Query[Any] | OnConnection | InTransaction | Pause | RunCoroutine | OnShards | Connect | HttpEffect
 Call: TypeAlias = Generator[Effect, Any, T]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from uuid import UUID
@@ -79,13 +79,11 @@ class TokenCalls(OnBehalf):
         For the next page pass the last record as `before`. `target` is an id, or `queue:mail`, `name:send_email`.
         """
         validation.check_limit(limit, validation.MAX_PAGE)
-        page: list[AuditRecord] = yield audit.page(
-            limit=limit,
-            before=_place(before),
-            action=_action(action),
-            actor=_text("actor", actor),
-            target=_text("target", target),
-        )
+        chosen = {"action": _action(action), "actor": _text("actor", actor), "target": _text("target", target)}
+        return (yield from self._audit(chosen, _place(before), limit))
+
+    def _audit(self, chosen: Mapping[str, str | None], before: int | None, limit: int) -> Call[list[AuditRecord]]:
+        page: list[AuditRecord] = yield audit.page(limit=limit, before=before, before_at=None, **chosen)
         return page
 
 

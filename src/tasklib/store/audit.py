@@ -113,12 +113,20 @@ def page(
     *,
     limit: int,
     before: int | None = None,
+    before_at: datetime | None = None,
     action: str | None = None,
     actor: str | None = None,
     target: str | None = None,
 ) -> Query[list[AuditRecord]]:
-    """The latest first."""
-    parameters = {"limit": limit, "before": before, "action": action, "actor": actor, "target": target}
+    """The latest first. `before_at`: those before this moment, and of those at it the ones before the number."""
+    parameters = {
+        "limit": limit,
+        "before": before,
+        "before_at": before_at,
+        "action": action,
+        "actor": actor,
+        "target": target,
+    }
     return Query("audit_list", parameters, _records, prepare=False, repeatable=True)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from tasklib.db.query import Query, nothing
 from tasklib.sql import quoted
 
@@ -26,6 +28,20 @@ def revision() -> Query[str | None]:
 def shard() -> Query[int]:
     """The number of the shard that these tables are."""
     return Query("shard", {}, lambda rows: int(rows[0][0]), repeatable=True)
+
+
+class ShardHere(NamedTuple):
+    """A shard in the database of a connection."""
+
+    schema: str
+    number: int
+    is_visible: bool
+    """Whether the connection's search_path leads to it."""
+
+
+def shards_here() -> Query[list[ShardHere]]:
+    """The shards in the database of a connection; asking fails no transaction."""
+    return Query("shards_here", {}, lambda rows: [ShardHere(*row) for row in rows], repeatable=True)
 
 
 def notify(channel: str, message: str) -> Query[None]:

@@ -219,6 +219,16 @@ def submit_keyed(keyed: Sequence[NewTask], merging: Sequence[NewTask], owner: st
     return [*queries, submit_merging(merging, owner, kept)] if merging else queries
 
 
+def key_holders(keys: Sequence[tuple[str, SharedKey]]) -> Query[set[int]]:
+    """Which of these keys, each with a task's name, some task has: their places in the list."""
+    parameters = {
+        "names": [name for name, _ in keys],
+        "kinds": [kind for _, (kind, _) in keys],
+        "keys": [key for _, (_, key) in keys],
+    }
+    return Query("key_holders", parameters, lambda rows: {row[0] - 1 for row in rows}, repeatable=True)
+
+
 def copy_statement(schema: str | None) -> bytes:
     """The COPY of submit_copy.sql. It has no parameters, so no percent sign is doubled."""
     return statement(COPY, schema).replace("%%", "%").encode()
