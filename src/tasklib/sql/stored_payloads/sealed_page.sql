@@ -9,5 +9,5 @@ SELECT id::text, name, state, lease_token, kwargs::text, result::text, error, pr
 FROM {schema.}tasks
 WHERE key_id = %(key_id)s
   AND id > %(after)s::text::uuid
-ORDER BY id
+ORDER BY tasks.id -- not the text: the index has the id
 LIMIT %(limit)s

@@ -3,5 +3,5 @@ SELECT id::text, name, payload_version, kwargs::text, ARRAY(SELECT jsonb_object_
 FROM {schema.}tasks
 WHERE id > %(after)s::text::uuid
   AND state IN ('pending', 'failed', 'running')
-ORDER BY id
+ORDER BY tasks.id -- not the text: the index has the id
 LIMIT %(limit)s

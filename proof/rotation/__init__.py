@@ -1,0 +1,1 @@
+"""The rotation of a key under load, killed again and again."""
