@@ -11,24 +11,28 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 try:
     import sentry_sdk
+    from sentry_sdk._types import AnnotatedValue
     from sentry_sdk.consts import OP, SPANDATA
     from sentry_sdk.crons import capture_checkin
     from sentry_sdk.integrations import Integration
     from sentry_sdk.tracing import TransactionSource
-    from sentry_sdk.utils import event_from_exception
+    from sentry_sdk.utils import event_from_exception, safe_repr
 except ImportError as e:
     raise ImportError(f"tasklib.sentry needs sentry-sdk 2 ({e}): pip install 'tasklib-pg[sentry]'") from e
 
+from tasklib import errors
 from tasklib.events import Event, LeasesRescued, TaskEnded
 from tasklib.tasks import registry
 from tasklib.tasks.context import TaskContext
 from tasklib.tasks.hooks import Submitting, around_attempts, around_submissions, on_event, on_shutdown
+from tasklib.tasks.masking import MASK, Mask, mask_of_attempt, masked_value
 from tasklib.tasks.retry import Reject, Retry, Throttled
+from tasklib.tasks.sealing import SEALED_TEXT
 
 if TYPE_CHECKING:
     from tasklib.schedules import Schedule
@@ -36,6 +40,8 @@ if TYPE_CHECKING:
 __all__ = ["TaskLibIntegration"]
 
 _ORIGIN = "auto.queue.tasklib"
+_IDS = ("event_id", "trace_id", "span_id", "parent_span_id", "timestamp", "start_timestamp")
+"""Parts of an event that Sentry makes itself."""
 _FLUSH_SECONDS = 2.0
 _LONGEST_SLUG = 50
 _UNITS = ((86400, "day"), (3600, "hour"), (60, "minute"))
@@ -93,6 +99,10 @@ def _around_attempt(attempt: TaskContext) -> Iterator[None]:
         scope.set_transaction_name(attempt.name, source=TransactionSource.TASK)
         for key, value in _tags(attempt).items():
             scope.set_tag(key, value)
+        if (mask := mask_of_attempt(attempt)) is not None:
+            function = registry.functions.get(attempt.name)
+            is_sealed = function is not None and function.sealing is not None
+            scope.add_event_processor(lambda event, _: _without_secrets(event, mask, is_sealed=is_sealed))
         _begin_transaction(stack, attempt)
         watched = integration.monitors and attempt.slot is not None and attempt.schedule is not None
         if watched:
@@ -160,6 +170,38 @@ def _capture() -> None:
     sentry_sdk.capture_event(event, hint=hint)
 
 
+# Secrets: errors, breadcrumbs and spans of an attempt quote arguments that its function hides or seals.
+
+
+def _without_secrets(event: Any, mask: Mask, *, is_sealed: bool) -> Any:
+    """An event as it may be sent; of the errors of a sealed task only their types: they can quote parts of secrets."""
+    for error in (event.get("exception") or {}).get("values", ()):
+        if is_sealed:
+            error["value"] = MASK
+        for frame in (error.get("stacktrace") or {}).get("frames", ()):
+            if is_sealed:
+                frame.pop("vars", None)
+    return _masked(event, mask)
+
+
+def _masked(value: Any, mask: Mask) -> Any:
+    match _plain(value):
+        case dict() as found:
+            return {name: each if name in _IDS else _masked(each, mask) for name, each in found.items()}
+        case list() | tuple() as found:
+            return [_masked(each, mask) for each in found]
+        case None | bool() | datetime() as found:
+            return found
+        case str() | int() | float() as found:
+            return masked_value(found, mask)
+        case found:
+            return mask(safe_repr(found))
+
+
+def _plain(value: Any) -> Any:
+    return value.value if isinstance(value, AnnotatedValue) else value
+
+
 # What ends a task without an exception that passes through it: a timeout, a process that was killed, a lost worker.
 
 
@@ -178,6 +220,9 @@ def _on_event(event: Event) -> None:
 
 
 def _was_raised(error: str) -> bool:
+    kind, _, rest = error.partition(": ")
+    if rest == SEALED_TEXT:  # then the type alone tells
+        return not hasattr(errors, kind)
     return '  File "' in error or error.startswith(("Retry", "Reject", "Throttled"))
 
 

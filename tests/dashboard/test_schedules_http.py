@@ -13,8 +13,9 @@ import pytest
 from tasklib import Client, InvalidOption, Schedule
 from tasklib.server.dashboard.schedule_calendar import MOST_IN_HOUR, calendar
 from tasklib.server.dashboard.schedule_form import EMPTY, filled, read
-from tasklib.server.redaction import MASK, Redaction
+from tasklib.server.redaction import Redaction
 from tasklib.store.schedules import ComingSchedule
+from tasklib.tasks.masking import MASK
 from tests.server.conftest import Running
 
 NOW = datetime(2026, 3, 28, 12, 30, tzinfo=UTC)

@@ -16,7 +16,8 @@ from pydantic import SecretStr
 
 from tasklib import Client, Config, task
 from tasklib.server.dashboard.timeline import progress_of, steps
-from tasklib.server.redaction import MASK, Redaction
+from tasklib.server.redaction import Redaction
+from tasklib.tasks.masking import MASK
 from tests.dashboard.conftest import HTML
 from tests.dashboard.filling import HOSTILE, attempt, hostile_row, row
 from tests.server.conftest import Running, bearer, running

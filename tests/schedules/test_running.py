@@ -90,7 +90,7 @@ def test_a_child_process_is_told_the_slot_too() -> None:
     slot = datetime(2026, 3, 29, tzinfo=UTC)
     context = TaskContext(uuid4(), "told", 1, 4, 1, "default", "w", schedule="daily", slot=slot)
     sent = json.loads(json.dumps(child_protocol.described(context)))
-    rebuilt = child_protocol.rebuilt(sent, lambda _: None, ChildLimits(lambda _: None))
+    rebuilt = child_protocol.rebuilt(sent, "{}", lambda _: None, ChildLimits(lambda _: None))
     assert (rebuilt.schedule, rebuilt.slot) == ("daily", slot)
 
 

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from psycopg.types.json import Jsonb
 
-from tasklib.server.redaction import MASK, Redaction
+from tasklib.server.redaction import Redaction
 from tasklib.server.settings import ServerSettings
+from tasklib.tasks.masking import MASK
 from tests.server.api import Api, refused
 
 TASKS = "/api/v1/tasks"

@@ -7,7 +7,8 @@ from typing import Any
 
 from tasklib import Config, Hidden, Task, task
 from tasklib.client.submissions import Defaults, new_tasks
-from tasklib.server.redaction import MASK, Redaction
+from tasklib.server.redaction import Redaction
+from tasklib.tasks.masking import MASK
 from tasklib.tasks.secrets import hidden
 
 

@@ -66,12 +66,11 @@ class FleetState:
 
     def json(self, task: Task, indent: int | None = None) -> str:
         """The row and what follows from it."""
+        from tasklib.tasks.masking import mask_of_row, masked_marks
         from tasklib.tasks.sealing import shown_error
-        from tasklib.tasks.secrets import hidden
 
         row = {
-            **hidden(task.model_dump(mode="json")),
-            "error": shown_error(task.error),
+            **masked_marks({**task.model_dump(mode="json"), "error": shown_error(task.error)}, mask_of_row(task)),
             "effective_priority": self.effective_priority(task),
             "paused": self.is_paused(task),
         }

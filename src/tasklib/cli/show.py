@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tasklib.client.clients import Client
     from tasklib.models import Task
     from tasklib.store.durable import RecordedStep
+    from tasklib.tasks.masking import Mask
 
 _LONGEST_RESULT = 300
 
@@ -83,29 +84,30 @@ def print_task(console: Console, task: Task, fleet: FleetState, steps: Sequence[
     """The task for a person."""
     from rich.text import Text
 
+    from tasklib.tasks.masking import mask_of_row, masked_marks
     from tasklib.tasks.sealing import shown_error
-    from tasklib.tasks.secrets import hidden
 
+    mask = mask_of_row(task)
     print_title(console, task.name, str(task.id), styled_state(task, fleet))
     console.print(_facts(task, fleet))
     for heading, value in (
-        ("arguments", hidden(task.kwargs)),
-        ("tags", task.tags),
-        ("progress", hidden(task.progress)),
+        ("arguments", masked_marks(task.kwargs, mask)),
+        ("tags", masked_marks(task.tags, mask)),
+        ("progress", masked_marks(task.progress, mask)),
     ):
         if value or heading == "arguments":
             _print_json(console, heading, value)
     if task.state == TaskState.COMPLETED:
-        _print_json(console, "result", hidden(task.result))
+        _print_json(console, "result", masked_marks(task.result, mask))
     if steps:
         console.print(Text("\nsteps on record", "bold"))
-        console.print(_steps(steps, console.width))
+        console.print(_steps(steps, console.width, mask))
     if task.history:
         console.print(Text("\nfailed attempts", "bold"))
-        console.print(_attempts(task.history, console.width))
+        console.print(_attempts(masked_marks(task.history, mask), console.width))
     if task.error:
         console.print(Text("\nerror", "bold"))
-        console.print(Text(printable(shown_error(task.error) or "", lines=True), "red"))
+        console.print(Text(printable(masked_marks(shown_error(task.error) or "", mask), lines=True), "red"))
 
 
 def _awaited(task: Task) -> str:
@@ -169,11 +171,13 @@ def _lines(task: Task, fleet: FleetState) -> list[tuple[str, str]]:
     return [(name, value) for name, value in lines if value]
 
 
-def _steps(steps: Sequence[RecordedStep], width: int) -> Table:
+def _steps(steps: Sequence[RecordedStep], width: int, mask: Mask | None) -> Table:
+    from tasklib.tasks.masking import masked_marks
+
     rows = []
     for step in steps:
         stored = json.loads(step.result)
-        result = "none in time" if "timed_out" in stored else json_text(stored.get("value"))
+        result = "none in time" if "timed_out" in stored else json_text(masked_marks(stored.get("value"), mask))
         moment = f"{step.recorded_at.astimezone():%Y-%m-%d %H:%M:%S}"
         rows.append([*map(_text, (step.id.kind.value, step.id.name, moment, result[:_LONGEST_RESULT]))])
     return fitted(("kind", "name", "recorded", "result"), rows, width, least={"name": 16, "result": 12}, widest=80)

@@ -171,7 +171,7 @@ class ChildRunner:
                 "Define it at the top level of its module, outside of functions and `if __name__ == '__main__':`."
             )
         self._limits = ChildLimits(partial(self._ask, order))
-        self._context = context = rebuilt(order.context, partial(self._report, order), self._limits)
+        self._context = context = rebuilt(order.context, order.kwargs, partial(self._report, order), self._limits)
         self._order = order
         if self._cancelled:  # it came while the modules were being imported
             context.cancel()

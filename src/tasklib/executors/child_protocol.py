@@ -357,11 +357,13 @@ def described(context: TaskContext) -> dict[str, Any]:
     }
 
 
-def rebuilt(parts: dict[str, Any], report: Callable[[str], None], limits: LimitBlockCalls) -> TaskContext:
+def rebuilt(
+    parts: dict[str, Any], arguments: str, report: Callable[[str], None], limits: LimitBlockCalls
+) -> TaskContext:
     """The context in the child, reporting through `report` and entering limits through `limits`."""
     slot = None if parts["slot"] is None else datetime.fromisoformat(parts["slot"])
     values: dict[str, Any] = parts | {"id": UUID(parts["id"]), "slot": slot, "_report": report, "_limits": limits}
-    return TaskContext(**values)
+    return TaskContext(**values, _arguments=arguments)
 
 
 def _exactly(connection: socket.socket, count: int) -> bytes | None:

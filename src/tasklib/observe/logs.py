@@ -44,6 +44,7 @@ from tasklib.events import (
     WorkerStopped,
 )
 from tasklib.observe.formatting import last_line, printable, printable_json, short_id, was_given_back
+from tasklib.tasks.masking import mask_here
 
 _LEVELS = {"failed": "warning", "dead_letter": "error"}
 _LEVEL_NAMES = {"warn": "warning", "exception": "error", "fatal": "critical"}
@@ -267,7 +268,8 @@ def harmless(_: Any, __: str, line: LogLine) -> LogLine:
 def write_traceback(stream: TextIO, exc_info: Any) -> None:
     text = io.StringIO()
     structlog.dev.plain_traceback(text, exc_info)
-    stream.write(printable(text.getvalue(), lines=True))
+    mask = mask_here()
+    stream.write(printable(text.getvalue() if mask is None else mask(text.getvalue()), lines=True))
 
 
 def renderer(as_json: bool) -> Any:

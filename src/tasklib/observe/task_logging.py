@@ -11,8 +11,10 @@ import structlog
 
 from tasklib.observe.logs import LineWriter, LogLine, brief, harmless, renderer, stamped, write_traceback
 from tasklib.tasks.context import log_fields, running_task
+from tasklib.tasks.masking import Mask, mask_here, masked_value
 from tasklib.tasks.surroundings import finish_children
 
+_EXCEPTIONS = logging.Formatter()
 _METHODS = (
     (logging.CRITICAL, "critical"),
     (logging.ERROR, "error"),
@@ -56,15 +58,38 @@ def add_task(_: Any, __: str, line: LogLine) -> LogLine:
     return line
 
 
+def mask_secrets(_: Any, __: str, line: LogLine) -> LogLine:
+    """A processor for structlog: masks the arguments that the task here hides or seals. After those that add keys."""
+    if (mask := mask_here()) is not None:
+        for key in line.keys() - _task_fields().keys() - {"exc_info"}:
+            line[key] = _masked(line[key], mask)
+    return line
+
+
 class TaskFields(logging.Filter):
-    """For handlers of `logging`: gives each record the task that runs here, empty outside of one."""
+    """For handlers of `logging`: gives each record the task that runs here, empty outside of one.
+
+    What the task hides or seals of its arguments is masked in the message and the traceback.
+    """
 
     def filter(self, record: logging.LogRecord) -> bool:
         fields = _task_fields()
         for key in ("task_id", "task", "attempt"):
             if not hasattr(record, key):
                 setattr(record, key, fields.get(key, ""))
+        if (mask := mask_here()) is not None:
+            record.msg, record.args = mask(record.getMessage()), ()
+            if record.exc_info:  # formatters take the text if there is one
+                record.exc_text = mask(record.exc_text or _EXCEPTIONS.formatException(record.exc_info))
         return True
+
+
+def _masked(value: Any, mask: Mask) -> Any:
+    masked = masked_value(value, mask)
+    if masked is not value or value is None or isinstance(value, bool | int | float | str):
+        return masked
+    text = repr(value)  # as the line would have it
+    return value if (shown := mask(text)) == text else shown
 
 
 def _task_fields() -> dict[str, Any]:
@@ -110,5 +135,5 @@ def _processors(as_json: bool | None) -> list[Any]:
         shown = structlog.dev.ConsoleRenderer(
             colors=sys.stderr.isatty(), pad_event_to=0, exception_formatter=write_traceback
         )
-        return [*processors, structlog.processors.add_log_level, stamp, brief, harmless, shown]
-    return [*processors, structlog.processors.format_exc_info, stamped, renderer(as_json)]
+        return [*processors, mask_secrets, structlog.processors.add_log_level, stamp, brief, harmless, shown]
+    return [*processors, structlog.processors.format_exc_info, mask_secrets, stamped, renderer(as_json)]

@@ -12,8 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from tasklib.client.async_clients import AsyncClient
 from tasklib.client.failures import MOST_VALUES, FailureReport
-from tasklib.server.redaction import MASK, Redaction
+from tasklib.server.redaction import Redaction
 from tasklib.store.failures import FailureField, FieldValue
+from tasklib.tasks.masking import MASK
 
 _MOMENT = "2026-05-21T08:30:00Z"
 

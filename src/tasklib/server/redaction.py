@@ -1,16 +1,19 @@
 """Masking of secrets wherever a task is shown, in the API and on the dashboard: values under names of secrets.
 
+A mask that is sent back in an edited text stands for the value it hid.
+
 shown = services.redaction.task(task)          # the same task, with its secrets masked
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tasklib.columns import SEALED_MARK
+from tasklib.tasks.masking import MASK, hiding, is_mark, secret_values
 from tasklib.tasks.sealing import is_sealed, shown_error
 
 if TYPE_CHECKING:
@@ -24,14 +27,9 @@ if TYPE_CHECKING:
 
 Row = TypeVar("Row", "DeadLetterGroup", "FailureCause", "FoundTask", "RecentFailure")
 
-MASK = "••••••"
-"""What stands for a hidden value. Sent back in an edited text, it stands for the value it hid."""
-
 _SEPARATORS = re.compile(r"[\W_]+")
 _OF_RUNS = ("args", "kwargs", "tags")
 """What a schedule has of its runs: the rest of it is no secret, however it is called."""
-_SHORTEST_SECRET = 4
-"""Shorter values occur in too many texts by chance."""
 # Each part has a bound: however long the text is, no part of it is scanned twice.
 _BEHIND = (
     r"[\w-]{0,40}[\"'\]]{0,3}\s{0,3}(?:=>|[:=])\s{0,3})"
@@ -55,7 +53,7 @@ class Redaction:
 
     def hides(self, key: str) -> bool:
         plain = _plain(key)
-        return any(word in plain for word in self._words)
+        return any(word in plain for word in self._words) or (bool(self._words) and is_mark(key))
 
     def task(self, task: Task) -> Task:
         """This task as it may be shown. It is changed in place: never store it."""
@@ -170,22 +168,8 @@ class Redaction:
 
     def texts_in(self, value: Any) -> Callable[[str], str]:
         """A function that masks texts: values that are masked among these are masked there, too."""
-        secrets = sorted(set(self._secrets(value)), key=len, reverse=True)
-        if not secrets:
-            return self._masked_text
-        known = re.compile("|".join(map(re.escape, secrets)))
-        return lambda text: self._masked_text(known.sub(MASK, text))
-
-    def _secrets(self, value: Any, is_secret: bool = False) -> Iterator[str]:
-        match value:
-            case dict():
-                for k, v in value.items():
-                    yield from self._secrets(v, is_secret or self.hides(k))
-            case list():
-                for item in value:
-                    yield from self._secrets(item, is_secret)
-            case str() if is_secret and len(value) >= _SHORTEST_SECRET and value != MASK:
-                yield value
+        known = hiding(secret_values(value, self.hides))
+        return self._masked_text if known is None else lambda text: self._masked_text(known(text))
 
     def _masked_text(self, text: str) -> str:
         if self._in_text is None:

@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast
 from uuid import UUID
 
 if TYPE_CHECKING:
@@ -83,6 +83,10 @@ class TaskContext:
     """The slot of the schedule, the instant it runs for; None if the run was asked for by hand."""
     payload_version: int | None = None
     """The version in which the arguments were stored; None for a function without versions."""
+    _arguments: str = field(default="{}", repr=False)
+    """As JSON text, opened: what they hide is masked in log lines."""
+    _mask: Callable[[str], str] | Literal["unknown"] | None = field(default="unknown", repr=False)
+    """What masks it, made when it is needed first: see masking.py."""
     _report: Callable[[str], None] | None = field(default=None, repr=False)
     _calls: WorkerCalls | None = field(default=None, repr=False)
     """None where there is no worker with a database: in child processes and over HTTP."""

@@ -31,6 +31,8 @@ T = TypeVar("T")
 _IN_TEXT = f'"{SEALED_MARK}"'
 _ERROR_PREFIX = f"{SEALED_MARK}:"
 _PLAIN, _COMPRESSED = 1, 2
+SEALED_TEXT = "•••"
+"""What stands for the text of a sealed error."""
 _SALT_BYTES, _NONCE_BYTES, _TAG_BYTES = 16, 12, 16
 _INFO = b"tasklib sealed payload 1\x01"
 """HKDF's info and the number of its only block."""
@@ -156,7 +158,7 @@ class TaskSeal:
 
     def error(self, text: str, raised: str | None = None) -> str:
         """An error text, sealed. The type of the exception stays clear, in the last line: groups of errors need it."""
-        kind = raised or text.rstrip().rpartition("\n")[2].partition(":")[0]
+        kind = raised or error_type(text)
         return f"{_ERROR_PREFIX}{self.seal('error', text)}\n{kind}"
 
     def opened_error(self, text: str | None) -> str | None:
@@ -186,6 +188,11 @@ def sealed_arguments(text: str) -> str | None:
     return found if isinstance(found, str) else None
 
 
+def error_type(text: str) -> str:
+    """The class of the exception, by the last line of its traceback."""
+    return text.rstrip().rpartition("\n")[2].partition(":")[0]
+
+
 def sealed_error(text: str | None) -> str | None:
     """The ciphertext in an error; None if it is clear."""
     if text is None or not text.startswith(_ERROR_PREFIX):
@@ -193,7 +200,7 @@ def sealed_error(text: str | None) -> str | None:
     return text.removeprefix(_ERROR_PREFIX).partition("\n")[0]
 
 
-def shown_error(text: str | None, mask: str = "•••") -> str | None:
+def shown_error(text: str | None, mask: str = SEALED_TEXT) -> str | None:
     """An error as everything shows it that doesn't open it: the type, and a mask for the rest."""
     if sealed_error(text) is None or text is None:
         return text

@@ -35,7 +35,8 @@ T = TypeVar("T")
 Hidden: TypeAlias = Annotated[T, HIDDEN]
 """An argument that is stored as it is, and masked wherever tasks are shown: `def log_in(pin: Hidden[str])`."""
 _KINDS = (SecretStr, SecretBytes, Secret)
-_IN_TEXT = f'"{SECRET_MARK}"'
+SECRET_IN_TEXT = f'"{SECRET_MARK}"'
+"""What JSON text contains that may hold a secret."""
 
 
 def may_be_in(text: str) -> bool:
@@ -65,7 +66,7 @@ def with_marks(text: str, names: Iterable[str]) -> str:
 
 def without_marks(text: str) -> str:
     """The JSON text as its types expect it."""
-    return json.dumps(json.loads(text, object_hook=_unmarked), ensure_ascii=False) if _IN_TEXT in text else text
+    return json.dumps(json.loads(text, object_hook=_unmarked), ensure_ascii=False) if SECRET_IN_TEXT in text else text
 
 
 def holds_one(text: str, values: Callable[[], Any]) -> bool:

@@ -209,6 +209,7 @@ class Attempt:
             schedule=self.schedule,
             slot=self.slot,
             payload_version=self.payload_version,
+            _arguments=claimed.kwargs,
             _report=self._reporting() if self.report else None,
             _calls=calls.of_database if calls else None,
             _limits=calls,

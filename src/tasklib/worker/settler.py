@@ -38,6 +38,7 @@ from tasklib.tasks.retry import RetryPolicy
 from tasklib.tasks.sealing import shown_error
 from tasklib.tasks.unstorable import storable_text
 from tasklib.worker.attempt import Attempt
+from tasklib.worker.masking import without_sealed, without_secrets
 from tasklib.worker.progress import ProgressReports
 from tasklib.worker.sealing import continuing
 from tasklib.worker.slots import Slots
@@ -80,11 +81,13 @@ class Settler:
     def put(self, attempt: Attempt, outcome: Outcome) -> None:
         """Hand over how an attempt ended."""
         attempt.settled = True
+        if isinstance(outcome, Failed | Cancelled):
+            outcome = without_secrets(attempt, outcome)
         if not self._waiting:
             self._work.set()
         self._waiting.append((attempt, outcome))
         if attempt.span is not None:
-            end_span(attempt.span, outcome)
+            end_span(attempt.span, outcome if attempt.seal is None else without_sealed(outcome))
 
     @property
     def is_idle(self) -> bool:

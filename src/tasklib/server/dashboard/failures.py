@@ -21,9 +21,9 @@ from tasklib.server.dashboard.samples import sample_of
 from tasklib.server.dashboard.screens import Reader, Serving, screen_router
 from tasklib.server.dashboard.shell import page
 from tasklib.server.failure_models import shown_failures
-from tasklib.server.redaction import MASK
 from tasklib.server.services import Services
 from tasklib.store.failures import LOOK, LOOK_AT_OTHERS, STEPS, FailureCause, FailureField
+from tasklib.tasks.masking import MASK
 
 router = screen_router()
 
