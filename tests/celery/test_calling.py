@@ -12,8 +12,16 @@ import pytest
 
 import tasklib
 from tasklib.celery import Celery, signature, states, uuid
-from tasklib.celery.exceptions import MaxRetriesExceededError, NotOnTaskLib, Reject, TaskRevokedError, TimeoutError
+from tasklib.celery.exceptions import (
+    MaxRetriesExceededError,
+    NotOnTaskLib,
+    OperationalError,
+    Reject,
+    TaskRevokedError,
+    TimeoutError,
+)
 from tasklib.celery.result import AsyncResult
+from tasklib.errors import DatabaseUnavailable
 from tasklib.testing import drain_sync
 
 
@@ -360,6 +368,23 @@ def test_a_task_that_runs_out_of_time_fails_without_a_retry(app: Celery) -> None
     result = sleep_long.delay()
     assert drain_sync(until_done=True).attempts == 1
     assert result.state == "FAILURE"
+
+
+def test_a_database_that_can_not_be_reached_is_the_operational_error_of_the_guide(
+    app: Celery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @app.task
+    def add(x: int, y: int) -> int:
+        return x + y
+
+    def refused(*_: Any, **__: Any) -> None:
+        raise DatabaseUnavailable("no server")
+
+    monkeypatch.setattr(app, "submit", refused)
+    with pytest.raises(add.OperationalError):
+        add.delay(2, 2)
+    with pytest.raises(OperationalError):
+        add.delay(2, 2)
 
 
 def test_calling_a_task_runs_it_here(proj: Any) -> None:

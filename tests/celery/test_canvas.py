@@ -100,6 +100,31 @@ def test_a_failure_in_a_chain_ends_it_and_its_error_comes_out_at_the_end(proj: A
         joined.get(timeout=120)
 
 
+@pytest.mark.parametrize("form", ["pipe", "chord", "chain"])
+def test_an_error_callback_of_a_chords_body_is_called_once_if_the_header_fails(proj: Any, form: str) -> None:
+    heard: list[Any] = []
+
+    @proj.app.task
+    def on_chord_error(request: Any, exc: BaseException, traceback: str) -> None:
+        heard.append((request.id, type(exc), str(exc)))
+
+    @proj.app.task
+    def note(task_id: str) -> None:
+        heard.append(task_id)
+
+    body = proj.xsum.s().on_error(on_chord_error.s()).on_error(note.s())
+    header = [proj.add.s(4, 4), proj.fail.s(), proj.fail.s()]
+    made = {"pipe": lambda: group(header) | body, "chord": lambda: chord(header, body), "chain": None}[form]
+    result = (chain(group(header), body) if made is None else made()).delay()
+    drain_sync(until_done=True)
+    assert sorted(heard, key=str) == sorted([result.id, (result.id, ValueError, "no such order")], key=str)
+    heard.clear()
+    fine = (group(proj.add.s(i, i) for i in range(10)) | body).delay()
+    drain_sync(until_done=True)
+    assert fine.get(timeout=120) == 90
+    assert heard == []
+
+
 def test_a_signature_travels_as_an_argument(proj: Any) -> None:
     @proj.app.task
     def start(work: Any) -> str:

@@ -21,9 +21,12 @@ if TYPE_CHECKING:
 ERRBACK = "tasklib.celery.errback"
 
 
-def errback_task(ends: list[SettledTask[Any]], errback: dict[str, Any]) -> None:
-    """Call the error callback if one of the tasks failed. It is submitted for every end, as a gate can't tell."""
-    failed = [end for end in ends if end.state != "completed" and not upstream_of(end.error)]
+def errback_task(ends: list[SettledTask[Any]], errback: dict[str, Any], is_body: bool = False) -> None:
+    """Call the error callback if one of the tasks failed. It is submitted for every end, as a gate can't tell.
+
+    `is_body`: of a chord, which fails with its header.
+    """
+    failed = [end for end in ends if end.state != "completed" and (is_body or not upstream_of(end.error))]
     if not failed:
         return
     from tasklib.celery.app import current_app_or_default
@@ -33,7 +36,7 @@ def errback_task(ends: list[SettledTask[Any]], errback: dict[str, Any]) -> None:
     signature = maybe_signature(revived(errback), app)
     task = app.tasks.get(signature.get("task"))
     end = failed[0]
-    error = exception_of(end.error)
+    error = app.AsyncResult(str(end.id)).result if upstream_of(end.error) else exception_of(end.error)
     given = () if task is None else tuple(inspect.signature(task.run).parameters.values())
     wanted = [p for p in given if p.kind is p.POSITIONAL_OR_KEYWORD and p.default is p.empty]
     own = signature["args"]

@@ -22,7 +22,7 @@ import builtins
 from datetime import datetime
 from typing import Any
 
-from tasklib.errors import TaskLibError
+from tasklib.errors import DatabaseUnavailable, TaskLibError
 
 
 class CeleryError(TaskLibError):
@@ -99,6 +99,7 @@ class ChordError(CeleryTaskError):
 
 
 Reject, Retry, TaskError, TimeoutError = CeleryReject, CeleryRetry, CeleryTaskError, CeleryTimeoutError
+OperationalError = DatabaseUnavailable
 """As Celery calls them."""
 
 _REFUSED = {
@@ -106,7 +107,6 @@ _REFUSED = {
     "tasklib.current_task().seconds_left in long loops",
     "TimeLimitExceeded": "an attempt that runs out of time is never told: its task ends as FAILURE with TaskTimeout",
     "WorkerLostError": "a task whose worker is lost runs again, up to the crash limit",
-    "OperationalError": "a database that can't be reached raises tasklib.DatabaseUnavailable",
     "AlreadyRegistered": "two functions of one name raise tasklib.InvalidTaskFunction",
     "CeleryCommandException": "`tasklib` has commands of its own",
     "NotConfigured": "without a database, tasklib.NotInitialized is raised",

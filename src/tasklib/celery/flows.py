@@ -1,7 +1,8 @@
 """From Celery's canvas to a flow of TaskLib: one graph of chains, groups, chords and callbacks, submitted at once.
 
 A callback (`link`) is a task of the flow that waits for its task. An error callback (`link_error`) waits for all the
-tasks it is meant for, however they end, and calls its function if one of them failed.
+tasks it is meant for, however they end, and calls its function if one of them failed; that of a chord's body also if
+the body was cancelled because a task of the header failed.
 """
 
 from __future__ import annotations
@@ -77,7 +78,8 @@ class CanvasFlow:
         node = self.flow.add(made, after=() if before is None else before.ends)
         parent = None if before is None else before.result
         end = CanvasEnd([node], False, lambda run: _result_at(run, node, 0, parent), [node])
-        return self._called_back(end, wish.link, wish.link_error)
+        is_body = before is not None and before.is_list
+        return self._called_back(end, wish.link, wish.link_error, is_body=is_body)
 
     def _signature(self, part: CelerySignature, before: CanvasEnd | None) -> tuple[Signature[Any], Asked]:
         """One task as a part of the flow."""
@@ -142,12 +144,15 @@ class CanvasFlow:
         options = part["options"]
         return self._called_back(end, _signatures(options.get("link")), _signatures(options.get("link_error")))
 
-    def _called_back(self, end: CanvasEnd, links: Sequence[Any], link_errors: Sequence[Any]) -> CanvasEnd:
+    def _called_back(
+        self, end: CanvasEnd, links: Sequence[Any], link_errors: Sequence[Any], *, is_body: bool = False
+    ) -> CanvasEnd:
         for link in links:
             self.attach(maybe_signature(link, self.app), end)
         for errback in link_errors:
             function, _ = self.app.function_of(ERRBACK)
-            arguments = {"ends": Ends(end.nodes), "errback": dict(_plain(maybe_signature(errback, self.app)))}
+            called = dict(_plain(maybe_signature(errback, self.app)))
+            arguments = {"ends": Ends(end.nodes), "errback": called, **({"is_body": True} if is_body else {})}
             self.flow.add(Signature(function, (), arguments), when="settled")
         return end
 

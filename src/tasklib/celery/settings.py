@@ -52,7 +52,7 @@ NO_EFFECT = {
     "result_expires": "set `TASKLIB_RETENTION`, such as `completed=30` for 30 days; without it tasks are kept",
     "result_extended": _ALWAYS,
     "task_acks_late": _ALWAYS + ": a task whose worker is lost runs again",
-    "task_allow_error_cb_on_chord_header": _ALWAYS,
+    "task_allow_error_cb_on_chord_header": "an error callback of a chord is called once, whichever of its tasks fail",
     "task_create_missing_queues": "a queue exists as soon as a task names it",
     "task_compression": "PostgreSQL compresses large rows",
     "task_protocol": _BROKER,

@@ -12,6 +12,7 @@ from tasklib.celery.binding import Binding
 from tasklib.celery.exceptions import CeleryRetry, MaxRetriesExceededError, NotOnTaskLib
 from tasklib.celery.request import CeleryRequest, request_of
 from tasklib.celery.values import plain
+from tasklib.errors import DatabaseUnavailable
 from tasklib.tasks.context import current_task, running_task
 from tasklib.tasks.function import TaskFunction
 from tasklib.tasks.options import Options, did_you_mean
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 REFUSED_ATTRIBUTES = {
     "Request": "TaskLib's worker makes the request",
     "Strategy": "TaskLib's worker runs the task",
-    "OperationalError": "a database that can't be reached raises tasklib.DatabaseUnavailable",
     "add_around": "override __call__",
     "annotate": "set task_annotations",
     "from_config": "set the attributes of the task",
@@ -93,6 +93,7 @@ class CeleryTask:
     trail: bool = False
     resultrepr_maxsize: int = 1024
     MaxRetriesExceededError = MaxRetriesExceededError
+    OperationalError = DatabaseUnavailable
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
         """The body of the task."""

@@ -37,9 +37,6 @@ DIFFERENT = {
         "test_chord.test_immutable_errback_called_by_chord_from_group_fail_multiple",
         "test_chord.test_flag_allow_error_cb_on_chord_header_on_upgraded_chord",
     ],
-    "an error callback of a chord's body is not called when the header fails: link it to the chord": [
-        "test_chord.test_enabling_flag_allow_error_cb_on_chord_header",
-    ],
     "`result.children` is empty": ["test_chord.test_chord_on_error"],
     "the header of a chord is a list of signatures: a generator is read where the chord is made": [
         "test_chord.test_generator",
