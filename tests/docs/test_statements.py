@@ -11,7 +11,7 @@ import pytest
 
 from tasklib import Breaker, Config, environment
 from tasklib.backends.postgres import claims, lanes, notifier, sleep
-from tasklib.cli import processes
+from tasklib.cli import processes, shard
 from tasklib.client import backfills, backpressure, flow_graphs, searching, submissions
 from tasklib.client import failures as failure_calls
 from tasklib.executors import processes as executors
@@ -62,6 +62,7 @@ def _last_record(benchmark: str) -> Any:
         (CLAIM, "`max_prefetch` ({:,})", Config("postgresql://").max_prefetch),
         (CLAIM, "busy for more than {:g} ms", sleep.LONG_AWAKE_SECONDS * 1000),
         (SHARDS, "has owed an answer for {:g} second", shard_slots.SILENT_SECONDS),
+        (SHARDS, "A new weight holds {:g} seconds later", shard.NOTICE_SECONDS),
         (SHARDS, "looks at the file every {}", {1.0: "second"}[shard_workers._FILE_LOOK_SECONDS]),
         (RUN, "after half a second, then after pauses that double up to {:g} seconds", processes.LONGEST_PAUSE),
         (RUN, "until it has run for a {}", {60.0: "minute"}[processes.STEADY_SECONDS]),

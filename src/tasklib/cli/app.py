@@ -18,6 +18,7 @@ from tasklib.cli import (
     schedule,
     search,
     settings,
+    shard,
     token,
     workers,
 )
@@ -123,6 +124,7 @@ app.add_typer(backpressure.app, name="backpressure")
 app.add_typer(limit.app, name="limit")
 app.add_typer(breaker.app, name="breaker")
 app.add_typer(settings.app, name="settings")
+app.add_typer(shard.app, name="shard")
 app.add_typer(token.app, name="token")
 app.add_typer(keys.app, name="keys")
 app.command()(audit)

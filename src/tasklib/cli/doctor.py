@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tasklib.cli.options import DatabaseUrl, Debug, Schema, connected
+from tasklib.cli.each_shard import each_shard
+from tasklib.cli.options import DatabaseUrl, Debug, Schema, configured
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from tasklib.config import Config
     from tasklib.doctor.findings import Finding
 
 _MARKS = {"ok": ("✓", "green"), "note": ("·", "cyan"), "warning": ("!", "bold yellow"), "critical": ("✗", "bold red")}
@@ -25,26 +27,44 @@ def doctor(
     schema: Schema = None,
     debug: Debug = False,
 ) -> None:
-    """Check TaskLib and its PostgreSQL for problems, and suggest fixes.
+    """Check TaskLib and its PostgreSQL for problems, in every shard, and suggest fixes.
 
     It changes nothing. Exit code 0: no problems; 1: warnings; 2: critical problems, or the database can't be reached.
     """
     from tasklib.doctor.findings import worst
-    from tasklib.doctor.run import examine
     from tasklib.formatting import json_text
 
-    with connected(database_url, schema) as client:
-        findings = examine(client)
-    verdict = worst(findings)
+    found = {number: _examine(one) for number, one in each_shard(configured(database_url, schema))}
+    verdict = worst(finding for findings in found.values() for finding in findings)
     if json_:
-        report = {"severity": verdict.value, "findings": [f.as_dict() for f in findings]}
+        report = {"severity": verdict.value, "findings": _of_all(found)}
         typer.echo(json_text(report, indent=2))
     else:
         from rich.console import Console
 
-        shown = [f for f in findings if not quiet or _EXIT_CODES[f.severity]]
-        print_findings(Console(highlight=False), shown)
+        for number, findings in found.items():
+            if number is not None:
+                typer.echo(f"shard {number}")
+            shown = [f for f in findings if not quiet or _EXIT_CODES[f.severity]]
+            print_findings(Console(highlight=False), shown)
     raise typer.Exit(_EXIT_CODES[verdict])
+
+
+def _examine(config: Config) -> list[Finding]:
+    from tasklib.client.clients import Client
+    from tasklib.doctor.run import examine
+
+    with Client(config) as client:
+        return examine(client)
+
+
+def _of_all(found: Mapping[int | None, Sequence[Finding]]) -> list[dict[str, Any]]:
+    """As JSON; of several shards each with the shard's number."""
+    return [
+        finding.as_dict() if number is None else {**finding.as_dict(), "shard": number}
+        for number, findings in found.items()
+        for finding in findings
+    ]
 
 
 def print_findings(console: Console, findings: Sequence[Finding]) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tasklib.cli.each_shard import each_shard, named
 from tasklib.cli.options import DatabaseUrl, DatabaseUrlFile, Debug, Schema, configured, url_of
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def migrate(
     schema: Schema = None,
     debug: Debug = False,
 ) -> None:
-    """Create TaskLib's tables or update them. Safe to repeat, and to run on many machines at once."""
+    """Create TaskLib's tables or update them, in every shard. Safe to repeat, and to run on many machines at once."""
     from tasklib import migrations
     from tasklib.config import Config
     from tasklib.migrations.revisions import head
@@ -46,11 +47,11 @@ def migrate(
         typer.echo(migrations.script(checked.schema) if sql else migrations.roles(checked.schema))
         return
     config = configured(url_of(database_url, database_url_file), schema)
-    if check:
-        migrations.pending(config)  # refuses a newer schema and a table that TaskLib did not create
-        migrations.check(config)
-        typer.echo(f"up to date (revision {head()})")
-        return
+    if config.shards and (from_0_1 or take_over):
+        numbers = ", ".join(str(shard.number) for shard in config.shards)
+        raise typer.BadParameter(
+            f"this is for one schema: leave TASKLIB_SHARDS_FILE out and set TASKLIB_SHARD to its number ({numbers})."
+        )
     if from_0_1:
         rows = migrations.carry_over(config)
         for table, count in rows.items():
@@ -61,11 +62,36 @@ def migrate(
         taken = migrations.take_over(config, take_over, time_zone=time_zone)
         _tell(taken, config)
         return
-    done = migrations.migrate(config)
+    failed = [number for number, one in each_shard(config) if not _migrate(one, number, check=check)]
+    if failed:
+        raise typer.Exit(1)
+
+
+def _migrate(config: Config, number: int | None, *, check: bool) -> bool:
+    """Migrate one schema, or check it. What goes wrong in a shard doesn't keep the others from theirs: False."""
+    from tasklib import migrations
+    from tasklib.cli.report import show_error
+    from tasklib.migrations.revisions import head
+
+    try:
+        done: tuple[str, ...] = ()
+        if check:
+            migrations.pending(config)  # refuses a newer schema and a table that TaskLib did not create
+            migrations.check(config)
+        else:
+            done = migrations.migrate(config)
+    except Exception as e:
+        if number is None:
+            raise
+        typer.echo(f"shard {number}:", err=True)
+        if not show_error(e):
+            raise
+        return False
     for revision in done:
-        typer.echo(f"ran {revision}")
+        typer.echo(f"{named(number)}ran {revision}")
     if not done:
-        typer.echo(f"up to date (revision {head()})")
+        typer.echo(f"{named(number)}up to date (revision {head()})")
+    return True
 
 
 def _tell(taken: TakenOver, config: Config) -> None:

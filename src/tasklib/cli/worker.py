@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tasklib.cli.each_shard import each_shard
 from tasklib.cli.options import (
     Capabilities,
     Concurrency,
@@ -115,8 +116,9 @@ def worker(
         from tasklib.migrations import migrate as bring_up_to_date
 
         assert config is not None
-        _wait_for_database(config)
-        bring_up_to_date(config)
+        for _, one in each_shard(config):
+            _wait_for_database(one)
+            bring_up_to_date(one)
     made = Worker(
         config,
         server=server,
