@@ -10,7 +10,7 @@ JOBS ?= $(shell echo $$((2 * $$(nproc))))
 COVERAGE_FLOOR ?= 63
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long test-integration test-programs docs pictures coverage check lint types imports format test-postgres test-pgbouncer test-pythons schema benchmarks model interleavings mutants chaos failover peers clean
+.PHONY: help demo test test-long test-integration test-shards test-programs docs pictures coverage check lint types imports format test-postgres test-pgbouncer test-pythons schema benchmarks model interleavings mutants chaos failover peers clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-17s %s\n", $$1, $$2}'
@@ -57,6 +57,10 @@ pictures: $(READY)  ## the pictures of the README: the chart of the recorded spe
 
 coverage: $(READY)  ## the tests of `make test`, and which lines of src they reach; fails below COVERAGE_FLOOR
 	$(BIN)/pytest -n $(JOBS) -m 'not long' --cov --cov-report=term --cov-report=xml --cov-fail-under=$(COVERAGE_FLOOR) $(ARGS)
+
+test-shards: $(READY)  ## the tests of shards, then four on two servers, one of which is killed, frozen and cut off
+	$(BIN)/pytest -n $(JOBS) tests/test_shards.py tests/worker/test_shards.py tests/worker/test_shard_slots.py tests/cli/test_shard.py $(ARGS)
+	$(BIN)/python -m proof.shards --rounds $(or $(ROUNDS),1)
 
 test-postgres: $(READY)  ## the integration tests on PostgreSQL 15 (system), 16 and 18
 	$(BIN)/python tests/on_each_postgres.py $(ARGS)

@@ -9,7 +9,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -126,7 +126,7 @@ def run(plan: Plan, say: Any = print) -> Outcome:
         stage, here, log = stack.enter_context(_stage(plan))
         frozen = lambda: [m.name for m in stage.fleet.members if m.frozen]  # noqa: E731 - read again and again
         monitor = Monitor(here.direct_url, log, frozen, limits=plan.limits, in_time=plan.in_time)
-        tending = stack.enter_context(_tending(stage.fleet))
+        ended = stack.enter_context(tending(stage.fleet))
         monitor.start()
         _await_work(here, _workers(plan))
         began = time.monotonic()
@@ -134,16 +134,16 @@ def run(plan: Plan, say: Any = print) -> Outcome:
         seconds = time.monotonic() - began
         say(f"{faults.total()} faults in {seconds:.0f} s; now it may become quiet")
         quiet = _become_quiet(stage, here, monitor)
-        tending.set()
+        ended.set()
         stage.fleet.end()
         monitor.stop()
         with psycopg.connect(here.direct_url, autocommit=True) as db:
             for idle in _idle(db, _workers(plan)):
                 log.write(op="violation", invariant="I7", detail=f"{idle} never took a task")
-            verdict = _verdict(db, here)
+            found = verdict(db, lambda: read(here.log_directory))
             recoveries = _recoveries(db, here)
             causes = dict(db.execute(_CAUSES).fetchall())
-        return Outcome(verdict, faults, seconds, recoveries, monitor.deadlocks, quiet, causes)
+        return Outcome(found, faults, seconds, recoveries, monitor.deadlocks, quiet, causes)
 
 
 @contextmanager
@@ -224,7 +224,8 @@ def _reporter(log: ActorLog) -> Any:
 
 
 @contextmanager
-def _tending(fleet: Fleet) -> Iterator[threading.Event]:
+def tending(fleet: Fleet) -> Iterator[threading.Event]:
+    """Start what dies, until the event is set."""
     ended = threading.Event()
 
     def tend() -> None:
@@ -330,13 +331,10 @@ def _become_quiet(stage: Stage, here: Scene, monitor: Monitor) -> bool:
     return False
 
 
-def _verdict(db: psycopg.Connection, here: Scene) -> Verdict:
+def verdict(db: psycopg.Connection, log: Callable[[], Iterable[Mapping[str, Any]]]) -> Verdict:
+    """What the checker finds in one database, and in what the actors said of it."""
     rows = lambda query: [row[0] for row in db.execute(query).fetchall()]  # noqa: E731
-    signals = [
-        (line["task"], line["key"])
-        for line in read(here.log_directory)
-        if line.get("op") == "signal" and line["what"] == "ok"
-    ]
+    signals = [(line["task"], line["key"]) for line in log() if line.get("op") == "signal" and line["what"] == "ok"]
     end = End(
         ledger=Counter(rows("SELECT task::text FROM ledger")),
         transactional=frozenset(rows("SELECT id::text FROM tasks WHERE name = 'chaos.transactional'")),
@@ -349,7 +347,7 @@ def _verdict(db: psycopg.Connection, here: Scene) -> Verdict:
         limits=limit_history(db, limited_tasks.NAMES, limited_tasks.bounds_of),
     )
     checker = Checker(crash_limit=SETTINGS["crash_limit"])
-    return checker.check(recording.transitions(db), recording.reigns(db), read(here.log_directory), end)
+    return checker.check(recording.transitions(db), recording.reigns(db), log(), end)
 
 
 def _await_work(here: Scene, workers: list[str]) -> None:

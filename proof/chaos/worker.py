@@ -9,16 +9,18 @@ import sys
 from importlib import import_module
 
 from proof.chaos import flow_tasks, tasks
-from proof.chaos.scene import scene
+from proof.chaos.scene import SETTINGS, scene
 from proof.history.actors import ActorLog
-from tasklib import Worker
+from tasklib import Config, Worker
 from tasklib.events import Event, LeaseLost, ResultRefused
 
 
 async def main(name: str, way: str) -> None:
     here = scene()
     log = ActorLog(here.log_directory, f"{name}-{os.getpid()}")
-    config = here.config(proxied=way == "proxied").with_changes(worker_id=name)
+    over_shards = way.endswith(".toml")
+    config = Config(shards_file=way, **SETTINGS) if over_shards else here.config(proxied=way == "proxied")
+    config = config.with_changes(worker_id=name)
     server = f"http://127.0.0.1:{here.http_port}" if way == "http" else None
     modules = [tasks.__name__, flow_tasks.__name__]
     if way != "http":  # a worker over HTTP refuses durable functions
