@@ -67,15 +67,17 @@ def test_a_migration_may_take_as_long_as_it_takes(config: Config) -> None:
 
 def test_a_client_gives_up_on_a_link_that_fell_silent_and_opens_another(config: Config, db: psycopg.Connection) -> None:
     with Client(config.with_changes(statement_timeout_seconds=HASTY)) as client:
-        assert client.pauses() == []  # opens a connection
+        # Nothing about what is paused: a statement that another test froze may have been done after all.
+        client.pauses()  # opens a connection
         pid = backend_of_the_client(db)
         with frozen(pid):
-            assert client.pauses() == []  # repeated on a new connection: reading twice does no harm
+            client.pauses()  # repeated on a new connection: reading twice does no harm
+        assert backend_of_the_client(db) != pid
 
 
 def test_what_may_not_be_repeated_says_that_the_database_is_away(config: Config, db: psycopg.Connection) -> None:
     with Client(config.with_changes(statement_timeout_seconds=HASTY)) as client:
-        assert client.pauses() == []
+        client.pauses()
         pid = backend_of_the_client(db)
         with frozen(pid), pytest.raises(DatabaseUnavailable, match="or doesn't answer"):
             client.pause(queue="mail")

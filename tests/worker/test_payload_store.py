@@ -102,6 +102,33 @@ async def test_every_way_in_puts_them_there(executor: str, stored: Config, db: p
     assert max(row) < 500
 
 
+async def test_arguments_that_replace_those_of_a_waiting_task_stay_in_the_table(store: Store) -> None:
+    """The store would have them under an id that no task has, and the leader would delete them before the task runs."""
+    replacing = echo().options(unique="pending", merge_key="mail", on_duplicate="replace", delay_seconds=3600)
+    waiting = await replacing.submit(text=f"first {LONG}")
+    assert await replacing.submit(text=f"second {LONG}") == waiting
+    assert store.everything() == []
+    assert (await drain(with_delayed=True)).counts == {"completed": 1}
+    assert await waiting.result() == f"second {LONG}"
+
+
+@pytest.mark.parametrize("knows", [True, False], ids=["function", "name"])
+async def test_a_serial_key_holds_however_long_the_arguments_are(knows: bool, db: psycopg.Connection) -> None:
+    """The claim makes the lane of a task of its arguments, and can't read the store."""
+    if knows:
+
+        @task(name="book", serial_key="account")
+        async def book(account: str, text: str) -> None: ...
+
+        await submit_many(book, [{"account": account, "text": LONG} for account in "ab"])
+    # As a worker stores it that has the function.
+    db.execute("""INSERT INTO limited_names VALUES ('book', '[{"serial": "account"}]')""")
+    if not knows:
+        await submit_many("book", [{"account": account, "text": LONG} for account in "ab"], registered_elsewhere=True)
+    lanes = db.execute("SELECT tasklib_lane(name, lane, kwargs) FROM tasks ORDER BY id").fetchall()
+    assert lanes == [("\x01ka",), ("\x01kb",)]
+
+
 async def test_a_join_gets_the_results_of_others_from_the_store(db: psycopg.Connection) -> None:
     @task(name="lengths")
     async def lengths(texts: list[str]) -> list[int]:

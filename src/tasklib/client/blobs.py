@@ -11,9 +11,11 @@ from uuid import UUID
 
 from tasklib.client.effects import Call, RunCoroutine
 from tasklib.config import Config
+from tasklib.store import limits
 from tasklib.store.lookup import Outcome
 from tasklib.store.submit import SubmitTerms
-from tasklib.tasks import blobs
+from tasklib.tasks import blobs, registry
+from tasklib.tasks.function import keys_of
 from tasklib.tasks.payload_stores import store_of
 
 if TYPE_CHECKING:
@@ -23,8 +25,24 @@ if TYPE_CHECKING:
 def offload(config: Config, tasks: NewTasks) -> Call[None]:
     """Put the long arguments of these tasks into the store, before their rows are written."""
     long = [place for place, text in enumerate(tasks.texts) if blobs.is_long(config, text)]
+    if not long:
+        return
+    kinds = {place: tasks[place].terms for place in long}
+    keyed: set[str] = yield limits.keyed_names({terms.name for terms in kinds.values()})
+    long = [place for place, terms in kinds.items() if not _stays(terms, keyed)]
     if long:
         yield RunCoroutine(lambda _: asyncio.to_thread(_put, config, tasks, long))
+
+
+def _stays(terms: SubmitTerms, keyed: set[str]) -> bool:
+    """Whether the arguments have to be in the table.
+
+    The claim makes keys of limits and serial keys of them. And those that replace a waiting task's are that task's by
+    then: what the store has would be under the id of a task that never was, and deleted.
+    """
+    function = registry.functions.get(terms.name)
+    has_keys = function is not None and any(name is not None for _, name in keys_of(function))
+    return terms.replaces or has_keys or terms.name in keyed
 
 
 def _put(config: Config, tasks: NewTasks, places: list[int]) -> None:

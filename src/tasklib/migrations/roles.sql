@@ -52,6 +52,8 @@ GRANT INSERT (id, name, queue, lane, args, kwargs, scheduled_at, max_retries, ti
       SELECT (id, name, state, lease_token, submitted_by, idempotency_key, idempotency_expires_at, merge_key, merge_while),
       UPDATE (idempotency_key, idempotency_expires_at)
     ON {schema}.tasks TO {producer};
+-- Arguments that keys of limits are made of don't go into a payload store.
+GRANT SELECT ON {schema}.limited_names TO {producer};
 -- Submissions that find their merge key taken are counted.
 GRANT INSERT (name, queue, level, outcome, reason, count) ON {schema}.stats_deltas TO {producer};
 GRANT INSERT (id, name, submitted_by, parent, first_task, finished_at) ON {schema}.flows TO {producer};

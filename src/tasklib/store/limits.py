@@ -166,6 +166,12 @@ def full(seconds: float, most: int) -> Query[list[FullLimit]]:
     return Query("limit_full", parameters, lambda rows: [FullLimit(*row) for row in rows], repeatable=True)
 
 
+def keyed_names(names: Iterable[str]) -> Query[set[str]]:
+    """Of these task names, those behind limits, serial keys or shares that are values of an argument."""
+    parameters = {"names": sorted(names)}
+    return Query("keyed_names", parameters, lambda rows: {row[0] for row in rows}, repeatable=True)
+
+
 def missing() -> Query[list[MissingLimit]]:
     """Limits that functions are declared with, and that bound nothing."""
     return Query("limit_missing", {}, lambda rows: [MissingLimit(*row) for row in rows], repeatable=True)
