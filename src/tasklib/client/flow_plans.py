@@ -10,7 +10,7 @@ from uuid import UUID
 
 from tasklib.client.call_arguments import Target
 from tasklib.client.flow_graphs import FlowGraph, GraphNode, GraphTask, Reference, check_unmerged
-from tasklib.client.sealing import Sealer, refuse_unsealed, seals
+from tasklib.client.sealing import Sealer, refuse_unsealed
 from tasklib.client.submissions import Defaults, NewTasks
 from tasklib.db.query import Query
 from tasklib.store import flows
@@ -138,7 +138,7 @@ def planned(
         start_of_millisecond(ids[0]) if ids else None,
     )
     tasks = NewTasks(texts, terms, id_type=id_type, made=made_ids)
-    if any(seals(target, defaults) for target in targets):
+    if any(defaults.may_seal(target) for target in targets):
         tasks.seal(targets, defaults)
     last = None if graph.last is None else by_node[graph.last][0]
     return FlowPlan(new, tasks, places, by_node, last, graph.ends)
@@ -191,7 +191,7 @@ def spawned_rows(children: Sequence[tuple[UUID, Signature[Any]]], defaults: Defa
         check_unmerged(task)
         limited(task.kwargs, defaults.config.max_payload_bytes, "the arguments")
         text, terms = task.kwargs, defaults.terms(task.target, task.options)
-        if seals(task.target, defaults):
+        if defaults.may_seal(task.target):
             text, terms = Sealer(defaults).sealed(task.target, id_, text, terms)
         texts.append(f'{{"id":"{id_.hex}","kwargs":{text},{terms.as_json}}}')
     return f"[{','.join(texts)}]"

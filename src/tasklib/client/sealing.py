@@ -38,11 +38,6 @@ _SERIALIZED = f'{{"{serializers.MARK}":'
 _BLOB = f'{{"{BLOB_MARK}":'
 
 
-def seals(target: Target, defaults: Defaults) -> bool:
-    """Whether tasks of this function are stored sealed, or come sealed."""
-    return defaults.seals and (isinstance(target, str) or target.sealing is not None)
-
-
 def refuse_replacing(target: Target, options: Options) -> None:
     """A ciphertext belongs to one task, so it can't take the place of another's."""
     if isinstance(target, str) or target.sealing is None:

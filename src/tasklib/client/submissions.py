@@ -196,6 +196,10 @@ class Defaults:
             self._known[target, options] = terms
         return terms
 
+    def may_seal(self, target: Target) -> bool:
+        """Whether tasks of this function are stored sealed, or come sealed."""
+        return self.seals and (isinstance(target, str) or target.sealing is not None)
+
     def _applied(self, target: Target, options: Options) -> SubmitTerms:
         config = self.config
         name = target if isinstance(target, str) else target.name
@@ -339,7 +343,7 @@ def new_tasks(
             # Neighbours are often of one kind.
             if target is not before[0] or options is not before[1]:
                 terms, write = defaults.terms(target, options), writer_of(target)
-                any_sealed = any_sealed or sealing.seals(target, defaults)
+                any_sealed = any_sealed or defaults.may_seal(target)
                 before = target, options
             text = write(arguments)
             if 4 * len(text) > limit:  # a character takes four bytes at most
