@@ -63,7 +63,7 @@ class Policy:
 ALL = Policy()
 
 
-class Members(Sequence[tuple[Signature[Any], dict[str, Any]]]):
+class NodeTasks(Sequence[tuple[Signature[Any], dict[str, Any]]]):
     """The tasks of a node with their arguments by name, bound when they are read: a group may be very large."""
 
     def __init__(self, signatures: Sequence[Signature[Any]], before: Ends | None = None) -> None:
@@ -203,7 +203,7 @@ class Flow(Submittable[R_co]):
             return self._add_part(part, name, after, maybe, Policy(when, at_least))
         is_group = isinstance(part, list | tuple)
         signatures = [signature_of(p) for p in (part if is_group else [part])]
-        members = Members(signatures)
+        members = NodeTasks(signatures)
         parents = _unique([*members.nodes(), *after, *maybe])
         policy = Policy(when, at_least)
         default = signatures[0].task.name if signatures else "group"
@@ -266,7 +266,7 @@ class Flow(Submittable[R_co]):
         self, name: str, signatures: Sequence[Signature[Any]], before: Ends | None, *, is_group: bool
     ) -> Node[Any]:
         """Add a node whose tasks get what came before as their first argument."""
-        members = Members(signatures, before)
+        members = NodeTasks(signatures, before)
         parents = _unique([*(before.nodes if before else ()), *members.nodes()])
         policy = ALL if before is None else before.policy
         return self._place(None, name, members, parents, (), policy, is_group=is_group)
