@@ -19,6 +19,7 @@ from tasklib.maintenance import payloads
 from tasklib.maintenance.payloads import sweep_payloads
 from tasklib.store import fleet
 from tasklib.store.fleet import Term
+from tasklib.tasks.ids import Ids
 from tasklib.tasks.keyring import Keyring
 from tasklib.tasks.payload_stores import new_key
 from tasklib.testing import drain
@@ -297,6 +298,22 @@ async def test_the_leader_deletes_old_payloads_without_tasks_and_no_others(
     assert set(keys[2:]) < set(left)
     assert next(key for key in left if key not in keys).startswith(str(kept))
     assert len(left) == 3
+
+
+async def test_the_leader_of_a_shard_leaves_the_payloads_of_other_shards(stored: Config, store: Store) -> None:
+    """They have one store, and none has the tasks of another."""
+    own, of_another = (str(Ids(1, shard=shard).first(1)[0]) for shard in (0, 5))
+    # As old as the oldest ids are.
+    keys = [new_key(f"00000000-0001-7{id_[15:]}", "kwargs") for id_ in (own, of_another)]
+    for key in keys:
+        store.put(key, b"x")
+    with Client(stored) as client:
+        term = client.database.run(fleet.campaign("me", 3600)).term
+    assert term is not None
+    await sweep_payloads(_Database(stored), stored, term)
+    assert store.everything() == [keys[1]]
+    await sweep_payloads(_Database(stored), stored.with_changes(shard=5), term)
+    assert store.everything() == []
 
 
 def test_the_duty_exists_only_with_a_store(config: Config, stored: Config) -> None:

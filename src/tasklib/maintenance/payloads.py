@@ -12,6 +12,7 @@ from tasklib.db.query import Runs
 from tasklib.events import Event
 from tasklib.store import maintenance
 from tasklib.store.fleet import Term
+from tasklib.tasks.ids import shard_of
 from tasklib.tasks.payload_stores import is_key, store_of
 
 PAGE = 1000
@@ -32,8 +33,10 @@ async def sweep_payloads(db: Runs, config: Config, term: Term) -> Sequence[Event
     for _ in range(MOST_PAGES):
         page = [key for key in await asyncio.to_thread(store.keys, after, PAGE) if is_key(key)]
         old = [key for key in page if key < newest or UUID(key.partition("/")[0]).version != 7]
-        if old:
-            await _delete_orphans(db, store, old, term)
+        # Shards may have one store, and this is the leader of one of them.
+        own = [key for key in old if shard_of(UUID(key.partition("/")[0])) == config.shard]
+        if own:
+            await _delete_orphans(db, store, own, term)
         if len(old) < len(page) or len(page) < PAGE:
             after = ""  # those that are young: from the beginning next time
             break
