@@ -12,13 +12,13 @@ import pytest
 from tasklib import Breaker, Config, environment
 from tasklib.backends.postgres import claims, lanes, notifier, sleep
 from tasklib.cli import processes, shard
-from tasklib.client import backfills, backpressure, flow_graphs, searching, submissions
+from tasklib.client import backfills, backpressure, dead_letters, flow_graphs, searching, submissions, suggesting
 from tasklib.client import failures as failure_calls
 from tasklib.executors import processes as executors
 from tasklib.executors.outcomes import FailureKind
 from tasklib.maintenance import breakers, payloads, replays, schedule_skips, snapshot, stats_reporter
 from tasklib.schedules.slots import PROMPT
-from tasklib.server import sessions
+from tasklib.server import problems, sessions
 from tasklib.server.dashboard import failures as failures_screen
 from tasklib.server.settings import ServerSettings
 from tasklib.store import claim, failures, levels, stats
@@ -113,7 +113,13 @@ def _last_record(benchmark: str) -> Any:
         (REPLAYS, "The leader takes the next ones every {:g} seconds", replays.INTERVAL_SECONDS),
         (REPLAYS, "it makes up for at most {:g} seconds", 2 * replays.INTERVAL_SECONDS),
         (REPLAYS, "deleted {:g} days after its end", replays.KEPT_SECONDS / 86400),
-        (SEARCHES, "the newest {:,} (2,000 if", searching.LOOK),
+        (SEARCHES, "the newest {:,} (", searching.LOOK),
+        (SEARCHES, "({:,} if it searches errors", searching.LOOK // searching._TRACEBACKS_COST),
+        (SEARCHES, "up to {:,} tasks of that flow", searching.LOOK_IN_FLOWS),
+        (SEARCHES, "of states all tasks are counted, up to {}", suggesting._COUNT_STATES_UP_TO),
+        (SEARCHES, "and causes the newest {:,}", suggesting.LOOK),
+        (SEARCHES, "The groups cover the latest {:,} dead letters", dead_letters.LOOK),
+        (COST, "on that page stop at {}", searching.COUNT_UP_TO),
         (SEARCHES, "while at most {:,} tasks wait", searching.LOOK_FOR_PENDING),
         (SEARCHES, "One call changes up to {:,} tasks", searching.MOST_AT_ONCE),
         (SCHEDULES, "More than {:,} slots are refused", backfills.BACKFILL_LIMIT),
@@ -203,6 +209,13 @@ def test_the_limits_of_the_server_are_those_of_its_settings() -> None:
     assert len(stated) > 20
     for number, unit, name in stated:
         assert int(number.replace(",", "")) * units.get(unit, 1) == defaults[name], name
+
+
+def test_the_page_on_the_server_names_the_codes_that_say_which_limit_was_reached() -> None:
+    codes = {code for code, known in problems.KNOWN.items() if "limit that `limit` names" in known.meaning}
+    stated = re.search(r"With the codes (.*?), `limit` names the setting", _text("docs/how-to/run-the-server.md"))
+    assert stated
+    assert set(re.findall(r"`(\w+)`", stated[1])) == codes
 
 
 def test_the_page_on_monitoring_has_every_metric() -> None:
