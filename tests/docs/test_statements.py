@@ -153,6 +153,16 @@ def test_the_speed_in_the_readme_is_that_of_the_comparison() -> None:
     )
 
 
+def test_the_costs_of_shards_are_those_of_the_last_record() -> None:
+    run, page = _last_record("shards"), (ROOT / SHARDS).read_text()
+    assert f"runs {run['tasks']:,} no-op tasks" in page
+    assert f"Medians of {run['rounds']} rounds" in page
+    assert f"One worker with {run['slots']} slots" in page
+    for each in run["by_shards"].values():
+        batches = f"{each['tasks_per_claim']:.0f} | {each['tasks_per_settlement']:.0f} |"
+        assert f"| {each['worker_us']:g} | {each['server_us']:g} | {batches}" in page
+
+
 def test_the_speed_of_children_is_that_of_the_last_run_of_their_benchmark() -> None:
     run = _last_record("children")
     speed, start = run["median"], run["start_ms"]

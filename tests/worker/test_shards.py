@@ -6,16 +6,20 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from uuid import UUID
 
 import pytest
 
-from tasklib import Config, Shard, Worker, current_task, task
-from tasklib.errors import DatabaseUnavailable, SchemaError
+from tasklib import Config, Shard, Worker, current_task, on_shutdown, on_startup, task
+from tasklib.errors import ConfigError, DatabaseUnavailable, SchemaError
 from tasklib.events import DutyFailed, LeadershipTaken, TaskEnded, TaskStarted, WorkerStarted, WorkerStopped
 from tasklib.migrations import migrate
+from tasklib.tasks import registry
 from tasklib.tasks.ids import shard_of
+from tasklib.testing import drain_sync
 from tests.eventually import soon
+from tests.worker import process_tasks
 from tests.worker.sharded import Sharded, sharded, write_shards
 from tests.worker.watching import burst, working
 
@@ -231,3 +235,74 @@ async def test_one_shard_is_a_worker_as_without_shards(config: Config) -> None:
     worker = Worker(one)
     assert worker.config.shard == 5
     assert not worker.config.shards
+
+
+async def test_a_worker_over_shards_runs_beside_a_block(three: Sharded) -> None:
+    done = asyncio.Event()
+
+    @task
+    async def work() -> None:
+        done.set()
+
+    three.clients[2].submit_task(work)
+    async with Worker(three.config) as worker:
+        await done.wait()
+        assert worker.taken <= 1
+    assert three.counts() == {0: 0, 1: 0, 2: 1}
+
+
+async def test_a_worker_over_shards_that_is_cancelled_gives_its_tasks_back(three: Sharded) -> None:
+    began: list[UUID] = []
+
+    @task
+    async def work() -> None:
+        began.append(current_task().id)
+        await asyncio.Event().wait()
+
+    for client in three.clients.values():
+        client.submit_task(work)
+    running = asyncio.create_task(Worker(three.config).run())
+    await soon(lambda: len(began) == 3, "all have begun")
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert three.counts("pending") == {0: 1, 1: 1, 2: 1}
+    assert not any(three.rows(number, "SELECT count(*) FROM workers") for number in three.clients)
+
+
+async def test_hooks_are_called_once_and_their_state_is_that_of_tasks_of_all_shards(three: Sharded) -> None:
+    calls: list[str] = []
+
+    @on_startup
+    def begin(state: SimpleNamespace) -> None:
+        calls.append("start")
+        state.known = "to all"
+
+    @on_shutdown
+    def end() -> None:
+        calls.append("stop")
+
+    @task
+    async def work() -> str:
+        return str(current_task().state.known)
+
+    ids = {number: client.submit_task(work) for number, client in three.clients.items()}
+    await burst(three.config)
+    assert calls == ["start", "stop"]
+    assert {three.clients[number].get_task(task_id).result for number, task_id in ids.items()} == {"to all"}
+
+
+async def test_child_processes_are_those_of_all_shards(three: Sharded) -> None:
+    registry.register(process_tasks.add)
+    for client in three.clients.values():
+        client.submit_many(process_tasks.add, [{"a": n, "b": n} for n in range(3)])
+    watched = await burst(three.config, concurrency=1, modules=[process_tasks.__name__])
+    ids = [UUID(event.id) for event in watched.all(TaskEnded)]
+    results = [three.clients[shard_of(id_)].get_task(id_).result for id_ in ids]
+    assert len(results) == 9
+    assert len({result["pid"] for result in results}) == 1, "one slot, one child"
+
+
+def test_drain_of_the_tests_asks_for_one_shard(three: Sharded) -> None:
+    with pytest.raises(ConfigError, match="one shard at a time"):
+        drain_sync(three.config)
