@@ -172,7 +172,7 @@ class DeadLetterCalls(OnBehalf):
         return (yield from _take(take, look, self._own(chosen), limit, None, dry_run))
 
     def _own(self, chosen: DeadLetterFilter) -> DeadLetterFilter:
-        return replace(chosen, owner=self.identity.owner)
+        return replace(chosen, owner=self.identity.owner, secrets=self.identity.secrets)
 
     def _place(self, after: UUID | str | Task | DeadLetterPlace) -> Call[DeadLetterPlace]:
         if isinstance(after, DeadLetterPlace):

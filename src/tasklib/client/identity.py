@@ -23,6 +23,8 @@ class Identity:
     """What the tasks it submits have in their column of this name."""
     only_own: bool = False
     """True: the tasks of others are to it as if they didn't exist."""
+    secrets: str | None = None
+    """A regular expression of PostgreSQL: what it finds in an error is masked for this caller, and not searched."""
     owner: str | None = field(init=False)
     """The owner whose tasks it is limited to; None: no limit."""
 

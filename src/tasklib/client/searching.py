@@ -121,7 +121,8 @@ class SearchingCalls(OnBehalf):
         # The database's clock, where it matters.
         has_times = any(f"{field}:" in text.lower() for field in ("created", "failed", "due"))
         now: datetime = (yield dead_letters.now()) if has_times else datetime.now(UTC)
-        return replace(parse(text, self.config, now), owner=self.identity.owner)
+        identity = self.identity
+        return replace(parse(text, self.config, now), owner=identity.owner, secrets=identity.secrets)
 
     def _each_batch(self, sought: Search, text: str, below: UUID | None, *, cancel: bool) -> Call[Changed]:
         count = asked = 0

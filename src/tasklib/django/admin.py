@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from django.contrib import admin, messages
@@ -15,7 +16,7 @@ from tasklib.client.clients import Client
 from tasklib.client.default import default_client
 from tasklib.config import is_actor
 from tasklib.django.models import TaskRecord
-from tasklib.errors import TaskLibError
+from tasklib.errors import InvalidOption, TaskLibError
 from tasklib.server.redaction import Redaction
 from tasklib.server.settings import ServerSettings
 
@@ -40,7 +41,7 @@ class TaskRecordAdmin(admin.ModelAdmin):
     list_display = ("name", "state", "queue", "priority", "created_at", "scheduled_at", "completed_at", "last_line")
     list_filter = ("state",)
     search_fields = ("name",)
-    search_help_text = "As on the dashboard: name:send_receipt state:failed kwargs.order:7 created:<2h, or an id"
+    search_help_text = "As on the dashboard: name:send_receipt state:failed args.order:7 created:<2h, or an id"
     ordering = ("-id",)  # ids are ordered by time
     paginator = CappedPaginator
     show_full_result_count = False
@@ -82,8 +83,12 @@ class TaskRecordAdmin(admin.ModelAdmin):
         """Search as the dashboard does, by its language and its indexes."""
         if not search_term.strip():
             return queryset, False
+        redaction, client = _redaction(), default_client().on_behalf_of("Django's admin")
+        client.calls = client.calls.on_behalf_of(replace(client.calls.identity, secrets=redaction.pattern))
         try:
-            page = default_client().search_tasks(search_term, limit=_MOST_FOUND)
+            if redaction.hidden_term(search_term) is not None:
+                raise InvalidOption("this value is masked, and can't be searched here.")
+            page = client.search_tasks(search_term, limit=_MOST_FOUND)
         except TaskLibError as e:
             self.message_user(request, str(e), messages.WARNING)
             return queryset.none(), False
@@ -126,23 +131,23 @@ class TaskRecordAdmin(admin.ModelAdmin):
 
     @admin.display(description="arguments")
     def arguments(self, task: TaskRecord) -> str:
-        return _json(task.kwargs)
+        return _json(task, task.kwargs)
 
     @admin.display(description="tags")
     def tags_shown(self, task: TaskRecord) -> str:
-        return _json(task.tags)
+        return _json(task, task.tags)
 
     @admin.display(description="result")
     def result_shown(self, task: TaskRecord) -> str:
-        return "-" if task.result is None else _json(task.returned)
+        return "-" if task.result is None else _json(task, task.returned)
 
     @admin.display(description="progress")
     def progress_shown(self, task: TaskRecord) -> str:
-        return "-" if task.progress is None else _json(task.progress)
+        return "-" if task.progress is None else _json(task, task.progress)
 
     @admin.display(description="error")
     def error_shown(self, task: TaskRecord) -> str:
-        hidden = _redaction().result(task.kwargs, task.error)[1]
+        hidden = _redaction().result(task.result, task.error, *_others(task))[1]
         return format_html("<pre>{}</pre>", hidden) if hidden else "-"
 
     @admin.display(description="failed attempts")
@@ -154,8 +159,14 @@ class TaskRecordAdmin(admin.ModelAdmin):
         return format_html("<pre>{}</pre>", "\n".join(lines)) if lines else "-"
 
 
-def _json(value: Any) -> str:
-    shown = json.dumps(_redaction().masked(value), indent=2, ensure_ascii=False, default=str)
+def _others(task: TaskRecord) -> list[Any]:
+    return [task.kwargs, task.tags, task.progress]
+
+
+def _json(task: TaskRecord, value: Any) -> str:
+    redaction = _redaction()
+    masked = redaction.masked(value, redaction.texts_in([task.result, *_others(task)]))
+    shown = json.dumps(masked, indent=2, ensure_ascii=False, default=str)
     return str(format_html("<pre>{}</pre>", shown))
 
 

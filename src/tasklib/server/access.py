@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 from uuid import UUID
 
@@ -184,4 +184,7 @@ def client_of(principal: Principal, services: Services, *, to_change: bool = Fal
     only_own = principal.submitted_by is not None and (
         principal.only_own or (to_change and not principal.may(Role.OPERATOR))
     )
-    return services.client.on_behalf_of(principal.actor, submitted_by=principal.submitted_by, only_own=only_own)
+    client = services.client.on_behalf_of(principal.actor, submitted_by=principal.submitted_by, only_own=only_own)
+    if not principal.may(Role.OPERATOR):
+        client.calls = client.calls.on_behalf_of(replace(client.calls.identity, secrets=services.redaction.pattern))
+    return client

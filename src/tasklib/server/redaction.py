@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tasklib.client.search_terms import SearchError, SearchTerm, terms
 from tasklib.columns import SEALED_MARK
 from tasklib.tasks.masking import MASK, hiding, is_mark, secret_values
 from tasklib.tasks.sealing import is_sealed, shown_error
@@ -19,9 +20,11 @@ from tasklib.tasks.sealing import is_sealed, shown_error
 if TYPE_CHECKING:
     from tasklib.models import Task
     from tasklib.store.approvals import OpenApproval
+    from tasklib.store.audit import AuditRecord
     from tasklib.store.dashboard import RecentFailure
     from tasklib.store.dead_letters import DeadLetterGroup
     from tasklib.store.failures import FailureCause
+    from tasklib.store.replays import Replay
     from tasklib.store.schedules import ScheduleInfo
     from tasklib.store.search import FoundTask
 
@@ -35,6 +38,12 @@ _BEHIND = (
     r"[\w-]{0,40}[\"'\]]{0,3}\s{0,3}(?:=>|[:=])\s{0,3})"
     r"(?:\"(?:[^\"\\\n]|\\.)*+\"?|'(?:[^'\\\n]|\\.)*+'?|(?:Bearer|Basic)\s+\S++|[^\s,;&)\]}\"']++)"
 )
+# For PostgreSQL, which has no possessive quantifiers and doesn't need them.
+_BEHIND_IN_SQL = (
+    r"""[\w-]{0,40}[]"']{0,3}\s{0,3}(?:=>|[:=])\s{0,3})"""
+    r"""(?:"(?:[^"\\\n]|\\.)*"?|'(?:[^'\\\n]|\\.)*'?|(?:Bearer|Basic)\s+\S+|[^]\s,;&)}"']+)"""
+)
+_PASSWORD_IN_URL_IN_SQL = r"(\m[a-z][a-z0-9+.-]{0,30}://[^\s/:@]{0,200}:)[^\s/]+(?=@)"
 _PASSWORD_IN_URL = re.compile(r"(\b[a-z][a-z0-9+.-]{0,30}://[^\s/:@]{0,200}:)[^\s/]{1,500}(?=@)", re.IGNORECASE)
 
 
@@ -50,6 +59,9 @@ class Redaction:
         spelled = "|".join(r"[\W_]?".join(map(re.escape, _parts(word))) for word in words if _plain(word))
         self._starts = {_parts(word)[0].casefold() for word in words if _plain(word)}
         self._in_text = re.compile(f"((?:{spelled}){_BEHIND}", re.IGNORECASE) if spelled else None
+        spelled = "|".join(r"(?:\W|_)?".join(_parts(word)) for word in words if _plain(word))
+        self.pattern = f"((?:{spelled}){_BEHIND_IN_SQL}|{_PASSWORD_IN_URL_IN_SQL}" if spelled else None
+        """The same for PostgreSQL: what two groups leave over of a match is masked in texts."""
 
     def hides(self, key: str) -> bool:
         plain = _plain(key)
@@ -109,13 +121,36 @@ class Redaction:
         """Rows of a list with their errors as they may be shown. What else is hidden in a task, a list can't know."""
         return [replace(row, error=self.text(row.error) or "") for row in rows]
 
-    def result(self, result: Any, error: str | None) -> tuple[Any, str | None]:
-        """A result and an error as they may be shown."""
+    def result(self, result: Any, error: str | None, *others: Any) -> tuple[Any, str | None]:
+        """A result and an error as they may be shown; `others` are what else the task has, such as its arguments."""
         if self._in_text is not None and is_sealed(result):
             result = MASK
-        texts = self.texts_in(result)
+        texts = self.texts_in([result, *others])
         error = shown_error(error, MASK) if self._in_text is not None else error
         return self.masked(result, texts), self.text(error, texts)
+
+    def replay(self, replay: Replay) -> Replay:
+        """This replay as it may be shown: a part of an error may have been sought for."""
+        return replace(replay, reason=self.text(replay.reason), conditions=self._members(replay.conditions))
+
+    def records(self, records: Iterable[AuditRecord]) -> list[AuditRecord]:
+        """Records of the audit as they may be shown: they say which tags, errors and searches were given."""
+        return [replace(each, details=self._members(each.details)) for each in records]
+
+    def search(self, search: str) -> str:
+        """A search as it may be shown: a mask instead of one that names a masked value."""
+        try:
+            return MASK if self.hidden_term(search) is not None or self.text(search) != search else search
+        except SearchError:
+            return MASK
+
+    def _members(self, value: Mapping[str, Any]) -> dict[str, Any]:
+        """An object whose own keys are ours, however they are called."""
+        texts = self.texts_in(list(value.values()))
+        shown = {k: self.masked(v, texts) for k, v in value.items()}
+        if isinstance(search := value.get("search"), str):
+            shown["search"] = self.search(search)
+        return shown
 
     def masked(self, value: Any, texts: Callable[[str], str] | None = None) -> Any:
         """The value as it may be shown; `texts` is done to every text in it."""
@@ -131,6 +166,17 @@ class Redaction:
     def text(self, text: str | None, texts: Callable[[str], str] | None = None) -> str | None:
         """A text as it may be shown."""
         return text if not text or self._in_text is None else (texts or self._masked_text)(text)
+
+    def hidden_term(self, search: str) -> SearchTerm | None:
+        """The first term of a search about an argument or a tag whose value is masked, or a part of it."""
+        for term in terms(search):
+            qualifier, _, key = term.qualifier.partition(".")
+            texts = [f"{key}={value.text}" if key else value.text for value in term.values]
+            if qualifier in ("args", "tag") and any(
+                self.hides(text.partition("=")[0]) or self.text(text) != text for text in texts
+            ):
+                return term
+        return None
 
     def restored(self, edited: Any, original: Any, texts: Callable[[str], str] | None = None) -> Any:
         """An edited masked value, with its masks replaced by the original values; `texts` as given to `masked`."""

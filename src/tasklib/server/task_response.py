@@ -17,7 +17,7 @@ from tasklib.client.call_arguments import typed
 from tasklib.client.effects import Call
 from tasklib.client.explaining import Explanation, Reason
 from tasklib.client.sealing import opened_task
-from tasklib.client.search_terms import SearchError, terms
+from tasklib.client.search_terms import SearchError
 from tasklib.db.query import Query
 from tasklib.errors import KeyMissing, PayloadDamaged, TaskNotFound
 from tasklib.models import Task
@@ -30,6 +30,7 @@ from tasklib.states import CLAIMABLE
 from tasklib.store import audit
 from tasklib.store.audit import Action
 from tasklib.store.lookup import Listed, Outcome, within
+from tasklib.store.saved_searches import SavedSearch
 from tasklib.tasks import registry
 
 _RECORDED_SECONDS = 60.0
@@ -126,20 +127,33 @@ async def shown_page(
 
 def refuse_hidden(search: str, principal: Principal, services: Services) -> None:
     """A value that is masked for a reader can't be guessed by searching for it."""
-    if may_reveal(principal):
-        return
-    for term in terms(search):
-        qualifier, _, key = term.qualifier.partition(".")
-        keys = [key] if key else [value.text.partition("=")[0] for value in term.values]
-        if qualifier in ("args", "tag") and (hidden := next(filter(services.redaction.hides, keys), None)):
-            raise SearchError(f"{hidden} is masked; searching it takes the role operator.", term.at)
+    if not may_reveal(principal) and (term := services.redaction.hidden_term(search)) is not None:
+        raise SearchError("this value is masked; searching it takes the role operator.", term.at)
 
 
-def shown_outcome(task_id: UUID, outcome: Outcome, principal: Principal, redaction: Redaction) -> OutcomeAnswer:
+def refuse_to_save(search: str, services: Services) -> None:
+    """Saved searches are shown to all who may see all tasks."""
+    if services.redaction.search(search) != search:
+        term = services.redaction.hidden_term(search)
+        raise SearchError("this value is masked: a saved search would show it.", 0 if term is None else term.at)
+
+
+def shown_searches(found: Sequence[SavedSearch], services: Services) -> list[SavedSearch]:
+    """Saved searches as they may be shown: a command saves any."""
+    return [replace(saved, search=services.redaction.search(saved.search)) for saved in found]
+
+
+async def shown_outcome(
+    task_id: UUID, outcome: Outcome, principal: Principal, services: Services, redaction: Redaction
+) -> OutcomeAnswer:
     """How a task ended. The submitter gets the result unmasked, as the function returned it."""
+    others: list[Any] = []
     if outcome.submitted_by == principal.submitted_by:
         redaction = NOTHING_HIDDEN
-    result, error = redaction.result(outcome.result, outcome.error)
+    elif redaction is not NOTHING_HIDDEN:
+        task = await client_of(principal, services).get_task(task_id)
+        others = [] if task is None else [task.args, task.kwargs, task.tags, task.progress]
+    result, error = redaction.result(outcome.result, outcome.error, *others)
     return OutcomeAnswer.of(task_id, Outcome(outcome.name, outcome.state, result, error))
 
 

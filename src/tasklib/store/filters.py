@@ -80,6 +80,8 @@ class DeadLetterFilter:
     """Given up before this moment."""
     owner: str | None = None
     """As in a TaskFilter."""
+    secrets: str | None = None
+    """What is masked in errors for the caller, who can't search it. The calls set it."""
 
     @property
     def is_everything(self) -> bool:
@@ -100,6 +102,7 @@ class DeadLetterFilter:
         return {**values, "ids": texts(self.ids)}
 
 
+_SET_BY_CALLS = ("owner", "secrets")
 EVERY_TASK = TaskFilter()
 EVERY_DEAD_LETTER = DeadLetterFilter()
 
@@ -112,5 +115,5 @@ def texts(value: UUID | str | Iterable[UUID | str] | None) -> list[str] | None:
 
 
 def _given(chosen: TaskFilter | DeadLetterFilter) -> dict[str, Any]:
-    values = {field.name: getattr(chosen, field.name) for field in fields(chosen) if field.name != "owner"}
+    values = {field.name: getattr(chosen, field.name) for field in fields(chosen) if field.name not in _SET_BY_CALLS}
     return {name: value for name, value in values.items() if value is not None}

@@ -103,11 +103,13 @@ class Search:
     not_words: tuple[str, ...] = ()
     owner: str | None = None
     """Whose tasks they have to be."""
+    secrets: str | None = None
+    """What is masked in errors for the caller, who can't search it."""
 
     @property
     def is_by_state_alone(self) -> bool:
         """True if each task of the right state fits."""
-        return replace(self, states=None, owner=None) == Search()
+        return replace(self, states=None, owner=None, secrets=None) == Search()
 
     @property
     def is_in_flows(self) -> bool:
@@ -143,6 +145,7 @@ class Search:
             "not_highest": [high for _, high in self.not_priorities] or None,
             **{f"{field}_{end}": getattr(self, f"{field}_{end}") for field in _BOUNDED for end in ("from", "to")},
             "owner": self.owner,
+            "secrets": self.secrets,
         }
 
 

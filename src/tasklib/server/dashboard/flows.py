@@ -81,7 +81,7 @@ async def flow(request: Request, principal: Reader, services: Serving, flow_id: 
     details = await client.get_flow(flow_id)
     records = []
     if principal.may(Role.VIEWER):
-        records = await client.audit(target=str(flow_id), limit=MOST_RECORDS)
+        records = services.redaction.records(await client.audit(target=str(flow_id), limit=MOST_RECORDS))
     nodes = _shown(details)
     return page(
         request,

@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any
+from typing import Annotated
 from urllib.parse import urlencode
 from uuid import UUID
 
@@ -22,7 +22,7 @@ from tasklib.server.access import Principal, Role, client_of
 from tasklib.server.dashboard.screens import Reader, Serving, screen_router
 from tasklib.server.dashboard.shell import nav, page, root_of
 from tasklib.server.services import Services
-from tasklib.store.saved_searches import SavedSearch
+from tasklib.server.task_response import shown_searches
 
 router = screen_router()
 
@@ -75,17 +75,17 @@ async def _places(principal: Principal, services: Services, q: str) -> list[Dest
     if q.partition(":")[0].partition(".")[0].lower() in EXAMPLES and ":" in q:
         return [Destination("search", q, _search(q))]
     client = client_of(principal, services)
-    found = await _saved(principal, client, q)
+    found = await _saved(principal, services, q)
     for kind in _KINDS:
         suggested: Sequence[Suggestion] = await client.suggest(f"{kind}:{quoted(q)}")
         found += [_place(kind, s) for s in suggested[:_EACH]]
     return [*found, Destination("search", f"tasks with {q} in their name or id", _search(quoted(q)))]
 
 
-async def _saved(principal: Principal, client: Any, q: str) -> list[Destination]:
+async def _saved(principal: Principal, services: Services, q: str) -> list[Destination]:
     if not principal.may(Role.VIEWER):
         return []
-    saved: list[SavedSearch] = await client.saved_searches()
+    saved = shown_searches(await client_of(principal, services).saved_searches(), services)
     return [Destination("saved", s.name, _search(s.search), s.search) for s in saved if q.lower() in s.name.lower()]
 
 

@@ -63,7 +63,7 @@ async def limit(request: Request, principal: Viewer, services: Serving, name: Na
         holders=await services.run(stored.holders(name, _MOST_HOLDERS)),
         most_keys=_MOST_KEYS,
         most_holders=_MOST_HOLDERS,
-        records=records,
+        records=services.redaction.records(records),
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Annotated
 from uuid import UUID
 
@@ -27,14 +26,13 @@ _SAID = {
 @router.get("/replays")
 async def replays(request: Request, principal: Viewer, services: Serving) -> Response:
     found = await client_of(principal, services).replays(limit=PAGE)
-    shown = [replace(one, reason=services.redaction.text(one.reason)) for one in found]
-    return page(request, "replays.html", replays=shown)
+    return page(request, "replays.html", replays=[services.redaction.replay(each) for each in found])
 
 
 @router.get("/replays/{replay_id}")
 async def replay(request: Request, principal: Viewer, services: Serving, replay_id: UUID) -> Response:
     found = await client_of(principal, services).get_replay(replay_id)
-    return page(request, "replay.html", replay=replace(found, reason=services.redaction.text(found.reason)))
+    return page(request, "replay.html", replay=services.redaction.replay(found))
 
 
 @router.post("/replays")

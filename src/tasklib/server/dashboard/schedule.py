@@ -74,6 +74,7 @@ async def schedule(
     # In a thread, because with many exclusions it takes a while.
     coming = await asyncio.to_thread(preview, info.schedule, info.read_at, NEXT) if shows_next else []
     masked = services.redaction.schedule(info)
+    records = await client.audit(target=name, limit=MOST_RECORDS)
     return page(
         request,
         "schedule.html",
@@ -93,7 +94,7 @@ async def schedule(
         skips=[_skipped(skip, zone) for skip in await services.run(stored.last_skips(name, MOST_SKIPS))],
         definition=masked.spec,
         arguments=masked.template["kwargs"],
-        records=[r for r in await client.audit(target=name, limit=MOST_RECORDS) if r.action.startswith("schedule")],
+        records=services.redaction.records(r for r in records if r.action.startswith("schedule")),
         marks=MARKS,
         one=address,
         tasks=f"/tasks?{urlencode({'q': f'schedule:{quoted(name)}'})}",

@@ -87,7 +87,7 @@ async def schedules(
     return page(
         request,
         "schedules.html",
-        shown=[_shown(info, runs) for info in infos],
+        shown=[_shown(services.redaction.schedule(info), runs) for info in infos],
         counts=await services.run(stored.counts(LATE_SECONDS)),
         q=q,
         state=state,

@@ -19,7 +19,7 @@ from tasklib.errors import InvalidOption
 from tasklib.server.access import client_of
 from tasklib.server.dashboard.screens import Operator, Reader, Serving, screen_router
 from tasklib.server.dashboard.shell import done
-from tasklib.server.task_response import refuse_hidden
+from tasklib.server.task_response import refuse_hidden, refuse_to_save
 from tasklib.store.search import FoundTask
 
 router = screen_router()
@@ -48,6 +48,7 @@ async def save(
     q: Annotated[str, Form()] = "",
 ) -> Response:
     try:
+        refuse_to_save(q, services)
         changed = await client_of(principal, services, to_change=True).save_search(name.strip(), q)
     except InvalidOption as e:
         return done(request, tasks_address(q), str(e), "bad")

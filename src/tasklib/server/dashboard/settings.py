@@ -118,7 +118,7 @@ async def audit(
     return page(
         request,
         "audit.html",
-        records=records[:_AUDIT_PAGE],
+        records=services.redaction.records(records[:_AUDIT_PAGE]),
         older={"before": records[_AUDIT_PAGE - 1].id} if len(records) > _AUDIT_PAGE else None,
         newer={"before": None} if before is not None else None,
         action=known or "",

@@ -56,7 +56,7 @@ async def task(
     asks = [] if is_terminal(found) else await client.approvals(task_id=task_id, limit=MOST_RECORDS)
     records = []
     if principal.may(Role.VIEWER):
-        records = await client.audit(target=str(task_id), limit=MOST_RECORDS)
+        records = services.redaction.records(await client.audit(target=str(task_id), limit=MOST_RECORDS))
     children = [] if principal.only_own else await children_of(client, recorded)
     parent = None if found.flow is None else await services.run(flows.parent_of(found.flow))
     key = said_key(found.idempotency_key, found.submitted_by)

@@ -15,13 +15,13 @@ from tasklib.client.searching import LOOK, MOST_LOOK, Changed, SearchPage
 from tasklib.client.suggesting import Suggestion
 from tasklib.errors import InvalidOption
 from tasklib.formatting import count
-from tasklib.server.access import Principal, Role, client_of
+from tasklib.server.access import Role, client_of
 from tasklib.server.dashboard.screens import Operator, Reader, Serving, screen_router
 from tasklib.server.dashboard.searches import MOST_EXPORTED
 from tasklib.server.dashboard.searches import tasks_address as _link
 from tasklib.server.dashboard.shell import done, page
 from tasklib.server.services import Services
-from tasklib.server.task_response import refuse_hidden
+from tasklib.server.task_response import refuse_hidden, shown_searches
 from tasklib.states import CLAIMABLE, TaskState
 from tasklib.store.search import CappedCount, FoundTask
 
@@ -67,7 +67,7 @@ async def tasks(
     # The counts are of all tasks: beside other terms they would mislead.
     is_by_state = with_term(q, "state", None) == ""
     counts = {} if principal.only_own or not is_by_state else await client.count_states()
-    saved = await client.saved_searches() if principal.may(Role.VIEWER) else []
+    saved = shown_searches(await client.saved_searches(), services) if principal.may(Role.VIEWER) else []
     return page(
         request,
         "tasks.html",
@@ -95,17 +95,14 @@ async def suggest(
     """How the search can go on, for the script of the search box."""
     try:
         found: list[Suggestion] = await client_of(principal, services).suggest(q)
-        return [s for s in found if not _is_hidden(s.text, principal, services)]
+        return [s for s in found if not _shows_secret(s.term, services)]
     except SearchError:
         return []
 
 
-def _is_hidden(q: str, principal: Principal, services: Services) -> bool:
-    try:
-        refuse_hidden(q if not q.endswith((":", "=", ".")) else f"{q}*", principal, services)
-    except SearchError:
-        return True
-    return False
+def _shows_secret(term: str, services: Services) -> bool:
+    """True of a suggestion with a masked value. The names of such arguments and tags are no secret."""
+    return not term.endswith((":", "=", ".")) and services.redaction.hidden_term(term) is not None
 
 
 @router.post("/tasks/act")

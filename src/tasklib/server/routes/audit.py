@@ -35,5 +35,5 @@ async def list_audit(
         before=None if cursor_ is None else place_of("audit", cursor_, int)[0],
         limit=size + 1,
     )
-    page = [AuditAnswer.model_validate(record) for record in found[:size]]
+    page = [AuditAnswer.model_validate(record) for record in given.redaction.records(found[:size])]
     return AuditPage(records=page, next=cursor("audit", page[-1].id) if len(found) > size else None)

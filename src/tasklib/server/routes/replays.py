@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Annotated
 from uuid import UUID
 
@@ -67,4 +66,4 @@ async def stop_replay(replay_id: UUID, principal: Operator, given: Given) -> Rep
 
 
 def shown(replay: Replay, redaction: Redaction) -> ReplayAnswer:
-    return ReplayAnswer.model_validate(replace(replay, reason=redaction.text(replay.reason)))
+    return ReplayAnswer.model_validate(redaction.replay(replay))

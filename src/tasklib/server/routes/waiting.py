@@ -94,7 +94,7 @@ async def get_result(
             outcome = await _outcome(client, given, task_id)
     if is_pointer(outcome.result) and given.config.payload_store is not None:
         outcome = await client.perform(with_result(given.config, outcome))
-    return shown_outcome(task_id, outcome, principal, redaction)
+    return await shown_outcome(task_id, outcome, principal, given, redaction)
 
 
 @router.get(

@@ -84,8 +84,11 @@
            OR NOT COALESCE(NULLIF(split_part(task.trace_context ->> 'traceparent', '-', 2), ''),
                            replace(task.id::text, '-', '')) LIKE ANY (%(not_traces)s::text[]))
       -- Last, because tracebacks are long.
-      AND (%(errors)s::text[] IS NULL OR task.error ILIKE ANY (%(errors)s::text[]))
-      AND (%(not_errors)s::text[] IS NULL OR NOT COALESCE(task.error, '') ILIKE ANY (%(not_errors)s::text[]))
+      AND (%(errors)s::text[] IS NULL OR task.error ILIKE ANY (%(errors)s::text[])
+                                         AND {include shown_error} ILIKE ANY (%(errors)s::text[]))
+      AND (%(not_errors)s::text[] IS NULL
+           OR NOT (COALESCE(task.error, '') ILIKE ANY (%(not_errors)s::text[])
+                   AND COALESCE({include shown_error}, '') ILIKE ANY (%(not_errors)s::text[])))
       AND (%(causes)s::text[] IS NULL OR task.error IS NOT NULL
            AND {schema.}tasklib_fingerprint(task.name, task.error) LIKE ANY (%(causes)s::text[]))
       AND (%(not_causes)s::text[] IS NULL OR task.error IS NULL
