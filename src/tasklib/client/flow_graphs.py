@@ -172,7 +172,7 @@ def _check_node(node: GraphNode, before: Mapping[str, GraphNode]) -> None:
         if parent not in before:
             raise InvalidOption(f"{node.name} waits for {parent}, which is not a node before it in the flow.")
     if not node.parents and node.policy != ALL:
-        raise InvalidOption(f"{node.name} waits for nothing, so when= and at_least= mean nothing.")
+        raise InvalidOption(f"{node.name} waits for nothing, so it can't have when= or at_least=.")
     if node.optional and node.policy != ALL:
         raise InvalidOption(f'{node.name}: optional= goes with when="all" only.')
     for task in node.tasks:

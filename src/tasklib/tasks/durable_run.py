@@ -168,8 +168,8 @@ class DurableRun:
             return codec.from_json(json.loads(text)["value"])
         except ValueError as e:
             raise TaskLibError(
-                f"what step {id_.name!r} of {self.function.name} has on record doesn't fit the type that its function "
-                f"declares: {e}. Perhaps it was recorded by another version: give the changed step a new name."
+                f"the recorded result of step {id_.name!r} of {self.function.name} doesn't fit the type that its "
+                f"function declares: {e}. Perhaps it was recorded by another version: give the changed step a new name."
             ) from None
 
     def sleep(self, duration: float | timedelta | datetime, *, name: str, key: str | int | None) -> Steps[None]:
@@ -370,12 +370,12 @@ def _written(name: str, codec: ResultCodec, value: Any) -> str:
     except UnstorableValue as e:
         place = f" at {e.path}" if e.path else ""
         raise ResultNotStorable(
-            f"what step {name!r} returned ({type(value).__name__}) can't be stored{place}: {e.reason}. "
+            f"the result of step {name!r} ({type(value).__name__}) can't be stored{place}: {e.reason}. "
             "Return what Pydantic can turn into JSON and, if the function declares a type, read back as that."
         ) from None
     if (size := len(text.encode())) > MAX_STEP_BYTES:
         raise ResultNotStorable(
-            f"what step {name!r} returned takes {size:,} bytes as JSON; the limit is {MAX_STEP_BYTES:,}. "
+            f"the result of step {name!r} takes {size:,} bytes as JSON; the limit is {MAX_STEP_BYTES:,}. "
             "Store large data elsewhere and return a reference to it."
         )
     return text

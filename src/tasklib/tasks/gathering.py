@@ -70,7 +70,7 @@ class ChildFlow:
         text = json.dumps({"value": values})
         if (size := len(text.encode())) > MAX_STEP_BYTES:
             raise ResultNotStorable(
-                f"what {name!r} gathered takes {size:,} bytes as JSON; the limit is {MAX_STEP_BYTES:,}. Let the tasks "
+                f"the results of {name!r} take {size:,} bytes as JSON; the limit is {MAX_STEP_BYTES:,}. Let the tasks "
                 "store large data elsewhere and return references to it, or gather fewer at a time."
             )
         return text

@@ -134,7 +134,7 @@ def queue(
     order: Any = "hold" if serial is True else serial or None
     rule = Rule(max_running, rate, per, burst, order)
     if not rule:
-        raise InvalidOption(f"queue({name!r}) says nothing: give serial, max_running or rate.")
+        raise InvalidOption(f"queue({name!r}) declares nothing: give serial, max_running or rate.")
     queues[name] = rule
     return name
 

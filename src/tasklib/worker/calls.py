@@ -97,7 +97,7 @@ class AttemptCalls(BlockCalls):
         for tasks in pages:
             spawned = await self._store.spawn(attempt.worker_id, attempt.claimed, tasks)
             if spawned is None:
-                raise WorkerLost("the task is another attempt's by now, so nothing is spawned")
+                raise WorkerLost("another attempt holds the task by now, so nothing is spawned")
             if spawned.is_cancelled:
                 raise TaskCancelled(UUID(attempt.claimed.id), attempt.claimed.name)
 

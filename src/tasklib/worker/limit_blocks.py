@@ -103,7 +103,7 @@ class LimitBlocks:
             self._start(self._undo(asking, attempt, wanted, asked.block))
             raise
         if answer is None:
-            raise WorkerLost("the task is another attempt's by now, so it enters no limit")
+            raise WorkerLost("another attempt holds the task by now, so this one enters no limit")
         return answer
 
     async def _undo(
