@@ -125,6 +125,13 @@ def test_an_error_callback_of_a_chords_body_is_called_once_if_the_header_fails(p
     assert heard == []
 
 
+def test_what_is_linked_to_a_member_of_a_group_changes_no_signature_of_the_callers(proj: Any) -> None:
+    given = proj.add.s(1, 1)
+    for made in (group(given), chord([given], proj.xsum.s())):
+        made.tasks[0].link_error(proj.fail.s())
+        assert given == proj.add.s(1, 1)
+
+
 def test_a_signature_travels_as_an_argument(proj: Any) -> None:
     @proj.app.task
     def start(work: Any) -> str:

@@ -299,7 +299,8 @@ class group(_Combined):
                 tasks = tuple(only.tasks)
             elif not isinstance(only, CelerySignature | dict):
                 tasks = tuple(only)
-        made = [maybe_signature(each if isinstance(each, dict) else signature(each, app=app), app) for each in tasks]
+        # Copies, as in Celery: what is linked to a member changes no signature of the caller's.
+        made = [maybe_signature(e if isinstance(e, dict) else signature(e, app=app), app, clone=True) for e in tasks]
         super().__init__("celery.group", (), {"tasks": made}, options, app=app)
 
     def __repr__(self) -> str:
