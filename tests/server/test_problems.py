@@ -55,6 +55,8 @@ def test_unknown_paths_and_methods_are_problems_too(server: Callable[..., Runnin
         (errors.IdempotencyKeyTaken("mail", "k"), 409, "idempotency_key_taken"),
         (errors.TaskExecutionError("no", task="t", field="f"), 422, "invalid_arguments"),
         (errors.InvalidOption("no"), 422, "invalid_option"),
+        (errors.KeyMissing("a"), 422, "key_missing"),
+        (errors.PayloadDamaged("pay", "x", "kwargs"), 422, "payload_damaged"),
         (errors.SchemaError("old"), 503, "schema_not_current"),
         (errors.DatabaseUnavailable("postgresql://secret"), 503, "database_unavailable"),
         (psycopg.OperationalError("gone"), 503, "database_unavailable"),

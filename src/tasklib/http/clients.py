@@ -13,6 +13,7 @@ from tasklib.client.async_clients import AsyncClient, Closed
 from tasklib.client.clients import Client
 from tasklib.client.default import use
 from tasklib.client.effects import Effect, Pause
+from tasklib.config import Keys
 from tasklib.errors import InvalidOption
 from tasklib.http.calls import HttpCalls
 from tasklib.http.connection import Address, AsyncHttpConnection, HttpConnection
@@ -27,7 +28,8 @@ class HttpClient(Client):
         task_id = client.submit_task(send_email, to="a@example.com")
 
     Without arguments, TASKLIB_HTTP_URL and TASKLIB_TOKEN say where to go. `verify` is a file of certificates to trust,
-    an `ssl.SSLContext`, or False for none. What is safe to ask twice is asked up to `retries` times more.
+    an `ssl.SSLContext`, or False for none. What is safe to ask twice is asked up to `retries` times more. `keys` are
+    those of sealed tasks, as in `Config`; without them TASKLIB_KEYS or TASKLIB_KEYS_FILE has them.
     """
 
     has_database = False
@@ -40,15 +42,16 @@ class HttpClient(Client):
         timeout: float = 30.0,
         retries: int = 4,
         verify: bool | str | ssl.SSLContext = True,
+        keys: Keys | None = None,
     ) -> None:
         self.address = Address.of(url, token, timeout=timeout, retries=retries, verify=verify)
-        self.calls = HttpCalls(self.address.url, retries, id_type=SyncTaskId)
+        self.calls = HttpCalls(self.address.url, retries, id_type=SyncTaskId, keys=keys)
         self._config = self.calls.config
         self._connection = HttpConnection(self.address)
 
     def asynchronous(self) -> AsyncHttpClient:
         """A client to the same server for the running event loop."""
-        return AsyncHttpClient(**_parts(self.address))
+        return AsyncHttpClient(**_parts(self.address), keys=self._config.keys)
 
     def close(self) -> None:
         """Close the connections; a later call opens new ones."""
@@ -81,9 +84,10 @@ class AsyncHttpClient(AsyncClient):
         timeout: float = 30.0,
         retries: int = 4,
         verify: bool | str | ssl.SSLContext = True,
+        keys: Keys | None = None,
     ) -> None:
         self.address = Address.of(url, token, timeout=timeout, retries=retries, verify=verify)
-        self.calls = HttpCalls(self.address.url, retries)
+        self.calls = HttpCalls(self.address.url, retries, keys=keys)
         self._config = self.calls.config
         self._connection = AsyncHttpConnection(self.address)
 

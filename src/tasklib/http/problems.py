@@ -14,6 +14,7 @@ from tasklib.errors import (
     FlowNotFound,
     IdempotencyKeyTaken,
     InvalidOption,
+    KeyMissing,
     QueueFull,
     ReplayNotFound,
     ScheduleNotFound,
@@ -82,6 +83,8 @@ def error_of(request: Request, answer: Answer) -> TaskLibError:
             return QueueFull(queue, reason, after, name=problem.get("name"))
         case "invalid_arguments":
             return TaskExecutionError(detail, task=problem.get("task"), field=problem.get("field"))
+        case "key_missing":
+            return KeyMissing(problem.get("key_id"), detail)
         case "schema_not_current":
             return SchemaError(detail)
         case "database_unavailable":

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tasklib.client.calls import Calls
 from tasklib.client.effects import Call, Pause
-from tasklib.config import Config
+from tasklib.config import Config, Keys
 from tasklib.errors import ServerUnavailable, TaskLibError, TaskNotFound
 from tasklib.http import problems, responses
 from tasklib.http.requests import Answer, NoAnswer, Query, Request, get
@@ -28,10 +28,12 @@ _LONGEST_ASKED_FOR = 30.0
 class Asking(Calls):
     """Calls whose arguments are checked here, and which a server carries out."""
 
-    def __init__(self, place: str, retries: int, *, id_type: type[KnownId[Any]] = TaskId) -> None:
+    def __init__(
+        self, place: str, retries: int, *, id_type: type[KnownId[Any]] = TaskId, keys: Keys | None = None
+    ) -> None:
         # It is never connected to: a call with a database is only taken to where it would need one.
         deployed_at = os.environ.get("TASKLIB_DEPLOYED_AT") or None
-        super().__init__(Config("postgresql://", deployed_at=deployed_at), id_type=id_type)
+        super().__init__(Config("postgresql://", deployed_at=deployed_at, **_keys(keys)), id_type=id_type)
         self._place_name = place
         self._retries = retries
 
@@ -106,6 +108,13 @@ def pauses(retries: int) -> Iterator[float | None]:
         yield pause * random.uniform(0.5, 1.0)
         pause = min(pause * _PAUSE_GROWTH, _LONGEST_PAUSE)
     yield None
+
+
+def _keys(given: Keys | None) -> dict[str, Any]:
+    """The keys of sealed tasks: tasks are sealed here, before they are sent."""
+    if given is not None:
+        return {"keys": given}
+    return {"keys": os.environ.get("TASKLIB_KEYS") or None, "keys_file": os.environ.get("TASKLIB_KEYS_FILE") or None}
 
 
 def _asked_for(answer: Answer | NoAnswer) -> float:

@@ -28,6 +28,9 @@ REQUEST_ID = "tasklib.request_id"
 """Where the scope of a request has its id."""
 CODE = "tasklib.problem"
 """Where the scope of a request has the code of the problem it was answered with."""
+_KEY_MISSING = (
+    "The task is sealed, and the server hasn't got its key. Send this from a program that has the key and the database."
+)
 _RETRY_AFTER = {"Retry-After": "2"}
 
 
@@ -80,6 +83,8 @@ KNOWN: dict[str, Known] = {
     "host_not_allowed": Known(421, "The Host header is not one that this server accepts."),
     "invalid_request": Known(422, "Some parts of the request are invalid. `errors` names each."),
     "invalid_option": Known(422, "An option has a value that can't be used."),
+    "key_missing": Known(422, "The task is sealed, and the server hasn't got the key for what is sent to it."),
+    "payload_damaged": Known(422, "Something sealed doesn't open, or has another key than its task."),
     "invalid_arguments": Known(422, "The arguments don't fit the task function. `field` names the first."),
     "unknown_task_type": Known(422, "No task function has this name."),
     "not_storable": Known(422, "PostgreSQL can't store a value."),
@@ -238,6 +243,10 @@ def _ours(error: errors.TaskLibError) -> Problem:
             return Problem(
                 422, "invalid_arguments", "The arguments don't fit", str(error), task=error.task, field=error.field
             )
+        case errors.KeyMissing():
+            return Problem(422, "key_missing", "The server has no key", _KEY_MISSING, key_id=error.key_id)
+        case errors.PayloadDamaged():
+            return Problem(422, "payload_damaged", "A sealed payload can't be read", str(error))
         case errors.InvalidOption():
             return Problem(422, "invalid_option", "An option can't be used", str(error))
         case errors.SchemaError():
