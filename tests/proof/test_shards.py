@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections import Counter
 
@@ -9,6 +10,7 @@ import pytest
 
 from proof.history.checker import Figures, Verdict, Violation, lines
 from proof.shards.run import SHARDS, Outcome, run
+from tests.docs.pages import ROOT
 
 
 @pytest.mark.long
@@ -30,3 +32,15 @@ def test_a_run_holds_only_if_every_shard_does_and_nothing_else_was_wrong() -> No
     assert not Outcome({0: well, 1: wrong}, []).holds
     assert not Outcome({0: well}, [], ["never happened: all tasks end"]).holds
     assert Outcome({0: well, 1: wrong}, []).figures()["violations"] == 1
+
+
+def test_the_figures_of_the_page_are_those_of_the_recorded_run() -> None:
+    run = json.loads((ROOT / "proof/results/shards.json").read_text())
+    page = " ".join((ROOT / "docs/explanation/reliability.md").read_text().split())
+    said = (
+        f"`{run['command']}`, on {run['on']}: {len(run['faults'])} faults, {run['acknowledged']:,} acknowledged tasks, "
+        f"{run['attempts']:,} attempts, {run['rescued']} of them ended by a leader; {run['lost']} lost, "
+        f"{run['doubled']} doubled, {run['violations']} violations."
+    )
+    assert said in page
+    assert run["problems"] == []

@@ -226,6 +226,32 @@ async def test_shards_that_come_into_the_file_are_served_and_others_left(three: 
         await watched.ended(three.clients[1].submit_task(work), "completed")
 
 
+async def test_a_shard_whose_address_changes_in_the_file_is_served_at_the_new_one(
+    server_url: str, template_database: str, tmp_path: Path
+) -> None:
+    began, go_on = asyncio.Event(), asyncio.Event()
+
+    @task
+    async def work() -> None:
+        began.set()
+        await go_on.wait()
+
+    with sharded(server_url, template_database, (0, 1), ways=[1]) as two:
+        before, after = two.clients[1].config.database_url, two.ways[1].config.database_url
+        file = tmp_path / "shards.toml"
+        write_shards(file, [two.config.shards[0], Shard(1, before)])
+        async with working(Config(shards_file=str(file), retry_jitter=0.0)) as watched:
+            first = two.clients[1].submit_task(work)
+            await began.wait()
+            old = watched.worker._shards._workers[1]
+            write_shards(file, [two.config.shards[0], Shard(1, after)])
+            await old._stop_asked.wait()
+            go_on.set()
+            await watched.ended(first, "completed")
+            await watched.ended(two.clients[1].submit_task(work), "completed")
+            assert watched.worker._shards._workers[1].config.database_url == after
+
+
 async def test_one_shard_is_a_worker_as_without_shards(config: Config) -> None:
     @task
     async def work() -> None: ...
