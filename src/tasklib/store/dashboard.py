@@ -107,6 +107,11 @@ def backlog_by_name() -> Query[list[NameBacklog]]:
     return Query("backlog_by_name", parameters, lambda rows: [NameBacklog(*row) for row in rows], repeatable=True)
 
 
+def written() -> Query[str | None]:
+    """A text that changes when rows are written, but for heartbeats; None if PostgreSQL doesn't count that."""
+    return Query("written", {}, lambda rows: rows[0][0], repeatable=True)
+
+
 def declared_limits(name: str) -> Query[list[str]]:
     """The limits that a task function is declared with."""
     return Query("declared_limits", {"name": name}, lambda rows: [row[0] for row in rows], repeatable=True)

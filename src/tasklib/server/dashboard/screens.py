@@ -12,6 +12,7 @@ from starlette.datastructures import FormData
 from tasklib.errors import TaskNotFound
 from tasklib.models import Task
 from tasklib.server.access import Principal, Role, allow, client_of, services
+from tasklib.server.dashboard.refreshes import ScreenRoute
 from tasklib.server.dashboard.shell import local_path, root_of, sessions
 from tasklib.server.problems import Problem
 from tasklib.server.services import Services
@@ -73,8 +74,8 @@ def _page_before(request: Request) -> str:
 
 
 def screen_router() -> APIRouter:
-    """A router for screens. Its forms are checked to be genuine, all of them."""
-    return APIRouter(dependencies=[Depends(genuine)], include_in_schema=False)
+    """A router for screens. Its forms are checked to be genuine, all of them, and refreshes are shared."""
+    return APIRouter(dependencies=[Depends(genuine)], include_in_schema=False, route_class=ScreenRoute)
 
 
 async def found_task(principal: Principal, services: Services, task_id: UUID) -> Task:

@@ -24,6 +24,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from tasklib.server.access import PRINCIPAL, UNAUTHENTICATED, Principal
 from tasklib.server.dashboard import assets
 from tasklib.server.dashboard.filters import FILTERS
+from tasklib.server.dashboard.refreshes import CSRF_MARK, is_refresh
 from tasklib.server.dashboard.troubles import known_trouble
 from tasklib.server.services import version
 from tasklib.server.sessions import COOKIE, Sessions
@@ -99,7 +100,8 @@ class Flash:
 
 def page(request: Request, template: str, *, status: int = 200, **context: Any) -> Response:
     """A screen in the shell. Beside its own context every template has that of `_frame`."""
-    frame = _frame(request)
+    refresh = is_refresh(request) and status == 200
+    frame = _frame(request, refresh)
     text = templates.get_template(template).render({**frame, **context})
     headers = {"Content-Security-Policy": POLICY, "Cache-Control": "no-store"}
     response = HTMLResponse(text, status, headers)
@@ -145,7 +147,7 @@ def local_path(path: str | None, otherwise: str = "/") -> str:
     return path
 
 
-def _frame(request: Request) -> dict[str, Any]:
+def _frame(request: Request, refresh: bool) -> dict[str, Any]:
     found: Principal = request.scope.get(PRINCIPAL, UNAUTHENTICATED)
     principal = None if found is UNAUTHENTICATED else found
     root = root_of(request)
@@ -160,8 +162,9 @@ def _frame(request: Request) -> dict[str, Any]:
         "nav": nav(request),
         "trouble": known_trouble(request, principal),
         "icons": {"warning": "icon-warning.svg", "critical": "icon-critical.svg"},
-        "csrf_token": sessions(request).csrf(request.cookies.get(COOKIE)),
-        "flashes": _flashes(request),
+        "is_refresh": refresh,
+        "csrf_token": CSRF_MARK if refresh else sessions(request).csrf(request.cookies.get(COOKIE)),
+        "flashes": [] if refresh else _flashes(request),
         "version": version(),
         "now": datetime.now(UTC),
         "here": root + path_of(request) + (f"?{request.url.query}" if request.url.query else ""),

@@ -128,6 +128,19 @@
   function refresh() {
     document.querySelectorAll("[data-live]").forEach(function (part) { htmx.trigger(part, "tick"); });
   }
+  // All pages hear of a tick at once, and may get one answer. Who names the answer that is shown is told if it is the same.
+  var isTick = false;
+  document.addEventListener("htmx:configRequest", function (event) {
+    var part = event.detail.elt;
+    if (!part.hasAttribute("data-live")) return;
+    if (isTick) event.detail.headers["TaskLib-Tick"] = "1";
+    if (part.dataset.seen) event.detail.headers["If-None-Match"] = part.dataset.seen;
+  });
+  document.addEventListener("htmx:beforeSwap", function (event) {
+    if (event.detail.xhr.status !== 304) return;
+    event.detail.shouldSwap = false;
+    event.stopImmediatePropagation();
+  });
   // The sign is a button: it pauses the refresh of this browser, and goes on with it.
   var isOn = null, isPaused = false;
   try { isPaused = localStorage.getItem("tasklib-paused") === "yes"; } catch (e) { /* then it is not remembered */ }
@@ -162,7 +175,9 @@
     if (event && event.data) tellTrouble(JSON.parse(event.data));
     if (isPaused || Date.now() - refreshed < rate * 1000) return;
     refreshed = Date.now();
+    isTick = Boolean(event);
     refresh();
+    isTick = false;
   }
   // Title and icon of the tab say how the fleet is, also of a page that is paused.
   function tellTrouble(told) {
@@ -216,7 +231,7 @@
       if (!element) return "";
       var copy = element.cloneNode(true);
       copy.querySelectorAll("time[data-ago]").forEach(function (time) { time.textContent = ""; });
-      copy.querySelectorAll("time[data-exact]").forEach(function (time) { time.title = ""; });
+      copy.querySelectorAll("time[data-exact]").forEach(function (time) { time.removeAttribute("title"); });
       copy.querySelectorAll(".liveness").forEach(function (sign) { sign.remove(); });
       return copy.innerHTML;
     });
@@ -231,9 +246,11 @@
     var fresh = page.getElementById(part.id);
     if (!fresh) return;
     var now = content(fresh, page);
-    if (contents[part.id] === now) event.detail.shouldSwap = false;
+    if (contents[part.id] === now) { event.detail.shouldSwap = false; saw(event); }
     contents[part.id] = now;
   });
+  function saw(event) { event.detail.target.dataset.seen = event.detail.xhr.getResponseHeader("ETag") || ""; }
+  document.addEventListener("htmx:afterSwap", function (event) { if (event.detail.target.hasAttribute("data-live")) saw(event); });
   var opened = [], scrolled = [];
   document.addEventListener("htmx:beforeSwap", function () {
     opened = Array.from(document.querySelectorAll("details[open][id]")).map(function (d) { return d.id; });
@@ -271,6 +288,7 @@
     });
   }
   setInterval(times, 1000);
+  document.addEventListener("times", times);
 
   // ---- on a phone the navigation scrolls: to where we are ----
   var current = document.querySelector(".nav [aria-current]");

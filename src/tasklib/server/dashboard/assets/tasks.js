@@ -98,7 +98,14 @@
     var list = document.querySelector("[data-holds]");
     if (!list) return;
     isAsked = true;
+    delete list.dataset.seen;
     htmx.trigger(list, "tick");
+  }
+  // Without the words of relative times, which count by themselves.
+  function unworded(cell) {
+    var copy = cell.cloneNode(true);
+    copy.querySelectorAll("time").forEach(function (time) { time.textContent = ""; time.removeAttribute("title"); });
+    return copy.innerHTML;
   }
   // The same rows, with their new states, durations and errors; cells that are in use stay.
   function update(list, fresh) {
@@ -108,9 +115,10 @@
       Array.from(row.cells).forEach(function (cell, number) {
         var other = newer.cells[number];
         if (cell.classList.contains("pick") || cell.contains(document.activeElement)) return;
-        if (cell.innerHTML !== other.innerHTML) { cell.innerHTML = other.innerHTML; cell.className = other.className; }
+        if (unworded(cell) !== unworded(other)) { cell.innerHTML = other.innerHTML; cell.className = other.className; }
       });
     });
+    document.dispatchEvent(new Event("times"));
   }
   function count(list, fresh) {
     var known = new Set(rows().map(function (row) { return row.id; }));
@@ -123,8 +131,9 @@
   }
   document.addEventListener("htmx:beforeSwap", function (event) {
     var list = event.detail.target;
-    if (!list.hasAttribute("data-holds") || !isHeld(list)) return;
+    if (!list.hasAttribute("data-holds") || event.detail.xhr.status !== 200 || !isHeld(list)) return;
     event.detail.shouldSwap = false;
+    delete list.dataset.seen;
     var fresh = new DOMParser().parseFromString(event.detail.xhr.responseText, "text/html");
     update(list, fresh);
     count(list, fresh);
