@@ -73,3 +73,14 @@ def test_the_page_says_how_far_back_the_sample_goes(
 )
 def test_odd_addresses(web: Running, path: str, status: int) -> None:
     assert web.http.get(path).status_code == status
+
+
+def test_a_share_is_that_of_all_tasks_of_the_cause(web: Running, client: Client, db: psycopg.Connection) -> None:
+    for number in range(4):
+        tags = [{"customer": 42, "seldom": "yes"}, {}, {"customer": 42}, {}][number]
+        row(db, "dead_letter", error="Boom", ago=60, tags=tags)
+    cause = client.dead_letter_groups()[0].fingerprint
+    listed = " ".join(text_of(web.http.get("/failures")).split())
+    assert "customer 42 50%" in listed
+    assert "seldom" not in listed, "one task of four says nothing about whom it hits"
+    assert "50% 42" in " ".join(text_of(web.http.get(f"/failures/{cause}")).split())

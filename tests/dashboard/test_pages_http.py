@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from html import unescape
@@ -17,6 +18,7 @@ import pytest
 from tasklib import Client, Config
 from tasklib.client.search_language import parse
 from tasklib.db.database import Database
+from tasklib.doctor.findings import Finding, Severity
 from tasklib.server.dashboard.chart_data import MEASURES, PERIODS, ChartQuery, Subject, of_groups, of_points
 from tasklib.server.dashboard.charts import ChartData, draw
 from tasklib.server.dashboard.keeping_up import rates
@@ -297,3 +299,17 @@ def test_the_period_before_is_a_line_only_as_far_as_it_is_kept(web: Running, dat
     page = get(web, "/charts?of=outcomes&period=30d")
     assert "line before" not in page
     assert "The period before is not kept" in words(page)
+
+
+def test_the_overview_folds_all_but_three_warnings(web: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    def found(number: int) -> None:
+        warnings = [Finding(Severity.WARNING, "lanes", f"warning {n}") for n in range(number)]
+        web.app.state.findings = (time.monotonic() + 3600, warnings)
+
+    web.http.post("/queues/pause", data={"csrf": web.app.state.sessions.csrf(None), "kind": "queue", "value": "x"})
+    found(3)
+    assert "more warning" not in get(web, "/")
+    found(5)
+    page = get(web, "/")
+    assert "2 more warnings" in words(page)
+    assert page.index("warning 2") < page.index('id="more-warnings"') < page.index("warning 3")

@@ -90,7 +90,10 @@ async def failures(
         window=window,
         ranges=[(key, key) for key in RANGES],
         report=report,
-        whom={cause.fingerprint: telling(report.fields.get(cause.fingerprint, [])) for cause in report.causes},
+        whom={
+            cause.fingerprint: telling(report.fields.get(cause.fingerprint, []), len(cause.ids))
+            for cause in report.causes
+        },
         name=name,
         queue=queue,
         **_common(window),
@@ -136,14 +139,18 @@ async def cause(
     )
 
 
-def telling(fields: list[FailureField]) -> list[FailureField]:
-    """The fields that say most about whom it hits: values that many tasks share, before those that all differ."""
+def telling(fields: list[FailureField], tasks: int) -> list[FailureField]:
+    """The fields that say most about whom it hits: values that many of its tasks share, and none that only one has."""
 
     def share(field: FailureField) -> float:
-        return field.values[0].tasks / field.tasks
+        return field.values[0].tasks / tasks
 
     hidden = [field for field in fields if field.values[0].text == MASK]
-    open_ = [field for field in fields if field not in hidden and not (field.different == field.tasks > 3)]
+    open_ = [
+        field
+        for field in fields
+        if field not in hidden and not (field.different == field.tasks > 3) and (field.values[0].tasks > 1 or tasks < 3)
+    ]
     return sorted(open_, key=lambda f: (f.kind != "tag", -share(f), f.key))[:_FIELDS_SHOWN]
 
 
