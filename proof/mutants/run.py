@@ -136,6 +136,21 @@ EQUIVALENT: dict[str, str] = {
         ),
         "a band would be listed that has no task, and nothing be taken from it",
     ),
+    "throttled: ended.lane >= E'\\x01'": "an empty lane has no parts, and names no limit",
+    "breakers_probe: probes - passed > cardinality(probe_ids)": "a breaker that has all its probes is given none more",
+    "breakers_probe: COALESCE(task.state, '') IN ('pending', 'failed')": "matters to a task that is claimed between "
+    "the snapshot and the lock of this one statement, where no test can step in",
+    **dict.fromkeys(
+        (
+            "breakers_judge: failures IS NOT NULL",
+            "breakers_judge: state = 'closed'",
+            "breakers_judge: state = 'closed' (2)",
+        ),
+        "what is counted is compared with the bounds of a closed breaker only, and one that is off has none",
+    ),
+    "breakers_judge: watched.state = 'probing'": "no other breaker has probes",
+    "breakers_judge: COALESCE(task.state, '') IN ('pending', 'failed')": "a late probe is in one of these states, "
+    "unless it is claimed between the snapshot and the lock of this one statement",
     "take: groups.bands > 1": "one band would be merged with itself, which only takes longer",
 }
 """Conditions without which nothing can be seen to differ, and why they stand all the same. Only --again tries them."""

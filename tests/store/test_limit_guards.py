@@ -45,6 +45,8 @@ def test_a_block_takes_places_for_the_attempt_that_holds_the_task_only(
     assert limited.run(limits.take_place(task, "w2", asked())) is None
     assert db.execute("SELECT FROM places").fetchall() == []
     assert limited.run(limits.take_place(task, "w1", asked())) is not None
+    limited.complete([task])
+    assert limited.run(limits.take_place(task, "w1", asked(2))) is None, "it has ended"
 
 
 def test_a_block_gives_back_what_it_has_taken_itself(limited: Limited, db: psycopg.Connection[Any]) -> None:
