@@ -49,6 +49,18 @@ class Admin(TestCase):
         self.assertNotIn("k-123456", page)
         self.assertNotIn('name="_save"', page)
 
+    def test_a_masked_value_is_not_shown_elsewhere_in_its_task_and_not_found_by_a_search(self):
+        self.log_in("view_taskrecord")
+        with self.assertRaises(ValueError), captureTasks(run=True):
+            fail = tasks.fail.options(tags={"api_key": "k-123456"})
+            task_id = fail.submit_sync(message="k-123456 is no password=abc-123")
+        page = self.client.get(f"{LIST}{task_id}/change/").content.decode()
+        self.assertNotIn("k-123456", page)
+        self.assertNotIn("abc-123", page)
+        self.assertEqual(self.names_listed("q=tag:api_key%3Dk-123456"), [])
+        self.assertEqual(self.names_listed("q=error:abc-1"), [])
+        self.assertEqual(self.names_listed("q=error:ValueError"), ["fail"])
+
     def test_cancel_and_replay_say_what_became_of_the_tasks_and_the_audit_names_the_user(self):
         self.log_in(superuser=True)
         waiting, other = tasks.send_receipt.submit_sync(order=1), tasks.send_receipt.submit_sync(order=2)
