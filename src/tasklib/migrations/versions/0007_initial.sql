@@ -18,11 +18,9 @@ CREATE FUNCTION {schema.}tasklib_new_id() RETURNS uuid LANGUAGE sql VOLATILE PAR
 
 -- ---- tasks ----
 
--- What a column may hold by itself is checked by its domain: where the column is set, and nowhere else. PostgreSQL reads
+-- What a number or a moment may be is checked by its domain: where the column is set, and nowhere else. PostgreSQL reads
 -- the text of a table's own checks anew for each statement, which was most of what a single INSERT took, and asks all of
 -- them for each version of a row.
-CREATE DOMAIN {schema.}task_kwargs AS jsonb CONSTRAINT tasks_kwargs_is_object CHECK (jsonb_typeof(VALUE) = 'object');
-CREATE DOMAIN {schema.}task_tags AS jsonb CONSTRAINT tasks_tags_is_object CHECK (jsonb_typeof(VALUE) = 'object');
 -- Not so large that counting on overflows: one such row would stop the batch it is part of.
 CREATE DOMAIN {schema.}task_priority AS integer CONSTRAINT tasks_numbers_in_range CHECK (VALUE BETWEEN -10 AND 100);
 CREATE DOMAIN {schema.}task_max_retries AS integer CONSTRAINT tasks_numbers_in_range CHECK (VALUE >= 0);
@@ -45,8 +43,8 @@ CREATE TABLE {schema.}tasks (
     lane                   text                      COLLATE "C" NOT NULL DEFAULT '',
     state                  text                      NOT NULL DEFAULT 'pending',
     args                   jsonb                     NOT NULL DEFAULT '{}', -- in a flow: arguments that are results of other tasks
-    kwargs                 {schema.}task_kwargs      NOT NULL DEFAULT '{}',
-    tags                   {schema.}task_tags        NOT NULL DEFAULT '{}',
+    kwargs                 jsonb                     NOT NULL DEFAULT '{}',
+    tags                   jsonb                     NOT NULL DEFAULT '{}',
     required_capabilities  text[]                    COLLATE "C" NOT NULL DEFAULT '{}',
     created_at             {schema.}task_time        NOT NULL DEFAULT now(),
     scheduled_at           {schema.}task_time        NOT NULL DEFAULT now(),
@@ -99,6 +97,9 @@ CREATE TABLE {schema.}tasks (
 
     CONSTRAINT tasks_pkey PRIMARY KEY (id),
     CONSTRAINT tasks_name_not_empty CHECK (name <> ''),
+    -- No domains: many drivers write an object as JSON only for a parameter that the server calls jsonb.
+    CONSTRAINT tasks_kwargs_is_object CHECK (jsonb_typeof(kwargs) = 'object'),
+    CONSTRAINT tasks_tags_is_object CHECK (jsonb_typeof(tags) = 'object'),
     CONSTRAINT tasks_capabilities_is_list CHECK (array_ndims(required_capabilities) = 1),
     CONSTRAINT tasks_merge_while_known
         CHECK ((merge_key IS NULL) = (merge_while IS NULL) AND merge_while IN ('pending', 'unfinished')),
