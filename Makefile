@@ -52,8 +52,8 @@ docs: $(READY)  ## build the site into build/site; a dead link is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 	@echo "open build/site/index.html, or: $(BIN)/mkdocs serve"
 
-pictures: $(READY)  ## the pictures of the README: the chart of the recorded speeds, and the demo, filmed
-	$(BIN)/python -m tools.pictures --film
+pictures: $(READY)  ## the pictures of the pages: the chart of the recorded speeds, the demo, filmed, and the dashboard
+	$(BIN)/python -m tools.pictures --film --screens
 
 coverage: $(READY)  ## the tests of `make test`, and which lines of src they reach; fails below COVERAGE_FLOOR
 	$(BIN)/pytest -n $(JOBS) -m 'not long' --cov --cov-report=term --cov-report=xml --cov-fail-under=$(COVERAGE_FLOOR) $(ARGS)

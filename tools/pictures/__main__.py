@@ -1,4 +1,5 @@
-"""The pictures of the README: `python -m tools.pictures` draws the chart; with `--film` it also films the demo.
+"""The pictures of the README: `python -m tools.pictures` draws the chart; with `--film` it also films the demo,
+with `--screens` it portrays the dashboard for its pages, in Chromium.
 
 The chart is made of benchmarks/results. The film is `tasklib demo` in a terminal, played for a minute.
 """
@@ -20,6 +21,10 @@ def main() -> None:
         command = [str(Path(sys.executable).parent / "tasklib"), "demo"]
         shown = terminal.frames(terminal.record(command))
         (PICTURES / "demo.svg").write_text(film.svg(shown, "tasklib demo", LABEL))
+    if "--screens" in sys.argv:
+        from tools.pictures import screens
+
+        screens.draw()
 
 
 if __name__ == "__main__":
