@@ -18,9 +18,10 @@ from tasklib.executors import processes as executors
 from tasklib.executors.outcomes import FailureKind
 from tasklib.maintenance import breakers, payloads, replays, schedule_skips, snapshot, stats_reporter
 from tasklib.schedules.slots import PROMPT
-from tasklib.server import problems, sessions
+from tasklib.server import missing_shards, problems, sessions
 from tasklib.server.dashboard import failures as failures_screen
 from tasklib.server.settings import ServerSettings
+from tasklib.sharding import asking, current, placement
 from tasklib.store import claim, failures, levels, stats
 from tasklib.tasks import durable_run, function
 from tasklib.worker import limit_blocks, progress, runner, shard_slots, shard_workers, slots
@@ -64,6 +65,13 @@ def _last_record(benchmark: str) -> Any:
         (SHARDS, "has owed an answer for {:g} second", shard_slots.SILENT_SECONDS),
         (SHARDS, "A new weight holds {:g} seconds later", shard.NOTICE_SECONDS),
         (SHARDS, "looks at the file every {}", {1.0: "second"}[shard_workers._FILE_LOOK_SECONDS]),
+        (SHARDS, "until {:g} seconds have passed", placement.SETTLING_SECONDS),
+        (SHARDS, "clocks differ by less than {:g} seconds", placement.SETTLING_SECONDS / 2),
+        ("docs/explanation/guarantees.md", "clocks differ by less than {:g} seconds", placement.SETTLING_SECONDS / 2),
+        (SHARDS, "try it again after {:g} seconds", asking.AVOIDED_SECONDS),
+        (SHARDS, "left out of lists for {:g} seconds", asking.AVOIDED_SECONDS),
+        (SHARDS, "again within a {} of a change", {1.0: "second"}[current.LOOK_SECONDS]),
+        (SHARDS, "header `{}`", missing_shards.HEADER),
         (RUN, "after half a second, then after pauses that double up to {:g} seconds", processes.LONGEST_PAUSE),
         (RUN, "until it has run for a {}", {60.0: "minute"}[processes.STEADY_SECONDS]),
         (TIMEOUTS, "hasn't ended {:g} seconds later", runner._STUBBORN_SECONDS),

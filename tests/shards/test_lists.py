@@ -9,9 +9,9 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from tasklib import AsyncClient, Client, Config
+from tasklib import AsyncClient, Client, Config, Worker, task
 from tasklib.errors import DatabaseUnavailable, TaskCancelled, TaskNotFound
-from tasklib.sharding.missing import MissingShardsWarning, missing_shards
+from tasklib.sharding.missing import MissingShardsWarning, PerShardWarning, missing_shards
 from tasklib.states import TaskState
 from tests.shards.conftest import without
 
@@ -212,7 +212,8 @@ def test_what_operators_set_holds_on_every_shard_and_needs_all_of_them(client: C
     assert client.pause(queue="mail")
     assert not client.pause(queue="mail")
     assert [p.value for p in client.pauses()] == ["mail"]
-    assert client.set_limit("queue:mail", max_running=3)
+    with pytest.warns(PerShardWarning, match="'queue:mail' counts within each of 4 shards"):
+        assert client.set_limit("queue:mail", max_running=3)
     assert client.change_settings(promote_to_high_after_seconds=60).promote_to_high_after_seconds == 60
     for shard in config.shards:
         with Client(config.for_shard(shard.number)) as one:
@@ -238,3 +239,15 @@ def test_schedules_tokens_and_saved_searches_are_on_the_home_shard(client: Clien
         assert [s.name for s in home.saved_searches()] == ["mine"]
         assert home.get_task(run) is not None
     assert [s.name for s in client.schedules()] == ["report"]
+
+
+def test_a_worker_over_all_shards_runs_what_was_submitted_and_its_results_are_waited_for(
+    client: Client, config: Config
+) -> None:
+    @task
+    def double(n: int) -> int:
+        return 2 * n
+
+    ids = [client.submit(double.bind(n)) for n in range(20)]
+    Worker(config, burst=True).run_sync()
+    assert [client.wait_for(id_) for id_ in ids] == [2 * n for n in range(20)]

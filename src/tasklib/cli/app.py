@@ -38,25 +38,30 @@ from tasklib.cli.listing import list_tasks
 from tasklib.cli.migrate import migrate
 from tasklib.cli.options import DEBUG, DatabaseUrl, Debug
 from tasklib.cli.pausing import pause, pauses, resume
-from tasklib.cli.report import show_error
+from tasklib.cli.report import note, show_error, without_secrets
 from tasklib.cli.server import server
 from tasklib.cli.show import show
 from tasklib.cli.signal import signal
 from tasklib.cli.submit import submit, wait
 from tasklib.cli.top import top
 from tasklib.cli.worker import worker
+from tasklib.sharding.missing import missing_shards, said
 
 
 class Commands(TyperGroup):
     """Commands whose errors are one line, and the exit code 1."""
 
     def invoke(self, ctx: Any) -> Any:
-        try:
-            return super().invoke(ctx)
-        except Exception as e:
-            if ctx.meta.get(DEBUG) or not show_error(e):
-                raise
-            raise typer.Exit(1) from None
+        with missing_shards() as missing:
+            try:
+                return super().invoke(ctx)
+            except Exception as e:
+                if ctx.meta.get(DEBUG) or not show_error(e):
+                    raise
+                raise typer.Exit(1) from None
+            finally:
+                if missing:
+                    note(without_secrets(said(missing)), "yellow")
 
 
 app = typer.Typer(

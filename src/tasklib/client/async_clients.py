@@ -29,6 +29,7 @@ from tasklib.config import Config
 from tasklib.db.callers import run_on_async
 from tasklib.db.database import AsyncDatabase, Tries, execute_async
 from tasklib.db.query import Query
+from tasklib.errors import ConfigError
 from tasklib.store.submit import copied, copy_statement
 from tasklib.tasks.submitter import Awaited, mark_for_asyncio, returns_awaited
 from tasklib.tasks.task_id import TaskId, by_client
@@ -222,6 +223,20 @@ class AsyncClient:
             value: T = end.value
             return value
 
+    def on_shard(self, number: int) -> Self:
+        """This client for one of its shards alone, on the same connections."""
+        from tasklib.client.sharded_calls import ShardedCalls
+        from tasklib.sharding.databases import AsyncShardedDatabase
+
+        if not isinstance(self.database, AsyncShardedDatabase):
+            raise ConfigError("this client has no shards.")
+        client = copy(self)
+        client.database = self.database.of(number)
+        client._config = client.database.config
+        if isinstance(self.calls, ShardedCalls):
+            client.calls = self.calls.of(number)
+        return client
+
     def close(self) -> Awaitable[None]:
         """Close the connections; a later call opens new ones. It may be awaited, and need not be."""
         self.database.close()
@@ -266,17 +281,7 @@ class AsyncClient:
         from tasklib.sharding.databases import AsyncShardedDatabase
 
         assert isinstance(self.database, AsyncShardedDatabase)
-        return await self.database.each({n: partial(self._on_shard(n).perform, call) for n, call in calls.items()})
-
-    def _on_shard(self, number: int) -> Self:
-        """This client for one shard alone."""
-        from tasklib.sharding.databases import AsyncShardedDatabase
-
-        assert isinstance(self.database, AsyncShardedDatabase)
-        client = copy(self)
-        client.database = self.database.of(number)
-        client._config = client.database.config
-        return client
+        return await self.database.each({n: partial(self.on_shard(n).perform, call) for n, call in calls.items()})
 
     async def _together(self, work: InTransaction) -> Any:
         tries = Tries(repeatable=True)

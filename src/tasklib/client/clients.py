@@ -40,6 +40,7 @@ from tasklib.config import Config
 from tasklib.db.callers import run_on
 from tasklib.db.database import Database, Tries, execute
 from tasklib.db.query import Query
+from tasklib.errors import ConfigError
 from tasklib.store.submit import copied, copy_statement
 from tasklib.tasks.task_id import SyncTaskId, by_client
 
@@ -194,6 +195,20 @@ class Client:
         client.calls = self.calls.on_behalf_of(Identity(actor, submitted_by, only_own))
         return client
 
+    def on_shard(self, number: int) -> Self:
+        """This client for one of its shards alone, on the same connections."""
+        from tasklib.client.sharded_calls import ShardedCalls
+        from tasklib.sharding.databases import ShardedDatabase
+
+        if not isinstance(self.database, ShardedDatabase):
+            raise ConfigError("this client has no shards.")
+        client = copy(self)
+        client.database = self.database.of(number)
+        client._config = client.database.config
+        if isinstance(self.calls, ShardedCalls):
+            client.calls = self.calls.of(number)
+        return client
+
     has_database = True
     """False for clients of other kinds."""
 
@@ -261,17 +276,7 @@ class Client:
         from tasklib.sharding.databases import ShardedDatabase
 
         assert isinstance(self.database, ShardedDatabase)
-        return self.database.each({n: partial(self._on_shard(n).perform, call) for n, call in calls.items()})
-
-    def _on_shard(self, number: int) -> Self:
-        """This client for one shard alone."""
-        from tasklib.sharding.databases import ShardedDatabase
-
-        assert isinstance(self.database, ShardedDatabase)
-        client = copy(self)
-        client.database = self.database.of(number)
-        client._config = client.database.config
-        return client
+        return self.database.each({n: partial(self.on_shard(n).perform, call) for n, call in calls.items()})
 
     def _together(self, work: InTransaction) -> Any:
         tries = Tries(repeatable=True)

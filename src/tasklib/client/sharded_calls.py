@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import time
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -25,9 +26,9 @@ from tasklib.client.submissions import Submitted
 from tasklib.config import Config
 from tasklib.db.query import Query
 from tasklib.errors import DatabaseUnavailable, InvalidOption
-from tasklib.sharding.asking import Located, found_by_id, sorted_out, unreached, value_of
+from tasklib.sharding.asking import AVOIDED_SECONDS, Located, found_by_id, sorted_out, unreached, value_of
 from tasklib.sharding.current import CurrentShards
-from tasklib.sharding.missing import report
+from tasklib.sharding.missing import PerShardWarning, report
 from tasklib.sharding.placement import SETTLING_SECONDS, by_chance, former_owners, owner_of, settling
 from tasklib.shards import MOST_SHARD, Shard
 from tasklib.store import audit, flows, lookup, schema
@@ -36,15 +37,14 @@ from tasklib.store.control import CancelCounts
 from tasklib.store.schema import ShardHere
 from tasklib.store.stored_payloads import ErasedCounts
 from tasklib.store.submit import key_holders
+from tasklib.tasks import registry
+from tasklib.tasks.limits import Rule, declared
 from tasklib.tasks.submitter import Submission
 from tasklib.tasks.task_id import KnownId, TaskId
 
 T = TypeVar("T")
 _Known: TypeAlias = Callable[[Together], Query[Any]]
 """The query that says whether a shard has a task with this key."""
-AVOIDED_SECONDS = 5.0
-"""For so long submissions go to other shards after one could not be connected to."""
-
 _SHARDS = MOST_SHARD + 1
 _IDS_SECONDS = 86400.0
 """How old an id that a caller made may be when it is submitted."""
@@ -260,6 +260,20 @@ class ShardedCalls(Calls):
         report(missing)
         records = [replace(record, id=record.id * _SHARDS + n) for n, page in answers.items() for record in page]
         return sorted(records, key=lambda record: (record.at, record.id), reverse=True)[:limit]
+
+    def _store_limit(self, name: str, rule: Rule) -> Call[bool]:
+        """A limit of an operator counts within each shard, unless the code declares it and keeps its tasks together."""
+        changed = yield from super()._store_limit(name, rule)
+        bounds = rule.max_running is not None or rule.rate is not None or rule.serial is not None
+        if bounds and name.partition(":")[0] != "share" and name not in declared(registry.distinct()).rules:
+            count = len(self.shards.all())
+            warnings.warn(
+                f"the limit {name!r} counts within each of {count} shards, so all may run up to {count} times as much. "
+                "Limits that the code declares are exact, as their tasks are on one shard.",
+                PerShardWarning,
+                stacklevel=2,
+            )
+        return changed
 
     # ---- changes of many tasks ----
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import psycopg
 
@@ -18,6 +19,9 @@ _KNOWN = (psycopg.Error, DatabaseUnavailable, SchemaError, TimeoutError, OSError
 
 def examine(client: Client, *, thorough: bool = True) -> list[Finding]:
     """Every finding. `thorough=False` leaves out what needs connections of its own: for those who look often."""
+    if client.config.shards:
+        each = {s.number: examine(client.on_shard(s.number), thorough=thorough) for s in client.config.shards}
+        return _of_shards(each)
     run = _Run(thorough)
     for check in run.rounds():
         try:
@@ -29,6 +33,9 @@ def examine(client: Client, *, thorough: bool = True) -> list[Finding]:
 
 async def examine_async(client: AsyncClient, *, thorough: bool = True) -> list[Finding]:
     """The same for asynchronous code."""
+    if client.config.shards:
+        numbers = [s.number for s in client.config.shards]
+        return _of_shards({n: await examine_async(client.on_shard(n), thorough=thorough) for n in numbers})
     run = _Run(thorough)
     for check in run.rounds():
         try:
@@ -36,6 +43,14 @@ async def examine_async(client: AsyncClient, *, thorough: bool = True) -> list[F
         except _KNOWN as e:
             run.failed(check, e)
     return run.findings
+
+
+def _of_shards(findings: Mapping[int, list[Finding]]) -> list[Finding]:
+    return [
+        replace(finding, seen=f"Shard {number}: {finding.seen}", details={**finding.details, "shard": number})
+        for number, found in findings.items()
+        for finding in found
+    ]
 
 
 class _Run:

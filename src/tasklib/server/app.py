@@ -17,6 +17,7 @@ from tasklib.server.access import HostLogin
 from tasklib.server.auth import Auth
 from tasklib.server.bodies import Limits
 from tasklib.server.logins import Logins
+from tasklib.server.missing_shards import MissingShards
 from tasklib.server.request_log import RequestLog
 from tasklib.server.routes import (
     approvals,
@@ -115,6 +116,8 @@ def create_app(
         mount(app)
     problems.handle_in(app)
     # The last one added is the outermost.
+    if config.shards:
+        app.add_middleware(MissingShards)
     app.add_middleware(Limits, settings=settings)
     app.add_middleware(Auth, router=app.router, settings=settings, login=login)
     app.add_middleware(RequestLog, settings=settings)

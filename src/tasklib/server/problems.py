@@ -71,6 +71,7 @@ KNOWN: dict[str, Known] = {
     "task_not_finished": Known(409, "Only a finished task can be replayed."),
     "task_not_waiting": Known(409, "Only a task with a start time or a retry in the future can be run now."),
     "task_not_editable": Known(409, "The task doesn't wait any more, or this part of it can't be changed."),
+    "several_shards": Known(409, "The server has several shards, and a worker over HTTP serves one."),
     "stale_attempt": Known(409, "The attempt has ended, or another worker has the task now. Nothing was changed."),
     "already_settled": Known(
         409, "The attempt has ended already, possibly by an earlier copy of this report. Nothing was changed."

@@ -13,9 +13,10 @@ from tasklib.backends.postgres.notifier import Notifier
 from tasklib.backends.postgres.remote.workers import RemoteWorkers
 from tasklib.client.async_clients import AsyncClient
 from tasklib.config import Config
+from tasklib.db.database import AsyncDatabase
 from tasklib.db.query import Query
 from tasklib.db.startup import wait_for_database
-from tasklib.errors import ConfigError
+from tasklib.errors import ConfigError, DatabaseUnavailable
 from tasklib.migrations.revisions import require_current, require_shard, require_utf8
 from tasklib.server.caps import Caps
 from tasklib.server.leading import Leading
@@ -23,6 +24,7 @@ from tasklib.server.redaction import Redaction
 from tasklib.server.settings import ServerSettings
 from tasklib.server.token_cache import TokenCache, TokenWatch
 from tasklib.server.watch import TaskWatch
+from tasklib.sharding.missing import report
 from tasklib.store import schema, tokens
 
 T = TypeVar("T")
@@ -59,21 +61,22 @@ class Services:
         """Refuses to serve a schema of another version, and without token and login unless `no_auth` says so."""
         timeout = min(config.statement_timeout_seconds, settings.database_timeout_seconds)
         config = config.with_changes(statement_timeout_seconds=timeout, backpressure=True)
-        await wait_for_database(config, _say_what_is_awaited)
+        home = config.for_shard(config.home.number) if config.shards else config
+        await wait_for_database(home, _say_what_is_awaited)
         client = AsyncClient(config)
         try:
             await require_schema(config, client)
             has_tokens = await client.database.run(tokens.any_ever())
             require_locks(settings, has_tokens or has_login)
-            place = await client.database.run(schema.where_is_tasks(config.schema))
+            place = await client.database.run(schema.where_is_tasks(home.schema))
         except BaseException:
             client.close()
             raise
         token_cache, notifier = (
             TokenCache(client.database, is_open=settings.no_auth and not has_tokens),
-            Notifier(config, client.database, role="server listener", on_silence=_say_that_it_polls),
+            Notifier(home, client.database, role="server listener", on_silence=_say_that_it_polls),
         )
-        made = cls(config, settings, client, token_cache, notifier, RemoteWorkers(config, notifier), version())
+        made = cls(config, settings, client, token_cache, notifier, RemoteWorkers(home, notifier), version())
         made.notifier.start(place or "public")
         made.tokens.start()
         made.token_watch.start()
@@ -92,7 +95,12 @@ class Services:
         self.notifier.stop()
 
     def lead(self, config: Config) -> None:
-        """Take part in the election, with the statement timeout of the configuration, not that of requests."""
+        """Take part in the election, with the statement timeout of the configuration, not that of requests.
+
+        Not over several shards, each of which has a leader of its own: workers lead them.
+        """
+        if config.shards:
+            return
         self.leading = Leading(config, self.remote.db, self.notifier)
 
     async def close(self) -> None:
@@ -125,12 +133,28 @@ def version() -> str:
 
 
 async def require_schema(config: Config, client: AsyncClient) -> None:
-    """SchemaError unless our tables are there, in this version."""
-    require_utf8(*await client.database.run(schema.encoding()))
-    place = await client.database.run(schema.where_is_tasks(config.schema))
-    revision = None if place is None else await client.database.run(schema.revision())
+    """SchemaError unless our tables are there, in this version, on every shard that can be reached."""
+    if not config.shards:
+        await _require_schema(config, client.database)
+        return
+    missing = {}
+    for number in (shard.number for shard in config.shards):
+        one = client.on_shard(number)
+        try:
+            await _require_schema(one.config, one.database)
+        except DatabaseUnavailable as e:
+            if number == config.home.number:  # tokens are there: else no request could be let in
+                raise
+            missing[number] = str(e)
+    report(missing)
+
+
+async def _require_schema(config: Config, database: AsyncDatabase) -> None:
+    require_utf8(*await database.run(schema.encoding()))
+    place = await database.run(schema.where_is_tasks(config.schema))
+    revision = None if place is None else await database.run(schema.revision())
     require_current(revision, config.schema)
-    require_shard(await client.database.run(schema.shard()), config.shard, place)
+    require_shard(await database.run(schema.shard()), config.shard, place)
 
 
 def require_locks(settings: ServerSettings, has_tokens: bool) -> None:

@@ -6,6 +6,7 @@ returns the answer of all.
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
 from collections.abc import Generator, Mapping
 from typing import Any, NoReturn, TypeAlias, TypeVar
@@ -20,6 +21,8 @@ from tasklib.tasks.ids import shard_of
 
 T = TypeVar("T")
 MOST_LOCATED = 10_000
+AVOIDED_SECONDS = 5.0
+"""For so long a shard that could not be reached is left out of lists, and takes no submissions without a key."""
 
 Asked: TypeAlias = Mapping[int, T]
 """What to ask of each shard, by its number."""
@@ -43,7 +46,25 @@ class Located:
             self._shards.popitem(last=False)
 
 
-def question(query: Query[T], shards: CurrentShards, located: Located) -> Question[T]:
+class Outages:
+    """Shards that could not be reached a moment ago: lists go without them, instead of waiting for each anew."""
+
+    def __init__(self) -> None:
+        self._until: dict[int, tuple[float, str]] = {}
+
+    def begin(self, number: int, reason: str) -> None:
+        self._until[number] = (time.monotonic() + AVOIDED_SECONDS, reason)
+
+    def end(self, number: int) -> None:
+        self._until.pop(number, None)
+
+    def now(self) -> dict[int, str]:
+        """Why, by number."""
+        moment = time.monotonic()
+        return {number: reason for number, (until, reason) in list(self._until.items()) if until > moment}
+
+
+def question(query: Query[T], shards: CurrentShards, located: Located, outages: Outages) -> Question[T]:
     """Where this query goes."""
     match ROUTES.get(query.name):
         case ById(parameter, otherwise):
@@ -51,9 +72,9 @@ def question(query: Query[T], shards: CurrentShards, located: Located) -> Questi
             if id_ is not None:
                 return by_id(UUID(str(id_)), {shard.number: query for shard in shards.all()}, located)
             assert otherwise is not None, query.name
-            return _everywhere(query, Everywhere(otherwise), shards)
+            return _everywhere(query, Everywhere(otherwise), shards, outages)
         case Everywhere() as route:
-            return _everywhere(query, route, shards)
+            return _everywhere(query, route, shards, outages)
         case EveryShard() as route:
             return _change_everywhere(query, route, shards)
         case Home():
@@ -99,11 +120,22 @@ def is_found(answer: object) -> bool:
     return answer is not None and answer is not False and answer != [] and answer != {}
 
 
-def _everywhere(query: Query[T], route: Everywhere, shards: CurrentShards) -> Question[T]:
+def _everywhere(query: Query[T], route: Everywhere, shards: CurrentShards, outages: Outages) -> Question[T]:
     asked = {shard.number: query for shard in shards.all()}
+    avoided = {number: reason for number, reason in outages.now().items() if number in asked}
+    if len(avoided) < len(asked):
+        asked = {number: each for number, each in asked.items() if number not in avoided}
+    else:
+        avoided = {}
     if route.adapt is not None:
         asked = {number: route.adapt(query, shards.config_of(number).schema) for number in asked}
     answers, missing = sorted_out((yield asked))
+    missing = {**avoided, **missing}
+    for number in answers:
+        outages.end(number)
+    for number, reason in missing.items():
+        if number not in avoided:
+            outages.begin(number, reason)
     if not answers:
         unreached(missing)
     report(missing)

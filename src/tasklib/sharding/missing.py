@@ -22,6 +22,10 @@ class MissingShardsWarning(UserWarning):
         super().__init__(said(shards))
 
 
+class PerShardWarning(UserWarning):
+    """Something holds within each shard that one might expect to hold over all of them."""
+
+
 _listening: ContextVar[dict[int, str] | None] = ContextVar("tasklib_missing_shards", default=None)
 
 
@@ -34,6 +38,11 @@ def missing_shards() -> Iterator[dict[int, str]]:
         yield found
     finally:
         _listening.reset(token)
+
+
+def missing_now() -> Mapping[int, str]:
+    """What is missing so far, inside of `missing_shards`."""
+    return _listening.get() or {}
 
 
 def report(shards: Mapping[int, str]) -> None:

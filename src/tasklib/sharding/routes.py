@@ -131,6 +131,7 @@ ROUTES: Mapping[str, Route] = {
     "stats_by": Everywhere(figures.busiest),
     "top_running": Everywhere(figures.top_running),
     "top_load": Everywhere(merges.summed_dicts),
+    "doctor_lanes": Everywhere(merges.lists),
     "key_counts": Everywhere(figures.key_counts),
     "sealed_page": Everywhere(merges.oldest),
     "unfinished_payloads": Everywhere(merges.oldest),
@@ -153,10 +154,10 @@ FOR_ONE_SHARD = {
     "a call that goes to chosen shards as a whole runs it": (
         "submit submit_one submit_one_once submit_given submit_once submit_unique submit_replacing submit_copy "
         "flow_submit flow_new audit_list key_holders shards_here backpressure_look cancel_look erase_look erasable "
-        "erase dead_letter_look replay_dead_letters purge_dead_letters replay_start"
+        "erase keyed_names dead_letter_look replay_dead_letters purge_dead_letters replay_start"
     ),
     "doctor runs it": (
-        "doctor_settings doctor_sessions doctor_slots doctor_prepared doctor_tables doctor_indexes doctor_lanes "
+        "doctor_settings doctor_sessions doctor_slots doctor_prepared doctor_tables doctor_indexes "
         "doctor_backlog doctor_leases doctor_finished doctor_plan_settings doctor_claim_plan doctor_usage doctor_clock "
         "doctor_tzdata doctor_schedules limit_full limit_missing shard"
     ),

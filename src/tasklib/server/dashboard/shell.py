@@ -29,6 +29,7 @@ from tasklib.server.dashboard.troubles import known_trouble
 from tasklib.server.services import version
 from tasklib.server.sessions import COOKIE, Sessions
 from tasklib.server.settings import ServerSettings
+from tasklib.sharding.missing import missing_now
 from tasklib.store.tokens import Role
 
 POLICY = (
@@ -102,10 +103,13 @@ def page(request: Request, template: str, *, status: int = 200, **context: Any) 
     """A screen in the shell. Beside its own context every template has that of `_frame`."""
     refresh = is_refresh(request) and status == 200
     frame = _frame(request, refresh)
+    had_flashes = bool(frame["flashes"])
+    if missing := missing_now():
+        frame["flashes"] = [*frame["flashes"], Flash("warn", _without(missing))]
     text = templates.get_template(template).render({**frame, **context})
     headers = {"Content-Security-Policy": POLICY, "Cache-Control": "no-store"}
     response = HTMLResponse(text, status, headers)
-    if frame["flashes"]:
+    if had_flashes:
         response.delete_cookie(_FLASH, path=root_of(request) or "/")
     return response
 
@@ -127,6 +131,13 @@ def done(request: Request, path: str, text: str, kind: Kind = "good") -> Respons
         secure=is_secure(request),
     )
     return response
+
+
+def _without(missing: Mapping[int, str]) -> str:
+    numbers = ", ".join(map(str, sorted(missing)))
+    if len(missing) == 1:
+        return f"Shard {numbers} can't be reached: what is on it is missing here."
+    return f"Shards {numbers} can't be reached: what is on them is missing here."
 
 
 def sessions(request: Request) -> Sessions:

@@ -62,6 +62,11 @@ async def terms(principal: WorkerPrincipal, given: Given) -> Terms:
 @router.post("/register", operation_id="register_worker", summary="Register a worker", status_code=201)
 async def register(body: RegisterBody, principal: WorkerPrincipal, given: Given) -> RegisterAnswer:
     """Register under a new id. If the answer is lost, register again: the unused registration expires."""
+    if given.config.shards:
+        detail = (
+            "A worker over HTTP serves one schema, and this server has several shards. Use a server for each shard."
+        )
+        raise Problem(409, "several_shards", "Workers over HTTP need one shard", detail)
     members, most = given.remote.members, given.settings.max_workers_per_token
     if not await members.has_room(principal.token_id, most):
         raise token_limit("registered workers", "max_workers_per_token", most)
