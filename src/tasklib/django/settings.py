@@ -37,7 +37,13 @@ def config() -> Config:
     The setting TASKLIB counts before the variables TASKLIB_..., and DATABASES before both.
     """
     environ = {name: value for name, value in os.environ.items() if name not in _URLS}
-    return Config.from_env(environ, database_url=_conninfo(alias()), **_fields(_given()))
+    given = _fields(_given())
+    if given.get("shards") or given.get("shards_file") or environ.get("TASKLIB_SHARDS_FILE"):
+        raise ConfigError(
+            "in Django, TaskLib submits on Django's own connection, which leads to one database: it has no shards. "
+            "For tasks over shards, make a client beside it: tasklib.Client(Config(shards_file=...))."
+        )
+    return Config.from_env(environ, database_url=_conninfo(alias()), **given)
 
 
 def table(name: str) -> str:

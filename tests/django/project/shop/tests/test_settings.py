@@ -46,6 +46,7 @@ class Settings(SimpleTestCase):
 
     def test_wrong_settings_are_named(self):
         for wrong, message in (
+            ({"SHARDS_FILE": "shards.toml"}, "leads to one database: it has no shards"),
             ({"MAX_RETRY": 5}, "has no entry 'MAX_RETRY'. Did you mean 'MAX_RETRIES'?"),
             ({"DATABASE_URL": "postgresql://x/y"}, "The database's address is in DATABASES."),
             ({"DATABASE": "south"}, "there is no DATABASES['south']"),
