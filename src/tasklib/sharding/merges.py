@@ -43,6 +43,12 @@ def total(_: Query[Any], answers: Answers) -> int:
     return sum(answers.values())
 
 
+def texts(_: Query[Any], answers: Answers) -> str | None:
+    """A text that changes with any of theirs; None if one shard has none."""
+    found = [f"{number} {answer}" for number, answer in answers.items() if answer is not None]
+    return ";".join(found) if len(found) == len(answers) else None
+
+
 def lists(_: Query[Any], answers: Answers) -> list[Any]:
     return [each for answer in answers.values() for each in answer]
 

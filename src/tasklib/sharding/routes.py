@@ -131,6 +131,7 @@ ROUTES: Mapping[str, Route] = {
     "stats_by": Everywhere(figures.busiest),
     "top_running": Everywhere(figures.top_running),
     "top_load": Everywhere(merges.summed_dicts),
+    "written": Everywhere(merges.texts),
     "doctor_lanes": Everywhere(merges.lists),
     "key_counts": Everywhere(figures.key_counts),
     "sealed_page": Everywhere(merges.oldest),
