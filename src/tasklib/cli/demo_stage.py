@@ -29,7 +29,7 @@ from tasklib.migrations import migrate
 
 LEASE_SECONDS = 3
 POLL_SECONDS = 0.1
-START_SECONDS = 30
+START_SECONDS = 120
 WORKER = ("worker", "tasklib.cli.demo_tasks")
 # Shorter intervals than the defaults, so that the demo doesn't take minutes.
 WORKER_SETTINGS = {
@@ -85,7 +85,7 @@ class Stage:
         with self.db.cursor(row_factory=class_row(Row)) as cursor:
             return cursor.execute(ROWS, [self._act_began]).fetchall()
 
-    def watch(self, until: Callable[[Sequence[Row]], bool], what: str, at_most: float = 20) -> list[Row]:
+    def watch(self, until: Callable[[Sequence[Row]], bool], what: str, at_most: float = 120) -> list[Row]:
         """Show the tasks of this act until they are as expected; too late is noted as a disappointment."""
         deadline = time.monotonic() + at_most
         while True:
@@ -110,7 +110,7 @@ class Stage:
         enough = time.monotonic() + seconds
         return self.watch(lambda _: time.monotonic() > enough, "time passes")
 
-    def watch_count(self, name: str, total: int, at_most: float = 30) -> None:
+    def watch_count(self, name: str, total: int, at_most: float = 120) -> None:
         """Show how many of the tasks with this name are completed, until all are."""
         deadline = time.monotonic() + at_most
         done = 0
