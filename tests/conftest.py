@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 
 import tasklib
 from tasklib import Config
-from tasklib.tasks import hooks, registry
+from tasklib.tasks import hooks, limits, registry
 from tasklib.testing import databases
 from tasklib.testing.reused_databases import ReusedDatabases
 
@@ -102,9 +102,9 @@ def db(database_url: str) -> Iterator[psycopg.Connection]:
 
 @pytest.fixture(autouse=True)
 def _clean_slate() -> Iterator[None]:
-    """No test leaves task functions, a default client or ignored signals behind."""
+    """No test leaves task functions, hooks, declared queues, a default client or ignored signals behind."""
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    with registry.isolated(), hooks.isolated():
+    with registry.isolated(), hooks.isolated(), limits.isolated():
         yield
     tasklib.close()
     for number, handler in handlers.items():

@@ -32,7 +32,7 @@ READING = {
     *("failures", "replays", "get_replay"),
 }
 SUBMITTING = {"submit_task", "submit", "submit_many", "submit_each", "submit_flow", "signal"}
-NO_CALLS = {"perform", "close", "on_behalf_of", "asynchronous"}
+NO_CALLS = {"perform", "close", "on_behalf_of", "asynchronous", "on_shard"}
 DECLARING = {"sync_limits", "sync_breakers"}
 """What the code says, as workers store it: no decision of an operator."""
 ALIKE = {"cancel_chosen", "cancel_found", "replay_found", "answer", "reject"}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tasklib import AsyncClient, Client
-from tasklib.errors import InvalidOption
+from tasklib.errors import ConfigError, InvalidOption
 from tasklib.http import AsyncHttpClient, HttpClient
 from tests.http import test_same_answers, test_same_flows
 from tests.http.comparing import UNKNOWN
@@ -39,7 +39,7 @@ def public_calls(kind: type) -> dict[str, inspect.Signature]:
 
 def test_the_table_has_every_call() -> None:
     source = inspect.getsource(test_same_answers) + inspect.getsource(test_same_flows)
-    apart = {"on_behalf_of", "perform", "close", "asynchronous", *WITHOUT_A_ROUTE}
+    apart = {"on_behalf_of", "on_shard", "perform", "close", "asynchronous", *WITHOUT_A_ROUTE}
     apart.add("answer")  # what approve() and reject() do
     assert [name for name in public_calls(AsyncClient) if name not in apart and f".{name}(" not in source] == []
 
@@ -51,6 +51,12 @@ def test_what_has_no_route_says_so(name: str) -> None:
         pytest.raises(InvalidOption, match="needs a client with"),
     ):
         getattr(client, name)(*WITHOUT_A_ROUTE[name])
+
+
+@pytest.mark.parametrize("kind", [HttpClient, AsyncHttpClient])
+def test_a_client_over_http_has_no_shards(kind: Any) -> None:
+    with pytest.raises(ConfigError, match="has no shards"):
+        kind("http://localhost:1").on_shard(0)
 
 
 @pytest.mark.parametrize(("over_http", "plain"), [(HttpClient, Client), (AsyncHttpClient, AsyncClient)])

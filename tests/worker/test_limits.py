@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from contextlib import AsyncExitStack
 
 import pytest
@@ -11,15 +10,8 @@ from psycopg import Connection
 
 from tasklib import AsyncClient, Config, Limit, Worker, queue, task
 from tasklib.backends.postgres import lanes
-from tasklib.tasks import limits as declared_limits
 from tests.eventually import soon
 from tests.worker.watching import burst
-
-
-@pytest.fixture(autouse=True)
-def only_own_queues() -> Iterator[None]:
-    yield
-    declared_limits.queues.clear()
 
 
 class Watch:

@@ -200,10 +200,11 @@ class Client:
         from tasklib.client.sharded_calls import ShardedCalls
         from tasklib.sharding.databases import ShardedDatabase
 
-        if not isinstance(self.database, ShardedDatabase):
+        database = getattr(self, "database", None)  # a client over HTTP has none
+        if not isinstance(database, ShardedDatabase):
             raise ConfigError("this client has no shards.")
         client = copy(self)
-        client.database = self.database.of(number)
+        client.database = database.of(number)
         client._config = client.database.config
         if isinstance(self.calls, ShardedCalls):
             client.calls = self.calls.of(number)

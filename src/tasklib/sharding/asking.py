@@ -46,7 +46,7 @@ class Located:
             self._shards.popitem(last=False)
 
 
-class Outages:
+class Unreachable:
     """Shards that could not be reached a moment ago: lists go without them, instead of waiting for each anew."""
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class Outages:
         return {number: reason for number, (until, reason) in list(self._until.items()) if until > moment}
 
 
-def question(query: Query[T], shards: CurrentShards, located: Located, outages: Outages) -> Question[T]:
+def question(query: Query[T], shards: CurrentShards, located: Located, unreachable: Unreachable) -> Question[T]:
     """Where this query goes."""
     match ROUTES.get(query.name):
         case ById(parameter, otherwise):
@@ -72,9 +72,9 @@ def question(query: Query[T], shards: CurrentShards, located: Located, outages: 
             if id_ is not None:
                 return by_id(UUID(str(id_)), {shard.number: query for shard in shards.all()}, located)
             assert otherwise is not None, query.name
-            return _everywhere(query, Everywhere(otherwise), shards, outages)
+            return _everywhere(query, Everywhere(otherwise), shards, unreachable)
         case Everywhere() as route:
-            return _everywhere(query, route, shards, outages)
+            return _everywhere(query, route, shards, unreachable)
         case EveryShard() as route:
             return _change_everywhere(query, route, shards)
         case Home():
@@ -120,9 +120,9 @@ def is_found(answer: object) -> bool:
     return answer is not None and answer is not False and answer != [] and answer != {}
 
 
-def _everywhere(query: Query[T], route: Everywhere, shards: CurrentShards, outages: Outages) -> Question[T]:
+def _everywhere(query: Query[T], route: Everywhere, shards: CurrentShards, unreachable: Unreachable) -> Question[T]:
     asked = {shard.number: query for shard in shards.all()}
-    avoided = {number: reason for number, reason in outages.now().items() if number in asked}
+    avoided = {number: reason for number, reason in unreachable.now().items() if number in asked}
     if len(avoided) < len(asked):
         asked = {number: each for number, each in asked.items() if number not in avoided}
     else:
@@ -132,10 +132,10 @@ def _everywhere(query: Query[T], route: Everywhere, shards: CurrentShards, outag
     answers, missing = sorted_out((yield asked))
     missing = {**avoided, **missing}
     for number in answers:
-        outages.end(number)
+        unreachable.end(number)
     for number, reason in missing.items():
         if number not in avoided:
-            outages.begin(number, reason)
+            unreachable.begin(number, reason)
     if not answers:
         unreached(missing)
     report(missing)

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 from tasklib.config import Config
 from tasklib.db.database import AsyncDatabase, Database
 from tasklib.db.query import Query
-from tasklib.sharding.asking import Located, Outages, Question, question
+from tasklib.sharding.asking import Located, Question, Unreachable, question
 from tasklib.sharding.current import CurrentShards
 
 T = TypeVar("T")
@@ -47,7 +47,7 @@ class ShardedDatabase(Database):
         super().__init__(config, role)
         self.shards = CurrentShards(config)
         self.located = Located()
-        self.outages = Outages()
+        self.unreachable = Unreachable()
         self._members: _Members[Database] = _Members(self.shards, partial(Database, role=role))
 
     def of(self, number: int) -> Database:
@@ -56,7 +56,7 @@ class ShardedDatabase(Database):
 
     def run(self, query: Query[T]) -> T:
         """Run a statement on the shards that its route names, each in its own transaction."""
-        return self._answered(question(query, self.shards, self.located, self.outages))
+        return self._answered(question(query, self.shards, self.located, self.unreachable))
 
     def each(self, works: Mapping[int, Callable[[], Any]]) -> dict[int, Any]:
         """Do these at the same time; the value of each, or its exception."""
@@ -88,7 +88,7 @@ class AsyncShardedDatabase(AsyncDatabase):
         super().__init__(config, role)
         self.shards = CurrentShards(config)
         self.located = Located()
-        self.outages = Outages()
+        self.unreachable = Unreachable()
         self._members: _Members[AsyncDatabase] = _Members(self.shards, partial(AsyncDatabase, role=role))
 
     def of(self, number: int) -> AsyncDatabase:
@@ -97,7 +97,7 @@ class AsyncShardedDatabase(AsyncDatabase):
 
     async def run(self, query: Query[T]) -> T:
         """Run a statement on the shards that its route names, each in its own transaction."""
-        asking = question(query, self.shards, self.located, self.outages)
+        asking = question(query, self.shards, self.located, self.unreachable)
         try:
             asked = next(asking)
             while True:

@@ -102,7 +102,7 @@ class DeadLetterFilter:
         return {**values, "ids": texts(self.ids)}
 
 
-_SET_BY_CALLS = ("owner", "secrets")
+SET_BY_CALLS = ("owner", "secrets")
 EVERY_TASK = TaskFilter()
 EVERY_DEAD_LETTER = DeadLetterFilter()
 
@@ -115,5 +115,5 @@ def texts(value: UUID | str | Iterable[UUID | str] | None) -> list[str] | None:
 
 
 def _given(chosen: TaskFilter | DeadLetterFilter) -> dict[str, Any]:
-    values = {field.name: getattr(chosen, field.name) for field in fields(chosen) if field.name not in _SET_BY_CALLS}
+    values = {field.name: getattr(chosen, field.name) for field in fields(chosen) if field.name not in SET_BY_CALLS}
     return {name: value for name, value in values.items() if value is not None}

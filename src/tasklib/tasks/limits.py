@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -137,6 +138,18 @@ def queue(
         raise InvalidOption(f"queue({name!r}) declares nothing: give serial, max_running or rate.")
     queues[name] = rule
     return name
+
+
+@contextmanager
+def isolated() -> Iterator[None]:
+    """No declared queues inside the block, the former ones after it; for tests."""
+    before = dict(queues)
+    queues.clear()
+    try:
+        yield
+    finally:
+        queues.clear()
+        queues.update(before)
 
 
 @dataclass(frozen=True, slots=True)
