@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends, Request, Response
 from fastapi import Path as PathParameter
 
 from tasklib.backends.postgres.remote.polls import MOST_TASKS, Delivery, Gone, Poll
-from tasklib.backends.postgres.remote.results import NOT_STORABLE, Verdict
+from tasklib.backends.postgres.remote.results import NOT_STORABLE, Reported, Verdict
 from tasklib.server.access import Principal, Role, allow, allowed_queues, services
 from tasklib.server.bodies import LenientRoute, Unreadable
 from tasklib.server.caps import slot_of, token_limit
@@ -149,7 +149,8 @@ async def result(
     results: list[ResultBody | Unreadable] = [*body.results] if isinstance(body, ResultsBody) else [body]
     _check_batch(results, given)
     member = await given.remote.members.find(principal.token_id, worker_id, dead_too=True)
-    verdicts = iter(await given.remote.results.store(member.id, [r for r in results if isinstance(r, ResultBody)]))
+    readable = [_reported(result) for result in results if isinstance(result, ResultBody)]
+    verdicts = iter(await given.remote.results.store(member.id, readable))
     if isinstance(body, ResultBody):
         return _answer_or_problem(body, next(verdicts))
     return ResultsAnswer(
@@ -285,6 +286,19 @@ def _task_text(task: Claimed) -> str:
 
 def _lease_answers(leases: Sequence[Lease]) -> list[LeaseAnswer]:
     return [LeaseAnswer(task_id=lease.id, lease_token=lease.token) for lease in leases]
+
+
+def _reported(body: ResultBody) -> Reported:
+    return Reported(
+        Lease(str(body.task_id), body.lease_token),
+        body.status,
+        body.result,
+        body.error,
+        body.reason,
+        body.retriable,
+        body.retry_in_seconds,
+        body.limit,
+    )
 
 
 def _result_answer(result: ResultBody, verdict: Verdict) -> ResultAnswer:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 from tasklib.backends.postgres.settlements import PostgresSettlements
 from tasklib.config import Config
@@ -51,25 +51,17 @@ class FailureReason(StrEnum):
     THROTTLED = "throttled"
 
 
-class Reported(Protocol):
-    """What a worker says of the end of one attempt."""
+class Reported(NamedTuple):
+    """A worker's report of the end of one attempt."""
 
-    @property
-    def lease(self) -> Lease: ...
-    @property
-    def status(self) -> ResultStatus: ...
-    @property
-    def result(self) -> Any: ...
-    @property
-    def error(self) -> str | None: ...
-    @property
-    def reason(self) -> FailureReason: ...
-    @property
-    def retriable(self) -> bool: ...
-    @property
-    def retry_in_seconds(self) -> float | None: ...
-    @property
-    def limit(self) -> str | None: ...
+    lease: Lease
+    status: ResultStatus
+    result: Any = None
+    error: str | None = None
+    reason: FailureReason = FailureReason.ERROR
+    retriable: bool = True
+    retry_in_seconds: float | None = None
+    limit: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
