@@ -37,8 +37,9 @@ from tasklib.db.fast_path import exchange
 from tasklib.db.query import Query
 from tasklib.embedded import EmbeddedPostgres
 from tasklib.migrations import migrate
-from tasklib.store import claim, settle
-from tasklib.store.claim import Admitted, Claimed, Served, Turn
+from tasklib.store import settle
+from tasklib.store.claim import Claimed, Served
+from tasklib.store.limited_claim import Admitted, Turn, claim_limited
 from tasklib.store.settle import Completion
 
 T = TypeVar("T")
@@ -73,7 +74,7 @@ class Ground:
         self.db.execute("CHECKPOINT")
 
     def claim(self, most: int) -> Admitted:
-        found = self._run(claim.claim_limited(Served(["work"]), most, ME, self._turn, **TERMS))
+        found = self._run(claim_limited(Served(["work"]), most, ME, self._turn, **TERMS))
         self._turn = found.turn
         return found
 

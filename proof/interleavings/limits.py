@@ -18,8 +18,9 @@ from proof.interleavings.operations import LEADER
 from proof.interleavings.stepping import Session, orders, play
 from tasklib.db.database import execute
 from tasklib.db.query import Query
-from tasklib.store import claim, control, limits, maintenance, settle
-from tasklib.store.claim import Served, Turn
+from tasklib.store import control, limits, maintenance, settle
+from tasklib.store.claim import Served
+from tasklib.store.limited_claim import Turn, claim_limited
 from tasklib.store.limits import PlaceRequest
 from tasklib.store.settle import Completion, Failure, Lease
 
@@ -31,7 +32,7 @@ _ONE, _KEY, _RATE = "\x01lone\x02", "\x01kann", "\x01lrate\x02"
 
 
 def _claim(worker: str) -> Query[Any]:
-    return claim.claim_limited(Served(["work"]), 10, worker, Turn(), **_TERMS)
+    return claim_limited(Served(["work"]), 10, worker, Turn(), **_TERMS)
 
 
 def _enter(task: UUID) -> Query[Any]:
@@ -83,7 +84,7 @@ class LimitTable:
         yield from self._judge(most)
         # When all is over, a claim takes what is left: no place is lost, and none is taken twice.
         before = self._taken()
-        execute(self._db, claim.claim_limited(Served(["work"]), 10, "w3", Turn(), **_TERMS), None)
+        execute(self._db, claim_limited(Served(["work"]), 10, "w3", Turn(), **_TERMS), None)
         allowed = self._value("SELECT max_running FROM limits WHERE name = 'one'")
         yield from self._judge(most if allowed is None else max(before, allowed))
         is_blocked = self._value("SELECT true FROM limit_states WHERE limit_name = 'one' AND blocked_until > now()")

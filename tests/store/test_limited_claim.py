@@ -10,8 +10,9 @@ import psycopg
 import pytest
 
 from tasklib import Config
-from tasklib.store import claim, settle
-from tasklib.store.claim import Admitted, Claimed, Served, Turn
+from tasklib.store import settle
+from tasklib.store.claim import Claimed, Served
+from tasklib.store.limited_claim import Admitted, Turn, claim_limited, name_lanes
 from tasklib.store.settle import Completion, Failure
 from tests.eventually import eventually
 from tests.store.test_claim import Claiming, insert
@@ -31,7 +32,7 @@ class Limited(Claiming):
     turn = Turn()
 
     def admit(self, limit: int, served: Served = ALL, worker: str = "w1") -> Admitted:
-        admitted = self.run(claim.claim_limited(served, limit, worker, self.turn, **TERMS))
+        admitted = self.run(claim_limited(served, limit, worker, self.turn, **TERMS))
         self.turn = admitted.turn
         return admitted
 
@@ -83,8 +84,8 @@ def test_tasks_of_a_limited_name_move_into_the_lane_of_its_limit(limited: Limite
     insert(db, 3, name="'b'")
     set_limit(db, "name:a", max_running=6)
     assert limited.take(10) == []
-    assert limited.run(claim.name_lanes([("default", "\x01sacme")])).moved == 7
-    assert limited.run(claim.name_lanes([("default", "\x01sacme")])).moved == 0
+    assert limited.run(name_lanes([("default", "\x01sacme")])).moved == 7
+    assert limited.run(name_lanes([("default", "\x01sacme")])).moved == 0
     assert [c.name for c in limited.take(10)] == ["a"] * 6
     assert [c.name for c in limited.claim(ALL, 10)] == ["b"] * 3
 
@@ -101,7 +102,7 @@ def test_declared_limits_apply_to_tasks_from_anywhere_with_their_keys(limited: L
     db.execute("""INSERT INTO limited_names VALUES ('a', '[{"limit": "stripe", "key": "account", "cost": 1}]')""")
     insert(db, 4, name="'a'", kwargs="jsonb_build_object('account', n % 2)")
     assert limited.claim(ALL, 10) == []
-    assert limited.run(claim.name_lanes()).moved == 4
+    assert limited.run(name_lanes()).moved == 4
     assert sorted(c.kwargs for c in limited.take(10)) == ['{"account": 0}', '{"account": 1}']
 
 
@@ -277,10 +278,10 @@ def test_tasks_with_serial_keys_are_moved_in_order(limited: Limited, config: Con
     insert(db, 2, name="'a'", kwargs="""'{"account": "ann"}'""")
     other = Limited(config)
     with other.connection.transaction():
-        assert other.run(claim.name_lanes()) == (2, False)
+        assert other.run(name_lanes()) == (2, False)
         insert(db, 2, name="'a'", kwargs="""'{"account": "ann"}'""")
-        assert limited.run(claim.name_lanes()) == (0, True)
-    assert limited.run(claim.name_lanes()) == (2, False)
+        assert limited.run(name_lanes()) == (0, True)
+    assert limited.run(name_lanes()) == (2, False)
     other.connection.close()
 
 
@@ -293,8 +294,8 @@ def test_a_task_that_is_locked_holds_up_others_with_serial_keys(
     with psycopg.connect(database_url) as holder:
         for name in "ab":
             holder.execute("SELECT FROM tasks WHERE name = %s ORDER BY id LIMIT 1 FOR UPDATE", (name,))
-        assert limited.run(claim.name_lanes()) == (2, True)
-    assert limited.run(claim.name_lanes()) == (4, False)
+        assert limited.run(name_lanes()) == (2, True)
+    assert limited.run(name_lanes()) == (4, False)
 
 
 def test_a_serial_key_has_one_order_over_lanes_with_other_limits(limited: Limited, db: psycopg.Connection) -> None:

@@ -193,10 +193,10 @@ def claim(
         "known_priorities": plain_array([lane.priority for lane in lanes]),
         "after_due": array([place.due for place in places]),
         "after_id": plain_array([place.id for place in places]),
-        **_terms(worker_id, lease_seconds, medium_after, high_after),
+        **lease_terms(worker_id, lease_seconds, medium_after, high_after),
         "limit": limit,
     }
-    return Query("claim", parameters, _in_order, all_text=True)
+    return Query("claim", parameters, in_order, all_text=True)
 
 
 @lru_cache(maxsize=1)  # an idle worker asks for the same again and again
@@ -216,80 +216,19 @@ def claim_next(
         "required_capabilities": lane.required_capabilities,
         "priority": lane.priority,
         "names": _in_text(names) if names is not None else None,
-        **_terms(worker_id, lease_seconds, medium_after, high_after),
+        **lease_terms(worker_id, lease_seconds, medium_after, high_after),
     }
-    return Query("claim_next", {name: in_text(value) for name, value in parameters.items()}, _in_order, all_text=True)
+    return Query("claim_next", {name: in_text(value) for name, value in parameters.items()}, in_order, all_text=True)
 
 
-class Turn(NamedTuple):
-    """Where the next claim behind limits begins: the lane, and how many tasks it has had in this turn."""
-
-    queue: str = ""
-    lane: str = ""
-    taken: int = 0
-
-
-class Admitted(NamedTuple):
-    """What a claim behind limits brought."""
-
-    tasks: list[Claimed]
-    turn: Turn
-    next_seconds: float | None
-    """It is worth another look in so many seconds; None: when a notification comes."""
-    misplaced: list[tuple[str, str]]
-    """Queues and lanes with due tasks that may belong behind more limits: `name_lanes`."""
-    has_left_some: bool = False
-    """Tasks were chosen, and not leased because they had just been inserted: ask again at once."""
-
-
-def claim_limited(
-    served: Served,
-    limit: int,
-    worker_id: str,
-    turn: Turn,
-    /,
-    *,
-    lease_seconds: float,
-    medium_after: float,
-    high_after: float,
-) -> Query[Admitted]:
-    """Lease up to `limit` due tasks whose limits have room, lane by lane in turn."""
-    parameters = {
-        **served.parameters(),
-        "from_queue": turn.queue,
-        "from_lane": turn.lane,
-        "from_taken": turn.taken,
-        **_terms(worker_id, lease_seconds, medium_after, high_after),
-        "limit": limit,
-    }
-    return Query("claim_limited", parameters, _admitted, all_text=True)
-
-
-NAMED_AT_ONCE = 1000
-"""So many tasks at the head of each lane are looked at for limits of their names."""
-
-
-class Named(NamedTuple):
-    """How many tasks were moved, and whether others are held up: worth another try in a moment."""
-
-    moved: int
-    are_held_up: bool
-
-
-def name_lanes(lanes: Sequence[tuple[str, str]] = ()) -> Query[Named]:
-    """Move due tasks whose names have limits into the lanes of these."""
-    parameters = {
-        "lane_queues": array([queue for queue, _ in lanes]),
-        "lane_names": array([lane for _, lane in lanes]),
-        "most": NAMED_AT_ONCE,
-        "message": "",
-    }
-    return Query("name_lanes", parameters, lambda rows: Named._make(rows[0]), all_text=True)
+def may_take(worker_id: str) -> Query[bool]:
+    """Whether a worker that came over HTTP may be given what was claimed for it: it lives, its token still opens."""
+    return Query("worker_may_take", {"id": worker_id}, lambda rows: bool(rows[0][0]), repeatable=True, all_text=True)
 
 
 def leases_of(worker_id: str) -> Query[list[Claimed]]:
     """All that one worker holds, as its claims gave it."""
-    return Query("leases_of", {"worker": worker_id}, _in_order, all_text=True)
+    return Query("leases_of", {"worker": worker_id}, in_order, all_text=True)
 
 
 class Outlook(NamedTuple):
@@ -347,7 +286,7 @@ def next_due(served: Served) -> Query[float | None]:
     return Query(query.name, query.parameters, lambda rows: rows[0][0], all_text=True)
 
 
-def _terms(worker_id: str, lease: float, medium_after: float, high_after: float) -> dict[str, object]:
+def lease_terms(worker_id: str, lease: float, medium_after: float, high_after: float) -> dict[str, object]:
     return {
         "worker": worker_id,
         "lease": float(lease),
@@ -360,22 +299,7 @@ _PLACE = attrgetter("due", "id")
 _HEIGHT = attrgetter("effective_priority")
 
 
-def _admitted(rows: Rows) -> Admitted:
-    *tasks, taken, next_seconds = range(len(Claimed._fields) + 2)
-    claimed, misplaced, turn, soon, has_left_some = [], [], Turn(), None, False
-    queue, lane = Claimed._fields.index("queue"), Claimed._fields.index("lane_name")
-    for row in rows:
-        if row[0] is not None:
-            claimed.append(row[: len(tasks)])
-        elif row[taken] is None:
-            misplaced.append((row[queue], row[lane]))
-        else:
-            turn, soon = Turn(row[queue], row[lane], row[taken]), row[next_seconds]
-            has_left_some = soon is not None and soon < 0
-    return Admitted(_in_order(claimed), turn, 0.0 if has_left_some else soon, misplaced, has_left_some)
-
-
-def _in_order(rows: Rows) -> list[Claimed]:
+def in_order(rows: Rows) -> list[Claimed]:
     # UPDATE ... RETURNING promises no order.
     claimed = [Claimed._make(row) for row in rows]
     claimed.sort(key=_PLACE)

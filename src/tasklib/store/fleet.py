@@ -136,11 +136,6 @@ def worker(id_: str) -> Query[Registered | None]:
     return Query("worker_get", {"id": id_}, lambda rows: Registered._make(rows[0]) if rows else None)
 
 
-def may_take(id_: str) -> Query[bool]:
-    """Whether a worker that came over HTTP may be given tasks: it lives, and its token still opens."""
-    return Query("worker_may_take", {"id": id_}, lambda rows: bool(rows[0][0]), repeatable=True, all_text=True)
-
-
 def heartbeat(
     id_: str, *, load: int | None, draining: bool | None, names: Sequence[str] | None = None
 ) -> Query[bool | None]:

@@ -17,7 +17,8 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from tasklib.db.query import Runs
 from tasklib.store import claim
-from tasklib.store.claim import Claimed, Outlook, Served, Turn
+from tasklib.store.claim import Claimed, Outlook, Served
+from tasklib.store.limited_claim import NAMED_AT_ONCE, Turn, claim_limited, name_lanes
 
 _REMEMBERED_SECONDS = 60.0
 """For how long a worker that ran tasks behind limits goes on asking for them when none are left."""
@@ -130,7 +131,7 @@ class Lanes:
         misplaced: list[tuple[str, str]] = []
         for _ in range(_MOST_LOOKS):
             moved = await self._name(misplaced)
-            found = await self._db.run(claim.claim_limited(served, limit, worker_id, self._turn, **self._terms))
+            found = await self._db.run(claim_limited(served, limit, worker_id, self._turn, **self._terms))
             self._turn, soon = found.turn, found.next_seconds
             self._limited_at = None if soon is None else time.monotonic() + max(soon, 0.001)
             self.has_left_some |= found.has_left_some
@@ -159,8 +160,8 @@ class Lanes:
         is_early = time.monotonic() < self._named_at + _NAME_EVERY_SECONDS
         if not lanes and (not self._names_are_limited or (is_early and not at_once)):
             return 0
-        named = await self._db.run(claim.name_lanes(lanes))
+        named = await self._db.run(name_lanes(lanes))
         self._are_held_up = named.are_held_up
         # There may be more: look again before the next claim.
-        self._named_at = 0.0 if named.moved >= claim.NAMED_AT_ONCE else time.monotonic()
+        self._named_at = 0.0 if named.moved >= NAMED_AT_ONCE else time.monotonic()
         return named.moved

@@ -20,7 +20,7 @@ from tasklib.db.query import Runs
 from tasklib.errors import DatabaseUnavailable
 from tasklib.events import Events
 from tasklib.stats import StatsCollector
-from tasklib.store import claim, fleet, settle, stats
+from tasklib.store import claim, settle, stats
 from tasklib.store.claim import Claimed, Served
 from tasklib.store.settle import Lease
 
@@ -191,7 +191,7 @@ class Polls:
         """Not if its token has ended, or it was declared dead: its tasks would be taken from it again."""
         if member.sure_until > time.monotonic():
             return found
-        if await self._db.run(fleet.may_take(member.id)):
+        if await self._db.run(claim.may_take(member.id)):
             member.is_known_to_live()
             return found
         await give_back(self._db, member.id, found.tasks)
