@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tasklib.store.schedules import ScheduleInfo
     from tasklib.store.search import FoundTask
 
-Row = TypeVar("Row", "DeadLetterGroup", "FailureCause", "FoundTask", "RecentFailure")
+Row = TypeVar("Row", "DeadLetterGroup", "FailureCause", "RecentFailure")
 
 _SEPARATORS = re.compile(r"[\W_]+")
 _OF_RUNS = ("args", "kwargs", "tags")
@@ -120,6 +120,15 @@ class Redaction:
     def errors(self, rows: Iterable[Row]) -> list[Row]:
         """Rows of a list with their errors as they may be shown. What else is hidden in a task, a list can't know."""
         return [replace(row, error=self.text(row.error) or "") for row in rows]
+
+    def found(self, tasks: Iterable[FoundTask]) -> list[FoundTask]:
+        """Tasks of a list as they may be shown."""
+        shown = []
+        for task in tasks:
+            texts = self.texts_in(task.kwargs)
+            error = self.text(task.error, texts) or ""
+            shown.append(replace(task, kwargs=self.masked(task.kwargs, texts), error=error))
+        return shown
 
     def result(self, result: Any, error: str | None, *others: Any) -> tuple[Any, str | None]:
         """A result and an error as they may be shown; `others` are what else the task has, such as its arguments."""

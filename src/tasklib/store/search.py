@@ -172,6 +172,8 @@ class FoundTask:
     crash_count: int
     last_attempt: Any
     """The number of a dead letter's last attempt, as its history says; None in other states."""
+    kwargs: dict[str, Any] | None
+    """The arguments; None if they are long or sealed."""
 
     @property
     def attempts(self) -> int:

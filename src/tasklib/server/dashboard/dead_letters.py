@@ -49,7 +49,7 @@ async def group(
     client = client_of(principal, services)
     place = DeadLetterPlace(at, str(after)) if at is not None and after is not None else None
     found = await client.dead_letters_alike(fingerprint, after=place, limit=PAGE)
-    found = replace(found, tasks=services.redaction.errors(found.tasks))
+    found = replace(found, tasks=services.redaction.found(found.tasks))
     older = {"at": found.after.completed_at.isoformat(), "after": found.after.id} if found.after else None
     sample = await sample_of(principal, services, found.tasks[0].id if found.tasks else None)
     return page(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from tasklib.formatting import duration, json_text, last_line, printable
+from tasklib.tasks.secrets import SECRET_MARK
 
 NONE = "\N{EN DASH}"
 """What stands where there is nothing to say."""
@@ -73,12 +75,24 @@ def sentence(text: object) -> str:
     return said[:1].upper() + said[1:]
 
 
+def arguments(kwargs: Mapping[str, Any]) -> str:
+    """`to=ada@example.com, order=7`: arguments on one line of a list."""
+    return ", ".join(f"{key}={_plain(value)}" for key, value in kwargs.items())
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, dict) and value.keys() == {SECRET_MARK}:
+        value = value[SECRET_MARK]
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
 def pretty(value: Any) -> str:
     """JSON for reading."""
     return json_text(value, indent=2)
 
 
 FILTERS: dict[str, Callable[..., str]] = {
+    "arguments": arguments,
     "ago": ago,
     "exact": exact,
     "clock": clock,

@@ -87,7 +87,7 @@ async def export(
     async def rows() -> AsyncIterator[FoundTask]:
         page, left = first, MOST_EXPORTED
         while True:
-            for task in services.redaction.errors(page.tasks[:left]):
+            for task in services.redaction.found(page.tasks[:left]):
                 yield task
             left -= len(page.tasks)
             # A search that has read all it may ends here, as the list does.

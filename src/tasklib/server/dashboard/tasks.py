@@ -62,7 +62,7 @@ async def tasks(
         found = await client.search_tasks(q, limit=PAGE, look=look, older_than=older, newer_than=newer)
     except SearchError as e:
         error = e
-    found = replace(found, tasks=services.redaction.errors(found.tasks))
+    found = replace(found, tasks=services.redaction.found(found.tasks))
     # Others' tasks are not counted either.
     # The counts are of all tasks: beside other terms they would mislead.
     is_by_state = with_term(q, "state", None) == ""
