@@ -53,7 +53,28 @@ def test_a_page_fits_every_screen(tab: Tab, name: str) -> None:
         assert_fits(page)
 
 
-@pytest.mark.parametrize("path", ["/", "/queues", "/workers", "/audit"])
+@pytest.mark.parametrize("width", [320, 768, 1440])
+def test_words_between_the_fields_of_a_form_stay_whole(tab: Tab, width: int) -> None:
+    page = tab("/limits", viewport={"width": width, "height": 900})
+    words = page.locator(".unit .soft")
+    assert words.count() >= 6
+    tall = words.evaluate_all("all => all.filter(e => e.offsetHeight > 30).map(e => e.textContent)")
+    assert tall == []
+    assert_fits(page)
+
+
+@pytest.mark.parametrize("path", ["/tasks", "/tasks?q=state:running"])
+def test_arguments_and_errors_can_be_read_at_every_width(tab: Tab, path: str) -> None:
+    page = tab(path)
+    for width in (390, 768, 1000, 1280):
+        page.set_viewport_size({"width": width, "height": 900})
+        told = page.locator("td.c-error").first
+        assert told.evaluate("e => e.getBoundingClientRect().right <= innerWidth")
+        if width >= 821:
+            assert told.evaluate("e => e.getBoundingClientRect().width") >= 120
+
+
+@pytest.mark.parametrize("path", ["/", "/queues", "/workers", "/audit", "/tasks/new"])
 def test_the_lists_fit_a_small_phone_and_a_tablet(tab: Tab, path: str) -> None:
     page = tab(path)
     for width in (320, 768):

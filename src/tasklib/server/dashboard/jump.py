@@ -18,7 +18,7 @@ from starlette.responses import RedirectResponse, Response
 
 from tasklib.client.search_terms import EXAMPLES, MAX_LENGTH, quoted
 from tasklib.client.suggesting import Suggestion
-from tasklib.server.access import Principal, Role, client_of
+from tasklib.server.access import PRINCIPAL, UNAUTHENTICATED, Principal, Role, client_of
 from tasklib.server.dashboard.screens import Reader, Serving, screen_router
 from tasklib.server.dashboard.shell import nav, page, root_of
 from tasklib.server.services import Services
@@ -63,6 +63,9 @@ def _screens(request: Request, q: str) -> Iterator[Destination]:
     for item in nav(request):
         if q.lower() in item.title.lower():
             yield Destination("screen", item.title, item.path, f"g {item.key}")
+    principal: Principal = request.scope.get(PRINCIPAL, UNAUTHENTICATED)
+    if q.lower() in "new task" and principal.may(Role.SUBMITTER):
+        yield Destination("screen", "New task", "/tasks/new")
 
 
 async def _places(principal: Principal, services: Services, q: str) -> list[Destination]:

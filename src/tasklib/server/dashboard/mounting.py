@@ -32,6 +32,7 @@ from tasklib.server.dashboard import (
     subjects,
     task,
     task_edit,
+    task_new,
     tasks,
     workers,
 )
@@ -57,6 +58,7 @@ ROUTERS: list[APIRouter] = [
     schedule_edit.router,
     settings.router,
     searches.router,
+    task_new.router,
     tasks.router,
     task.router,
     signals.router,

@@ -22,6 +22,7 @@ Viewer = Annotated[Principal, Depends(allow(Role.VIEWER))]
 Reader = Annotated[Principal, Depends(allow(Role.VIEWER, Role.SUBMITTER))]
 """Principals that may see tasks: a submitter its own."""
 Approver = Annotated[Principal, Depends(allow(Role.APPROVER))]
+Submitter = Annotated[Principal, Depends(allow(Role.SUBMITTER))]
 Operator = Annotated[Principal, Depends(allow(Role.OPERATOR))]
 Admin = Annotated[Principal, Depends(allow(Role.ADMIN))]
 Serving = Annotated[Services, Depends(services)]

@@ -167,6 +167,7 @@ def _frame(request: Request, refresh: bool) -> dict[str, Any]:
         "principal": principal,
         "may_view": principal is not None and principal.may(Role.VIEWER),
         "may_operate": principal is not None and principal.may(Role.OPERATOR),
+        "may_submit": principal is not None and principal.may(Role.SUBMITTER),
         "may_approve": principal is not None and principal.may(Role.APPROVER),
         "may_administer": principal is not None and principal.may(Role.ADMIN),
         "role_names": ", ".join(sorted(role.value for role in principal.roles)) if principal else "",

@@ -95,25 +95,25 @@ def filled(task: Task, services: Services) -> Fields:
 def changes(task: Task, fields: Fields, services: Services) -> dict[str, Any]:
     """What the form changes, as `edit_task` takes it. A field that is as it was shown says nothing."""
     shown = filled(task, services)
-    said = {"queue": fields.queue.strip() or None, **_numbers(fields)}
-    arguments, tags = _object("The arguments", fields.arguments), _object("The tags", fields.tags)
+    said = {"queue": fields.queue.strip() or None, **numbers(fields)}
+    arguments, tags = json_object("The arguments", fields.arguments), json_object("The tags", fields.tags)
     if arguments != json.loads(shown.arguments):
         said["kwargs"] = edited_arguments(task, task.id, arguments, services)
     if tags != json.loads(shown.tags):
         said["tags"] = services.redaction.restored(tags, task.tags, services.redaction.texts_of(task))
     if fields.due.strip() not in ("", shown.due):
-        said.update(_due(fields.due.strip()))
+        said.update(due_option(fields.due.strip()))
     return said
 
 
 def copied(task: Task, fields: Fields, services: Services) -> dict[str, Any]:
     """The form as the options of a new task; what it doesn't say is taken from the old one."""
     old = {"priority": task.priority, "max_retries": task.max_retries, "timeout_seconds": task.timeout_seconds}
-    said = {name: value for name, value in _numbers(fields).items() if value is not None}
+    said = {name: value for name, value in numbers(fields).items() if value is not None}
     return {
         **old,
         **said,
-        "kwargs": edited_arguments(task, task.id, _object("The arguments", fields.arguments), services),
+        "kwargs": edited_arguments(task, task.id, json_object("The arguments", fields.arguments), services),
         "registered_elsewhere": registry.functions.get(task.name) is None,
         "queue": fields.queue.strip() or task.queue,
         "required_capabilities": task.required_capabilities,
@@ -133,7 +133,8 @@ def _form(request: Request, task: Task, fields: Fields, *, in_place: bool, error
     )  # fmt: skip
 
 
-def _object(what: str, text: str) -> dict[str, Any]:
+def json_object(what: str, text: str) -> dict[str, Any]:
+    """A field of the form that has to be a JSON object."""
     try:
         edited = json.loads(text.strip() or "{}")
     except (ValueError, RecursionError) as e:
@@ -143,7 +144,8 @@ def _object(what: str, text: str) -> dict[str, Any]:
     return edited
 
 
-def _numbers(fields: Fields) -> dict[str, Any]:
+def numbers(fields: Fields) -> dict[str, Any]:
+    """The options that are whole numbers; None where the form says nothing."""
     return {
         "priority": _whole("The priority", fields.priority),
         "max_retries": _whole("The number of retries", fields.max_retries),
@@ -158,7 +160,7 @@ def _whole(what: str, text: str) -> int | None:
         raise InvalidOption(f"{what} is a whole number, not {text!r}.") from None
 
 
-def _due(text: str) -> dict[str, Any]:
+def due_option(text: str) -> dict[str, Any]:
     """A moment, or a time from now."""
     try:
         if (span := length(text)) is not None:
