@@ -363,15 +363,17 @@ def test_the_script_needs_no_database() -> None:
 def test_the_models_columns_are_the_tables(config: Config) -> None:
     migrate(config)
     engine = create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(config.database_url))
-    table = inspect(engine).get_columns("tasks")
+    table = {column["name"]: column for column in inspect(engine).get_columns("tasks")}
     engine.dispose()
     model = Task.__table__.columns  # type: ignore[attr-defined]
-    assert tuple(c["name"] for c in table) == tuple(c.name for c in model) == TASK_COLUMNS
+    assert tuple(c.name for c in model) == TASK_COLUMNS
+    assert table.keys() == set(TASK_COLUMNS)
 
     def kind(column_type: Any) -> str:
         return str(column_type.compile(dialect=engine.dialect))
 
-    for stored, mapped in zip(table, model, strict=True):
+    for mapped in model:
+        stored = table[mapped.name]
         behind = getattr(stored["type"], "data_type", stored["type"])  # the type of a domain
         assert kind(behind) == kind(mapped.type), mapped.name
         assert stored["nullable"] == mapped.nullable, mapped.name

@@ -1,6 +1,6 @@
 -- The schema of TaskLib. In this order: ids, tasks, workers, durable tasks, leadership, flows, schedules, pauses and
 -- settings, limits, breakers, stats, replays, tokens and audit.
--- In each table the columns that always have a value come first, then those that may be null.
+-- In each table but `tasks` the columns that always have a value come first, then those that may be null.
 
 -- ---- ids ----
 
@@ -34,33 +34,39 @@ CREATE DOMAIN {schema.}task_time AS timestamptz CONSTRAINT tasks_times_in_range
 
 -- A row with nothing but a name is a complete task: every other column has a default or may be null.
 -- Names and queues compare by bytes ("C"): it is faster, and the claim relies on it to hop from lane to lane.
+-- The columns of indexes come first, those of a fixed length before all others: PostgreSQL compares them with each new
+-- version of a row, and walks over all columns before one that it reads, unless they are always there and of a fixed
+-- length.
 CREATE TABLE {schema.}tasks (
     id                     uuid                      NOT NULL DEFAULT {schema.}tasklib_new_id(),
-    name                   text                      COLLATE "C" NOT NULL,
-    queue                  text                      COLLATE "C" NOT NULL DEFAULT 'default',
-    -- Empty: it waits together with tasks of all names. Its name, once it stood in the way of a worker that doesn't serve
-    -- that name.
-    lane                   text                      COLLATE "C" NOT NULL DEFAULT '',
-    state                  text                      NOT NULL DEFAULT 'pending',
-    args                   jsonb                     NOT NULL DEFAULT '{}', -- in a flow: arguments that are results of other tasks
-    kwargs                 jsonb                     NOT NULL DEFAULT '{}',
-    tags                   jsonb                     NOT NULL DEFAULT '{}',
-    required_capabilities  text[]                    COLLATE "C" NOT NULL DEFAULT '{}',
-    created_at             {schema.}task_time        NOT NULL DEFAULT now(),
     scheduled_at           {schema.}task_time        NOT NULL DEFAULT now(),
     -- Grows with every claim. Each write of a worker carries it, so a worker that lost its lease changes nothing.
     lease_token            {schema.}task_lease_token NOT NULL DEFAULT 0,
     priority               {schema.}task_priority    NOT NULL DEFAULT 0,
+
+    state                  text                      NOT NULL DEFAULT 'pending',
+    queue                  text                      COLLATE "C" NOT NULL DEFAULT 'default',
+    -- Empty: it waits together with tasks of all names. Its name, once it stood in the way of a worker that doesn't serve
+    -- that name.
+    lane                   text                      COLLATE "C" NOT NULL DEFAULT '',
+    required_capabilities  text[]                    COLLATE "C" NOT NULL DEFAULT '{}',
+    name                   text                      COLLATE "C" NOT NULL,
+
+    locked_until           {schema.}task_time,
+    completed_at           {schema.}task_time,
+    started_at             {schema.}task_time,
+    next_retry_at          {schema.}task_time,
+    worker_id              text,
+
+    created_at             {schema.}task_time        NOT NULL DEFAULT now(),
     max_retries            {schema.}task_max_retries NOT NULL DEFAULT 3,
     retry_count            {schema.}task_count       NOT NULL DEFAULT 0,
     crash_count            {schema.}task_count       NOT NULL DEFAULT 0,
+    kwargs                 jsonb                     NOT NULL DEFAULT '{}',
+    tags                   jsonb                     NOT NULL DEFAULT '{}',
+    args                   jsonb                     NOT NULL DEFAULT '{}', -- in a flow: arguments that are results of other tasks
 
-    next_retry_at          {schema.}task_time,
-    started_at             {schema.}task_time,
-    completed_at           {schema.}task_time,
     cancel_requested_at    {schema.}task_time,
-    locked_until           {schema.}task_time,
-    worker_id              text,
     timeout_seconds        {schema.}task_timeout,
     result                 jsonb,
     error                  text,
