@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
+from typing import TypeVar
 
 import psycopg
 import pytest
 
 from tasklib import Config
 from tasklib.config import Retention
+from tasklib.db.query import Query
 from tasklib.db.reconnecting import ReconnectingConnection
 from tasklib.errors import ConfigError
 from tasklib.events import LeasesRescued, OverdueFailed, TasksDeleted, WorkersDied
@@ -21,6 +24,8 @@ from tasklib.maintenance.retention import delete_expired
 from tasklib.maintenance.snapshot import take_snapshot
 from tasklib.store import fleet
 from tasklib.store.fleet import Term
+
+T = TypeVar("T")
 
 
 @pytest.fixture
@@ -97,6 +102,44 @@ async def test_more_orphans_than_one_batch_are_all_rescued(
     )
     [event] = await rescue_orphans(leader_db, config, term)
     assert isinstance(event, LeasesRescued)
+    assert len(event.tasks) == 1234
+
+
+class CountedRuns(ReconnectingConnection):
+    """Counts its statements."""
+
+    statements = 0
+
+    async def run(self, query: Query[T], then: Callable[[T], None] | None = None) -> T:
+        self.statements += 1
+        return await super().run(query, then)
+
+
+async def test_the_batches_of_a_rescue_grow_so_that_ten_thousand_lost_tasks_take_few_statements(
+    config: Config, db: psycopg.Connection, term: Term
+) -> None:
+    db.execute(
+        "INSERT INTO tasks (name, state, worker_id, locked_until) "
+        "SELECT 'lost', 'running', 'gone', now() - interval '1 s' FROM generate_series(1, 10000)"
+    )
+    leader_db = CountedRuns(config, "maintenance")
+    [event] = await rescue_orphans(leader_db, config, term)
+    assert isinstance(event, LeasesRescued)
+    assert len(event.tasks) == 10_000
+    assert leader_db.statements == 5, "500, 1,000, 2,000, 4,000 and the rest"
+
+
+async def test_more_overdue_attempts_than_one_batch_are_all_failed_in_one_round(
+    config: Config, db: psycopg.Connection, leader_db: ReconnectingConnection, term: Term
+) -> None:
+    db.execute("INSERT INTO workers (id) VALUES ('wedged')")
+    db.execute(
+        "INSERT INTO tasks (name, state, worker_id, locked_until, started_at, timeout_seconds, begun_token) "
+        "SELECT 'over', 'running', 'wedged', now() + interval '1 h', now() - interval '1 h', 10, 0 "
+        "FROM generate_series(1, 1234)"
+    )
+    [event] = await fail_overdue(leader_db, config, term)
+    assert isinstance(event, OverdueFailed)
     assert len(event.tasks) == 1234
 
 

@@ -7,14 +7,12 @@ from collections.abc import Sequence
 from tasklib.config import Config
 from tasklib.db.reconnecting import ReconnectingConnection
 from tasklib.events import Event, OverdueFailed
+from tasklib.maintenance.batches import in_batches
 from tasklib.store import maintenance
 from tasklib.store.fleet import Term
 
-BATCH = 500
-
 
 async def fail_overdue(db: ReconnectingConnection, config: Config, term: Term) -> Sequence[Event]:
-    failed = await db.run(
-        maintenance.fail_overdue(term, config.overdue_grace_seconds, config.base_retry_delay_seconds, BATCH)
-    )
+    grace, delay = config.overdue_grace_seconds, config.base_retry_delay_seconds
+    failed = await in_batches(lambda limit: db.run(maintenance.fail_overdue(term, grace, delay, limit)))
     return [OverdueFailed(tuple(failed))] if failed else []
