@@ -8,6 +8,7 @@ import psycopg
 import pytest
 
 from tasklib import AsyncClient, Config, task
+from tasklib.db import reconnecting
 from tasklib.db.query import Query
 from tasklib.db.reconnecting import ReconnectingPool
 from tasklib.events import LeadershipTaken, TaskEnded
@@ -75,6 +76,24 @@ async def test_query_that_takes_long_does_not_hold_up_others(config: Config, db:
     assert await long is False
     await soon(lambda: len(_sessions(db)) == 1, "what is not needed is closed")
     assert await pool.run(schema.encoding())
+    pool.drop()
+
+
+async def test_queries_that_now_and_then_wait_for_a_moment_share_one_connection_and_many_that_wait_get_another(
+    config: Config, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reconnecting, "_LONG_WAIT_SECONDS", 600)
+    monkeypatch.setattr(reconnecting, "_LATELY_SECONDS", 600)
+    pool = ReconnectingPool(config, "tasks", 3)
+    await asyncio.gather(*(pool.run(schema.encoding()) for _ in range(1 + reconnecting._MANY_WAITS - 1)))
+    assert len(_sessions(db)) == 1
+    _slow(db)
+    db.execute("SET lock_timeout = 0")
+    db.execute("SELECT pg_advisory_lock(7)")
+    long = [asyncio.create_task(pool.run(_waits_for_the_lock())) for _ in range(2)]
+    await soon(lambda: len(_sessions(db)) == 2, "a fifth one has waited")
+    db.execute("SELECT pg_advisory_unlock(7)")
+    assert await asyncio.gather(*long) == [False, False]
     pool.drop()
 
 

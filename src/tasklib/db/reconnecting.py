@@ -20,6 +20,8 @@ from tasklib.errors import DatabaseUnavailable
 
 T = TypeVar("T")
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0
+_LONG_WAIT_SECONDS = 0.02
+_MANY_WAITS, _LATELY_SECONDS = 5, 1.0
 _IDLE_SECONDS = 5.0
 """How long a connection of a pool stays open that isn't needed."""
 
@@ -129,8 +131,9 @@ class ReconnectingConnection:
 class ReconnectingPool:
     """A few connections for queries of every kind. One is enough while there is little to do.
 
-    A query that finds all of them at work waits for the first to be free, and another one is opened meanwhile. What is
-    not needed for a while is closed, but for the last one.
+    A query that finds all of them at work waits for the first to be free. If it waits for long, or many have had to
+    wait lately, another one is opened meanwhile: not for each task that comes to an idle worker, as opening a
+    connection costs the server more than the task does. What is not needed for a while is closed, but for the last one.
     """
 
     def __init__(
@@ -150,6 +153,8 @@ class ReconnectingPool:
         self._connections = [self._new()]
         self._idle = list(self._connections)
         self._waiting: deque[asyncio.Future[ReconnectingConnection]] = deque()
+        self._waits = deque[float](maxlen=_MANY_WAITS)
+        """When queries last had to wait."""
         self._opening: asyncio.Task[None] | None = None
         self._closing: asyncio.TimerHandle | None = None
         self._fewest_idle = 0
@@ -187,16 +192,24 @@ class ReconnectingPool:
             connection.drop()
 
     async def _free(self) -> ReconnectingConnection:
-        if len(self._connections) < self._most and self._opening is None:
-            self._opening = asyncio.create_task(self._open_another())
-        waiting: asyncio.Future[ReconnectingConnection] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        waiting: asyncio.Future[ReconnectingConnection] = loop.create_future()
         self._waiting.append(waiting)
+        self._waits.append(loop.time())
+        have_waited = len(self._waits) == _MANY_WAITS and loop.time() - self._waits[0] < _LATELY_SECONDS
+        patience = loop.call_later(0.0 if have_waited else _LONG_WAIT_SECONDS, self._lose_patience)
         try:
             return await waiting
         except asyncio.CancelledError:
             if waiting.done() and not waiting.cancelled():
                 self._give_back(waiting.result())
             raise
+        finally:
+            patience.cancel()
+
+    def _lose_patience(self) -> None:
+        if len(self._connections) < self._most and self._opening is None:
+            self._opening = asyncio.create_task(self._open_another())
 
     def _give_back(self, connection: ReconnectingConnection) -> None:
         while self._waiting:
