@@ -13,6 +13,7 @@ from tasklib import AsyncClient, Client, Config, Worker, task
 from tasklib.errors import DatabaseUnavailable, TaskCancelled, TaskNotFound
 from tasklib.sharding.missing import MissingShardsWarning, PerShardWarning, missing_shards
 from tasklib.states import TaskState
+from tasklib.store import levels
 from tests.shards.conftest import without
 
 
@@ -251,3 +252,14 @@ def test_a_worker_over_all_shards_runs_what_was_submitted_and_its_results_are_wa
     ids = [client.submit(double.bind(n)) for n in range(20)]
     Worker(config, burst=True).run_sync()
     assert [client.wait_for(id_) for id_ in ids] == [2 * n for n in range(20)]
+
+
+def test_a_worker_of_several_shards_counts_once_among_those_of_others(client: Client) -> None:
+    for number, workers in {0: ["a", "b"], 1: ["a"], 2: ["c"]}.items():
+        schema = client.config.shards[number].schema
+        with client.database.of(number).connection() as connection:
+            for id_ in workers:
+                table = f"{schema}.worker_registrations"
+                connection.execute(f"INSERT INTO {table} (id, capacity, current_load) VALUES (%s, 10, 2)", [id_])
+    figures = client.database.run(levels.fleet_figures())
+    assert figures.workers == {"active": (3, 30, 8)}

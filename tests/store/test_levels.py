@@ -168,6 +168,8 @@ def test_the_fleet_in_a_few_numbers(database: Database, db: psycopg.Connection) 
     figures = database.run(levels.fleet_figures())
     assert (figures.term, figures.has_leader, figures.slots("active")) == (1, True, (20, 12))
     assert figures.snapshot_age_seconds is not None
+    assert not figures.each
+    assert database.run(levels.fleet_figures(each=True)).each == {"a": ("active", 10, 4), "b": ("active", 10, 8)}
 
 
 QUERIES: list[Query[Any]] = [

@@ -61,6 +61,47 @@ async def test_each_shard_has_a_leader(three: Sharded) -> None:
         assert {three.rows(n, "SELECT holder FROM leadership") for n in three.clients} == {watched.worker.id}
 
 
+async def test_a_worker_that_is_told_its_shards_serves_no_other(three: Sharded) -> None:
+    @task
+    async def work() -> None: ...
+
+    for client in three.clients.values():
+        client.submit_task(work)
+    watched = await burst(three.config, shards=[0, 2])
+    assert three.counts() == {0: 1, 1: 0, 2: 1}
+    assert [e.shards for e in watched.all(WorkerStarted)] == [(0, 2)]
+
+
+async def test_a_worker_that_is_told_its_shards_leaves_one_alone_that_comes_into_the_file(
+    three: Sharded, tmp_path: Path
+) -> None:
+    @task
+    async def work() -> None: ...
+
+    file = tmp_path / "shards.toml"
+    write_shards(file, three.config.shards[:2])
+    async with working(Config(shards_file=str(file)), shards=[1]) as watched:
+        write_shards(file, three.config.shards[1:])
+        three.clients[2].submit_task(work)
+        ours = watched.worker._shards
+        assert ours is not None
+        ours._take(three.config.shards)  # as it does a second after the change
+        await watched.ended(three.clients[1].submit_task(work), "completed")
+        assert list(ours._workers) == [1]
+    assert three.counts() == {0: 0, 1: 1, 2: 0}
+
+
+@pytest.mark.parametrize("numbers", [[], [3], [0, 7]])
+def test_shards_that_there_are_not_are_refused(three: Sharded, numbers: list[int]) -> None:
+    with pytest.raises(ConfigError, match=r"numbers of the configured shards \(0, 1, 2\)"):
+        Worker(three.config, shards=numbers)
+
+
+def test_a_worker_without_shards_refuses_to_be_told_some(config: Config) -> None:
+    with pytest.raises(ConfigError, match="there are none"):
+        Worker(config, shards=[0])
+
+
 async def test_a_backlog_in_one_shard_does_not_keep_the_others_waiting(three: Sharded) -> None:
     gates = {number: asyncio.Event() for number in three.clients}
     order: list[int] = []

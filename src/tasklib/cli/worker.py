@@ -50,6 +50,16 @@ def worker(
     ] = 1,
     queue: Queues = None,
     capability: Capabilities = None,
+    shard: Annotated[
+        list[int] | None,
+        typer.Option(
+            "--shard",
+            min=0,
+            metavar="N",
+            show_default=False,
+            help="Serve only the shard of this number; repeatable. Default: all.",
+        ),
+    ] = None,
     poll_interval: PollInterval = None,
     burst: Annotated[bool, typer.Option("--burst", help="Stop when no task is due and none is running.")] = False,
     metrics_port: Annotated[
@@ -130,6 +140,7 @@ def worker(
         poll_interval_seconds=poll_interval,
         modules=loaded.modules,
         burst=burst,
+        shards=shard or None,
     )
     made.events.subscribe(observer(log_format, verbose=verbose, quiet=quiet), routine=not quiet)
     with _metrics_of(made, metrics_port, metrics_host), _health_of(made, health_port, health_host):

@@ -84,14 +84,25 @@ def state_counts(query: Query[Any], answers: Answers) -> list[StateCount]:
     return grouped(lists(query, answers), lambda c: c.state, both)
 
 
+_STATUSES = ("active", "draining", "dead")
+
+
+def with_each_worker(query: Query[Any], _: str | None) -> Query[Any]:
+    """The question for `fleet_figures` of several shards: the workers of two are not known by their numbers."""
+    return replace(query, parameters={**query.parameters, "each": True})
+
+
 def fleet_figures(_: Query[Any], answers: Answers) -> FleetFigures:
-    """A worker serves every shard, so it is counted once, with all that it holds."""
+    """A worker of several shards is counted once, with all that it holds; it is alive if it is so for one of them."""
     all_ = list(answers.values())
-    statuses = {status for figures in all_ for status in figures.workers}
-    workers = {}
-    for status in sorted(statuses):
-        each = [figures.workers.get(status, (0, 0, 0)) for figures in all_]
-        workers[status] = (max(e[0] for e in each), max(e[1] for e in each), sum(e[2] for e in each))
+    found: dict[str, tuple[str, int, int]] = {}
+    for id_, (status, slots, taken) in (item for figures in all_ for item in figures.each.items()):
+        before, most, held = found.get(id_, (status, slots, 0))
+        found[id_] = min(before, status, key=_STATUSES.index), max(most, slots), held + taken
+    workers: dict[str, tuple[int, int, int]] = {}
+    for status, slots, taken in sorted(found.values()):
+        count, capacity, load = workers.get(status, (0, 0, 0))
+        workers[status] = count + 1, capacity + slots, load + taken
     ages = [f.snapshot_age_seconds for f in all_]
     return FleetFigures(
         workers,

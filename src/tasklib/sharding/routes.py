@@ -33,7 +33,7 @@ class Everywhere:
 
     merge: Merge
     adapt: Callable[[Query[Any], str | None], Query[Any]] | None = None
-    """The query for a shard in this schema, where it names the schema."""
+    """The query for a shard in this schema, where it differs from that for one alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ ROUTES: Mapping[str, Route] = {
     "levels": Everywhere(figures.levels),
     "depth_series": Everywhere(figures.depths),
     "state_counts": Everywhere(figures.state_counts),
-    "fleet_figures": Everywhere(figures.fleet_figures),
+    "fleet_figures": Everywhere(figures.fleet_figures, figures.with_each_worker),
     "behind_looks": Everywhere(figures.looks),
     "worker_list": Everywhere(figures.workers),
     "deploys": Everywhere(figures.deploys),

@@ -7,7 +7,7 @@ the answer says so: `is_estimated`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import groupby
 from operator import itemgetter
@@ -94,6 +94,8 @@ class FleetFigures:
     schedules_paused: int = 0
     schedules_failing: int = 0
     """Schedules whose last run became a dead letter within a day, up to 1,000 dead letters ago."""
+    each: Mapping[str, tuple[str, int, int]] = field(default_factory=dict)
+    """Of a fleet over shards, of each worker by its id: its status, its slots, and how many are taken."""
 
     def slots(self, *statuses: str) -> tuple[int, int]:
         """How many slots workers of these statuses have, and how many are taken."""
@@ -147,9 +149,9 @@ def state_counts() -> Query[list[StateCount]]:
     return Query("state_counts", parameters, lambda rows: [StateCount(*row) for row in rows], repeatable=True)
 
 
-def fleet_figures() -> Query[FleetFigures]:
-    """Workers by status, the leader, and what the table suffers from."""
-    return Query("fleet_figures", {}, _figures, repeatable=True)
+def fleet_figures(*, each: bool = False) -> Query[FleetFigures]:
+    """Workers by status, the leader, and what the table suffers from; and each worker, if that is wanted."""
+    return Query("fleet_figures", {"each": each}, _figures, repeatable=True)
 
 
 def _depths(rows: Rows) -> list[Depth]:
@@ -171,5 +173,7 @@ def _depths(rows: Rows) -> list[Depth]:
 
 
 def _figures(rows: Rows) -> FleetFigures:
-    workers, *rest = rows[0]
-    return FleetFigures({status: (w[0], w[1], w[2]) for status, w in workers.items()}, *rest)
+    workers, *rest, each = rows[0]
+    by_id = {id_: (status, slots, taken) for id_, (status, slots, taken) in (each or {}).items()}
+    figures = FleetFigures({status: (w[0], w[1], w[2]) for status, w in workers.items()}, *rest)
+    return replace(figures, each=by_id)

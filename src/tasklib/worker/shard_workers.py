@@ -87,8 +87,8 @@ class ShardWorkers:
             worker.stop()
 
     async def _serve_all(self) -> None:
-        self._untried = {shard.number for shard in self._whole.config.shards}
         self._take(self._whole.config.shards)
+        self._untried = set(self._shards)
         watching = asyncio.create_task(self._watch_file())
         asked = asyncio.create_task(self._stop_asked.wait())
         try:
@@ -124,8 +124,9 @@ class ShardWorkers:
             self._whole.events.emit(WorkerDraining(self._whole.id, self.taken, False))
 
     def _take(self, shards: Iterable[Shard]) -> None:
-        """Serve these shards: begin with new ones, end with those that are gone or elsewhere now."""
-        wanted = {shard.number: shard for shard in shards}
+        """Serve those of these that are ours: begin with new ones, end with those that are gone or elsewhere now."""
+        ours = self._whole.shards
+        wanted = {shard.number: shard for shard in shards if ours is None or shard.number in ours}
         for number, shard in list(self._shards.items()):
             if number not in wanted or _address(wanted[number]) != _address(shard):
                 del self._shards[number]

@@ -76,6 +76,7 @@ class Worker:
         modules: Iterable[str] = (),
         burst: bool = False,
         signals: bool = True,
+        shards: Iterable[int] | None = None,
     ) -> None:
         if isinstance(config, str) and config.startswith(("http://", "https://")):
             config, server = None, config
@@ -85,6 +86,7 @@ class Worker:
         self.server = server
         self._token = token or (os.environ.get("TASKLIB_TOKEN") if server else None)
         given = _configuration(config, over_http=server is not None)
+        self.shards = _shard_numbers(shards, given)
         if len(given.shards) == 1 and given.shards_file is None:
             given = given.for_shard(given.shards[0].number)
         if poll_interval_seconds is not None:
@@ -454,6 +456,19 @@ def _names(option: str, values: Iterable[str] | None) -> tuple[str, ...] | None:
     if not all(isinstance(n, str) and n for n in names):
         raise ConfigError(f"{option} must be a list of names, not {names!r}.")
     return names
+
+
+def _shard_numbers(given: Iterable[int] | None, config: Config) -> frozenset[int] | None:
+    """The shards that a worker serves; None: all there are."""
+    if given is None:
+        return None
+    numbers, known = frozenset(given), sorted(shard.number for shard in config.shards)
+    if not numbers or not numbers <= set(known):
+        raise ConfigError(
+            f"shards must be numbers of the configured shards ({', '.join(map(str, known)) or 'there are none'}), "
+            f"not {sorted(numbers, key=str)}."
+        )
+    return numbers
 
 
 def _with_aliases(names: tuple[str, ...] | None) -> tuple[str, ...] | None:

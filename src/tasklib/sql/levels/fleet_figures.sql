@@ -19,4 +19,7 @@ SELECT (SELECT COALESCE(jsonb_object_agg(status, ARRAY[workers, capacity, load])
         FROM (SELECT id, schedule FROM {schema.}tasks
               WHERE state = 'dead_letter' AND completed_at > now() - interval '1 day'
               ORDER BY completed_at DESC LIMIT 1000) AS given_up
-        JOIN {schema.}schedules ON schedules.name = given_up.schedule AND schedules.last_task = given_up.id)
+        JOIN {schema.}schedules ON schedules.name = given_up.schedule AND schedules.last_task = given_up.id),
+       -- Of a fleet over shards also each worker: one that serves several of them counts once.
+       CASE WHEN %(each)s::boolean
+            THEN (SELECT jsonb_object_agg(id, jsonb_build_array(status, capacity, current_load)) FROM {schema.}workers) END
