@@ -198,6 +198,8 @@ class ResultCodec:
         self._fidelity = fidelity(declared)
         self._adapter = None if declared in _UNDECLARED else result_adapter(declared)
         self._writer = None if self._adapter is None else SchemaSerializer(self._adapter.core_schema, _WRITTEN)
+        # Where a type such as dict[str, Any] leaves it open, anything goes that would without a type.
+        self._is_known = self._fidelity is not Fidelity.MUST_BE_TRIED
 
     def to_json(self, value: Any) -> str:
         """The value as checked JSON text; UnstorableValue says why it can't be stored."""
@@ -205,9 +207,7 @@ class ResultCodec:
             return "null"
         if self._adapter is None or self._writer is None:
             return dump(value)
-        # Where a type such as dict[str, Any] leaves it open, anything goes that would without a type.
-        is_known = self._fidelity is not Fidelity.MUST_BE_TRIED
-        if is_known and (
+        if self._is_known and (
             type(value) is self._declared or self._adapter.validator.isinstance_python(value, strict=True)
         ):
             return dump(value)

@@ -77,6 +77,8 @@ class Attempt:
         lease_deadline: float,
         claimed_at: float,
         place: int = 0,
+        report: Callable[[Attempt, str], None] | None = None,
+        calls: Callable[[Attempt], AttemptsCalls] | None = None,
     ) -> None:
         self.claimed = claimed
         self.function = function
@@ -90,8 +92,8 @@ class Attempt:
         self.deadline: float | None = None
         """When the timeout strikes; known once the function was started."""
         self.runner: asyncio.Task[None] | None = None
-        self.report: Callable[[Attempt, str], None] | None = None
-        self.calls: Callable[[Attempt], AttemptsCalls] | None = None
+        self.report = report
+        self.calls = calls
         self.interruption: Interruption | None = None
         self.place = place
         """Its place in the order of the worker's claims."""
@@ -99,7 +101,7 @@ class Attempt:
         """True once it has a slot, or was handed to a child ahead of it."""
         self.ahead: Ahead | None = None
         """Its order, while that waits in the socket of a child that runs another task."""
-        self.overtaken = 0
+        self.overtaken: int
         """How many tasks from further behind in the order have begun while it was ahead."""
         self.goes_on_record = False
         """In a child: whether its start is recorded before the function is called."""

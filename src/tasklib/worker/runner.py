@@ -49,6 +49,8 @@ from tasklib.worker.spans import begin_span
 _STUBBORN_SECONDS = 5.0
 """How long a cancelled coroutine (or a killed child) may take to end before its attempt is settled without it."""
 
+_THREAD, _PROCESS = Executor.THREAD, Executor.PROCESS
+"""For what runs for every task: looking a member up in its class takes longer than comparing it."""
 
 _BREATH_SECONDS = 0.005
 """How long starting tasks may keep the loop from everything else."""
@@ -97,6 +99,7 @@ class Runner:
             if steps is None
             else partial(AttemptCalls, steps, blocks, defaults, self._loop)
         )
+        self._report = settler.progress.report
         self.running: dict[Attempt, None] = {}
         """What this worker holds: attempts that run, and those that wait for a slot."""
         self._waiting: deque[Attempt] = deque()
@@ -114,11 +117,12 @@ class Runner:
     def start(self, found: Found) -> None:
         """Begin the claimed tasks; those beyond the slots as soon as slots are free."""
         now = time.monotonic()
-        for row in found.tasks:
+        worker_id, deadline, report, calls = found.worker_id, found.lease_deadline, self._report, self._calls
+        first, self._claimed = self._claimed + 1, self._claimed + len(found.tasks)
+        for place, row in enumerate(found.tasks, first):
             function = registry.functions.get(row.name)
             assert function is not None, "a claim only brings names this worker asked for"
-            self._claimed += 1
-            attempt = Attempt(row, function, found.worker_id, found.lease_deadline, now, self._claimed)
+            attempt = Attempt(row, function, worker_id, deadline, now, place, report, calls)
             if function.sealing is not None or row.kwargs.startswith(MARKED):
                 open_arguments(attempt, self._config)
             self.running[attempt] = None
@@ -207,7 +211,7 @@ class Runner:
         now = time.monotonic()
         breathe_at = now + _BREATH_SECONDS
         # Here and in the calls below, what runs for every task is written out: functions cost more than their work.
-        most = slots.most_running
+        most, most_open = slots.most_running, self.begin_limit.most
         while slots.running < most:
             if self._ahead and self._take_back(self._first_ahead()):
                 break  # a slot is free: those that were handed over ahead come first
@@ -216,7 +220,7 @@ class Runner:
             if now > breathe_at:
                 self._loop.call_soon(self._start_waiting)
                 break
-            if slots.taken - slots.waiting >= self.begin_limit.most:
+            if slots.taken - slots.waiting >= most_open:
                 self.begin_limit.ask_for_more()
                 break
             slots.waiting -= 1
@@ -271,9 +275,9 @@ class Runner:
 
     def _hand_ahead(self, attempt: Attempt) -> bool:
         """Hand the task to a child that runs a short one, to begin next there without waiting for this worker."""
-        is_plain = not (attempt.claimed.crash_count or attempt.function.at_most_once or self._records_all)
-        is_plain = is_plain and attempt.refusal is None
-        if attempt.executor is not Executor.PROCESS or not is_plain or attempt.interruption or self._traces:
+        if attempt.executor is not _PROCESS or attempt.interruption or self._traces:
+            return False
+        if attempt.claimed.crash_count or attempt.function.at_most_once or self._records_all or attempt.refusal:
             return False
         if self._slots.running < self._slots.most_running or not self._processes.can_hand_ahead:
             return False
@@ -285,7 +289,6 @@ class Runner:
             # The others that are ahead may overtake it, and so may this one. More than the slots must not.
             if first.overtaken + len(self._ahead) > self._slots.size and self._take_back(first):
                 return False
-        attempt.report, attempt.calls = self._settler.progress.report, self._calls
         attempt.ahead = self._processes.hand_ahead(
             attempt.function,
             attempt.claimed.kwargs,
@@ -299,7 +302,7 @@ class Runner:
         if attempt.ahead is None:
             return False
         self._next_waiting()
-        self._ahead[attempt] = None
+        self._ahead[attempt], attempt.overtaken = None, 0
         attempt.begin(time.monotonic())
         attempt.runner = eager_task(self._run(attempt), self._loop, self._fresh_context())
         self._late.at(attempt.started_at + PATIENCE_SECONDS)
@@ -347,7 +350,6 @@ class Runner:
         self._start_waiting()
 
     def _begin(self, attempt: Attempt, now: float) -> None:
-        attempt.report, attempt.calls = self._settler.progress.report, self._calls
         attempt.begin(now)
         if self._traces:
             begin_span(attempt)
@@ -356,7 +358,7 @@ class Runner:
         self._slots.running += 1
         if self._events.routine:
             self._tell_start(attempt)
-        if attempt.executor is Executor.THREAD:
+        if attempt.executor is _THREAD:
             self._threads.submit(partial(self._call_in_thread, attempt), partial(self._finish, attempt))
         else:
             # Not in the context of the attempt whose end gave it its slot: that one's variables are no business of it.
@@ -408,7 +410,7 @@ class Runner:
             if attempt.refusal is not None:
                 return attempt.refusal
         function, kwargs = attempt.function, attempt.claimed.kwargs
-        if attempt.executor is Executor.PROCESS:
+        if attempt.executor is _PROCESS:
             trace = attempt.span.carried if attempt.span is not None else None
             return await self._processes.run(
                 function,

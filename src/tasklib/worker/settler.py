@@ -47,6 +47,7 @@ from tasklib.worker.spans import end_span
 Item = TypeVar("Item", contravariant=True)
 _MOST_PER_FLUSH = 2000
 _TRIES_FOR_PROGRESS = 3
+_HAVE_ERRORS = (Failed, Cancelled)  # a union would be made anew for each outcome
 
 
 class _Write(Protocol[Item]):
@@ -81,7 +82,7 @@ class Settler:
     def put(self, attempt: Attempt, outcome: Outcome) -> None:
         """Hand over how an attempt ended."""
         attempt.settled = True
-        if isinstance(outcome, Failed | Cancelled):
+        if isinstance(outcome, _HAVE_ERRORS):
             outcome = without_secrets(attempt, outcome)
         if not self._waiting:
             self._work.set()
@@ -169,9 +170,9 @@ class Settler:
         for attempt, outcome in batch:
             match outcome:
                 case Done(result):
-                    is_final = attempt.seal is None or isinstance(outcome, DoneAndStored)
-                    stored = result if is_final or attempt.seal is None else attempt.seal.result(result)
-                    completions.append((attempt, Completion(attempt.claimed, stored)))
+                    if attempt.seal is not None and not isinstance(outcome, DoneAndStored):
+                        result = attempt.seal.result(result)
+                    completions.append((attempt, Completion(attempt.claimed, result)))
                 case Failed():
                     failures.append((attempt, self._failure(attempt, outcome)))
                 case Released():

@@ -48,8 +48,10 @@ class PostgresSettlements:
     async def _completed(self, worker_id: str, completions: Sequence[Completion], *, contended: bool) -> set[str]:
         """The ids of those that were still ours; the gates that count them are folded."""
         if contended or not isinstance(completions[0].lease, Lease):
-            ours = await self._db.run(settle.complete(completions, worker_id, contended=contended))
-            self.committed([c.lease for c in completions])
+            query = settle.complete(completions, worker_id, contended=contended)
+            ours = await self._db.run(query)
+            if query.name != settle.COMPLETE_PLAIN:
+                self.committed([c.lease for c in completions])
             return ours
         completed = await self._db.run(settle.complete_leases(completions, worker_id))
         if completed.gates:
