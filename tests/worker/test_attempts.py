@@ -255,6 +255,24 @@ async def test_thread_past_its_timeout_fails_at_its_deadline_and_keeps_its_slot(
     assert row.state == "dead_letter", "what the thread returned came too late"
 
 
+async def test_attempts_that_were_lost_count_in_both_numbers_of_the_context(
+    config: Config, client: AsyncClient, db: psycopg.Connection
+) -> None:
+    seen: list[tuple[int, int, int]] = []
+
+    @task(max_retries=2)
+    async def fail() -> None:
+        me = current_task()
+        seen.append((me.attempt, me.max_attempts, me.priority))
+        raise Retry(in_=0)
+
+    await client.submit_task(fail, priority=7)
+    db.execute("UPDATE tasks SET crash_count = 1")
+    while len(seen) < 3:
+        await burst(config)
+    assert seen == [(2, 4, 7), (3, 4, 7), (4, 4, 7)], "the last attempt is the last of its number"
+
+
 async def test_context_tells_a_task_about_itself(config: Config, client: AsyncClient) -> None:
     seen: dict[str, object] = {}
 

@@ -83,6 +83,8 @@ class TaskContext:
     """The slot of the schedule, the instant it runs for; None if the run was asked for by hand."""
     payload_version: int | None = None
     """The version in which the arguments were stored; None for a function without versions."""
+    priority: int = 0
+    """Of the task, without what waiting has added."""
     _arguments: str = field(default="{}", repr=False)
     """As JSON text, opened: what they hide is masked in log lines."""
     _mask: Callable[[str], str] | Literal["unknown"] | None = field(default="unknown", repr=False)

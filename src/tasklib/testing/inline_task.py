@@ -165,6 +165,7 @@ class InlineTask:
             deadline=None if timeout is None else time.monotonic() + timeout,
             trace_context=trace_context,
             trace_id=trace_id_for(self.id, trace_context),
+            priority=self.new.terms.priority,
             _report=self._report,
             _calls=self.calls.of_database if self.calls else None,
             _limits=self.calls,
