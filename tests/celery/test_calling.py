@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -21,6 +22,7 @@ from tasklib.celery.exceptions import (
     TimeoutError,
 )
 from tasklib.celery.result import AsyncResult
+from tasklib.client.default import default_client
 from tasklib.errors import DatabaseUnavailable
 from tasklib.testing import drain_sync
 
@@ -236,12 +238,65 @@ def test_autoretry_retries_the_named_exceptions_only(app: Celery) -> None:
 def test_the_request_knows_the_task(app: Celery) -> None:
     @app.task(bind=True)
     def look(self: Any, x: int) -> list[Any]:
-        request = self.request
-        return [request.id, request.args, request.kwargs, request.headers, request.delivery_info["routing_key"]]
+        request, info = self.request, self.request.delivery_info
+        return [request.id, request.args, request.kwargs, request.headers, info["routing_key"], info["priority"]]
 
-    result = look.apply_async((7,), headers={"tenant": "a"}, queue="q")
+    result = look.apply_async((7,), headers={"tenant": "a"}, queue="q", priority=3)
     drain_sync()
-    assert result.get(timeout=120) == [result.id, [], {"x": 7}, {"tenant": "a"}, "q"]
+    assert result.get(timeout=120) == [result.id, [], {"x": 7}, {"tenant": "a"}, "q", 3]
+
+
+def test_on_message_is_told_the_states_that_a_task_reports_and_its_end(app: Celery) -> None:
+    seen, told = threading.Event(), []
+
+    @app.task(bind=True)
+    def work(self: Any) -> int:
+        self.update_state(state="PROGRESS", meta={"done": 1})
+        seen.wait(120)
+        return 42
+
+    def on_message(body: Any) -> None:
+        told.append((body["status"], body["result"]))
+        seen.set()
+
+    result = work.delay()
+    worker = threading.Thread(target=drain_sync)
+    worker.start()
+    assert result.get(on_message=on_message, timeout=120, interval=0.02) == 42
+    worker.join()
+    assert told == [("PROGRESS", {"done": 1}), ("SUCCESS", 42)]
+    told.clear()
+
+    @app.task
+    def fail() -> None:
+        raise ValueError("no such order")
+
+    failed = fail.delay()
+    drain_sync()
+    error = failed.get(on_message=on_message, propagate=False, timeout=120)
+    assert [(status, str(found)) for status, found in told] == [("FAILURE", "no such order")]
+    assert str(error) == "no such order"
+
+
+def test_a_rate_limit_is_a_limit_of_the_function(app: Celery) -> None:
+    @app.task(rate_limit="10/m")
+    def scrape(url: str) -> None: ...
+
+    @app.task
+    def fetch(url: str) -> None: ...
+
+    app.conf.task_annotations = {fetch.name: {"rate_limit": 5}}
+    app.finalize()
+    client = default_client()
+    client.sync_limits()
+    found = {info.name: (info.rate, info.per) for info in client.limits()}
+    assert found == {f"name:{scrape.name}": (10, 60), f"name:{fetch.name}": (5, 1)}
+    app.control.rate_limit(scrape.name, "3/h")
+    app.control.rate_limit(fetch.name, None)
+    found = {info.name: (info.rate, info.per) for info in client.limits() if info.rate}
+    assert found == {f"name:{scrape.name}": (3, 3600)}
+    with pytest.raises(TypeError, match="should be like 10"):
+        app.task(rate_limit="often")(lambda: None)
 
 
 def test_a_state_of_ones_own_is_seen_while_the_task_runs(app: Celery) -> None:

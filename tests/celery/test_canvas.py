@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from tasklib.celery import chain, chord, chunks, group, signature, xmap, xstarmap
-from tasklib.celery.exceptions import NotOnTaskLib
+from tasklib.celery.exceptions import IncompleteStream, NotOnTaskLib
 from tasklib.testing import drain_sync
 
 
@@ -165,3 +165,97 @@ def test_a_group_of_one_task_before_a_task_gives_it_a_list(proj: Any) -> None:
 
 def test_a_task_stands_for_its_signature_in_groups_and_chords(proj: Any) -> None:
     assert ran(chord([proj.xsum, proj.xsum], proj.xsum.s()).apply_async(([1, 2],))) == 6
+
+
+def test_a_group_calls_its_error_callback_for_each_task_that_failed(proj: Any) -> None:
+    heard: list[str] = []
+
+    @proj.app.task
+    def note(task_id: str) -> None:
+        heard.append(task_id)
+
+    many = group([proj.fail.s(), proj.add.s(1, 1), proj.fail.s()])
+    many.link_error(note.s())
+    result = many.delay()
+    drain_sync(until_done=True)
+    assert sorted(heard) == sorted([result[0].id, result[2].id])
+
+
+@pytest.mark.parametrize("also_for_the_header", [False, True])
+def test_a_chord_calls_its_error_callback_once_and_for_the_header_if_the_setting_says_so(
+    proj: Any, also_for_the_header: bool
+) -> None:
+    heard: list[str] = []
+
+    @proj.app.task
+    def note(task_id: str) -> None:
+        heard.append(task_id)
+
+    proj.app.conf.task_allow_error_cb_on_chord_header = also_for_the_header
+    header = [proj.fail.s(), proj.add.s(1, 1), proj.fail.s()]
+    linked = chord(header, proj.xsum.s())
+    linked.link_error(note.s())
+    for made in (linked, chain(group(header), proj.xsum.s()).on_error(note.s())):
+        heard.clear()
+        result = made.delay()
+        drain_sync(until_done=True)
+        assert len(heard) == (3 if also_for_the_header else 1)
+        assert result.id in heard
+
+
+def test_results_know_the_tasks_that_wait_for_them(proj: Any) -> None:
+    linked = proj.add.apply_async((2, 2), link=proj.mul.s(16), link_error=proj.fail.s())
+    alone = proj.add.delay(1, 1)
+    with pytest.raises(IncompleteStream):
+        list(linked.iterdeps())
+    drain_sync(until_done=True)
+    assert [child.get(timeout=120) for child in linked.children] == [64]
+    assert ([value for _, value in linked.collect()], linked.get_leaf(), alone.children) == ([4, 64], 64, [])
+    joined = (proj.add.s(1, 1) | group(proj.add.s(1), proj.mul.s(5)) | proj.xsum.s()).delay()
+    drain_sync(until_done=True)
+    first = joined.parent.parent
+    assert [value for _, value in first.collect()] == [2, [3, 10], 3, 10, 13]
+    assert [(len(child), child.id) for child in first.children] == [(2, joined.parent.id)]
+
+
+def test_a_task_of_a_canvas_knows_the_first_one_and_the_one_before(proj: Any) -> None:
+    @proj.app.task(bind=True)
+    def ids(self: Any, *_: Any) -> list[Any]:
+        return [self.request.id, self.request.parent_id, self.request.root_id]
+
+    last = (ids.si() | group(ids.si(), ids.si()) | ids.si()).delay()
+    drain_sync(until_done=True)
+    members, first = last.parent, last.parent.parent
+    assert first.get(timeout=120) == [first.id, None, first.id]
+    assert [each.get(timeout=120) for each in members] == [[each.id, first.id, first.id] for each in members]
+    assert last.get(timeout=120) in [[last.id, each.id, first.id] for each in members]
+
+
+def test_a_task_knows_the_one_that_submitted_it_and_the_first_of_all(proj: Any) -> None:
+    @proj.app.task(bind=True)
+    def ids(self: Any) -> list[Any]:
+        return [self.request.parent_id, self.request.root_id]
+
+    @proj.app.task(bind=True)
+    def start(self: Any, depth: int) -> list[str]:
+        if depth:
+            return [*start.delay(depth - 1).id.split(), *self.request.root_id.split()]
+        return [ids.delay().id, chain(ids.si(), ids.si()).delay().id]
+
+    top = start.delay(1)
+    drain_sync(until_done=True)
+    middle, root = top.get(timeout=120)
+    alone, chained = proj.app.AsyncResult(middle).get(timeout=120)
+    assert root == top.id
+    assert proj.app.AsyncResult(alone).get(timeout=120) == [middle, top.id]
+    parent, chains_root = proj.app.AsyncResult(chained).get(timeout=120)
+    assert chains_root == top.id
+    assert proj.app.AsyncResult(parent).get(timeout=120) == [middle, top.id]
+    here = start.apply((0,))
+    drain_sync()
+    assert proj.app.AsyncResult(here.get()[0]).get(timeout=120) == [here.id, here.id]
+
+
+def test_skew_gives_the_tasks_of_a_group_countdowns_that_grow(proj: Any) -> None:
+    made = group(proj.add.s(i, i) for i in range(4)).skew(start=1, stop=3)
+    assert [task.options["countdown"] for task in made.tasks] == [1, 2, 3, 3]

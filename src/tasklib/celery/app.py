@@ -22,7 +22,7 @@ from tasklib.celery.result import CeleryResult
 from tasklib.celery.result_sets import CeleryGroupResult, CeleryResultSet
 from tasklib.celery.settings import CelerySettings
 from tasklib.celery.submitting import Asked, asked
-from tasklib.celery.task import CeleryTask, check_options, made_task, registered
+from tasklib.celery.task import CeleryTask, apply_attributes, check_options, made_task, registered
 from tasklib.client.default import default_client
 from tasklib.tasks import registry
 from tasklib.tasks.function import TaskFunction
@@ -393,9 +393,7 @@ def annotated(app: Celery) -> None:
     for annotation in _listed(app.conf.task_annotations):
         for pattern, attributes in annotation.items():
             for task in [t for name, t in tasks.items() if pattern in ("*", name)]:
-                check_options(task.name, attributes)
-                for key, value in attributes.items():
-                    setattr(type(task), key, value)
+                apply_attributes(task, attributes)
 
 
 def _for_shared() -> Celery:

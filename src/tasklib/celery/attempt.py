@@ -16,10 +16,12 @@ from tasklib.celery.binding import HEADER, called_with
 from tasklib.celery.exceptions import CeleryReject, CeleryRetry, Ignore, TaskRevokedError
 from tasklib.celery.request import CeleryRequest, running
 from tasklib.celery.values import plain
+from tasklib.client.default import default_client
 from tasklib.tasks.context import TaskContext, current_task
 from tasklib.tasks.retry import Reject, Retry
 
 if TYPE_CHECKING:
+    from tasklib.celery.lineage import Lineage
     from tasklib.celery.task import CeleryTask
 
 
@@ -78,11 +80,24 @@ def request_for(task: CeleryTask, payload: dict[str, Any], now: TaskContext) -> 
         hostname=now.worker_id,
         headers=header.get("headers"),
         expires=_expires(header, now),
-        delivery_info={"routing_key": now.queue, "exchange": "", "redelivered": now.attempt > 1},
+        delivery_info={
+            "routing_key": now.queue,
+            "exchange": "",
+            "redelivered": now.attempt > 1,
+            "priority": now.priority,
+        },
         time_limit=task.time_limit,
         ignore_result=bool(header.get("ignore_result", task.ignore_result)),
         max_retries=now.max_attempts - 1,
+        lineage=lambda: _lineage(str(now.id), header),
     )
+
+
+def _lineage(task_id: str, header: dict[str, Any]) -> Lineage:
+    from tasklib.celery.lineage import lineage_of  # imported here: few tasks ask
+
+    row = default_client().get_task(task_id)
+    return lineage_of(task_id, header, None if row is None else row.flow)
 
 
 def _expires(header: dict[str, Any], now: TaskContext) -> str | None:

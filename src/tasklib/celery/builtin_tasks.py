@@ -21,21 +21,26 @@ if TYPE_CHECKING:
 ERRBACK = "tasklib.celery.errback"
 
 
-def errback_task(ends: list[SettledTask[Any]], errback: dict[str, Any], is_body: bool = False) -> None:
-    """Call the error callback if one of the tasks failed. It is submitted for every end, as a gate can't tell.
+def errback_task(ends: list[SettledTask[Any]], errback: dict[str, Any], headers: list[SettledTask[Any]]) -> None:
+    """Call the error callback for each task that failed. It is submitted for every end, as a gate can't tell.
 
-    `is_body`: of a chord, which fails with its header.
+    `headers`: of chords. If one of those failed, the callback is called once for the body that is missing.
     """
-    failed = [end for end in ends if end.state != "completed" and (is_body or not upstream_of(end.error))]
-    if not failed:
-        return
+    unfinished = [end for end in ends if end.state != "completed"]
+    in_header = {str(end.id) for end in headers}
+    failed = [end for end in unfinished if not upstream_of(end.error)]
+    failed += [end for end in unfinished if upstream_of(end.error) in in_header][:1]
+    for end in failed:
+        _call_errback(errback, end)
+
+
+def _call_errback(errback: dict[str, Any], end: SettledTask[Any]) -> None:
     from tasklib.celery.app import current_app_or_default
     from tasklib.celery.canvas import maybe_signature
 
     app = current_app_or_default()
     signature = maybe_signature(revived(errback), app)
     task = app.tasks.get(signature.get("task"))
-    end = failed[0]
     error = app.AsyncResult(str(end.id)).result if upstream_of(end.error) else exception_of(end.error)
     given = () if task is None else tuple(inspect.signature(task.run).parameters.values())
     wanted = [p for p in given if p.kind is p.POSITIONAL_OR_KEYWORD and p.default is p.empty]

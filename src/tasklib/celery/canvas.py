@@ -26,7 +26,6 @@ REFUSED_OF_SIGNATURES = {
     "stamp_links": "put what you need into headers",
     "prepare_steps": "a flow is planned when it is submitted",
     "unchain_tasks": "look at tasks",
-    "skew": "give each signature a countdown of its own",
     "replace": "make a new signature, or clone this one",
     "append_to_list_option": "use link and link_error",
     "extend_list_option": "use link and link_error",
@@ -302,6 +301,13 @@ class group(_Combined):
         # Copies, as in Celery: what is linked to a member changes no signature of the caller's.
         made = [maybe_signature(e if isinstance(e, dict) else signature(e, app=app), app, clone=True) for e in tasks]
         super().__init__("celery.group", (), {"tasks": made}, options, app=app)
+
+    def skew(self, start: float = 1.0, stop: float | None = None, step: float = 1.0) -> Any:
+        """Give its tasks countdowns that grow from `start` by `step`, up to `stop`."""
+        for number, task in enumerate(self.tasks):
+            seconds = start + number * step
+            task.set(countdown=seconds if stop is None else min(seconds, stop))
+        return self
 
     def __repr__(self) -> str:
         return f"group({self.tasks!r})"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tasklib.celery.exceptions import NotOnTaskLib
+from tasklib.celery.rate_limits import rate_of
 from tasklib.client.default import default_client
 
 REFUSED_OF_CONTROL = {
@@ -24,7 +25,6 @@ REFUSED_OF_CONTROL = {
     "pool_restart": "restart the worker: it finishes what it runs",
     "pool_shrink": "stop a worker: it finishes what it runs",
     "purge": "run `tasklib cancel --state pending`",
-    "rate_limit": "give a queue a worker with --concurrency",
     "revoke_by_stamped_headers": "run `tasklib cancel --tag ...`",
     "shutdown": "run `tasklib workers drain ID`, or stop its process",
     "time_limit": "set time_limit of the task",
@@ -32,7 +32,7 @@ REFUSED_OF_CONTROL = {
 
 
 class CeleryControl:
-    """`app.control`, of which TaskLib has `revoke`."""
+    """`app.control`, of which TaskLib has `revoke` and `rate_limit`."""
 
     def revoke(self, task_id: Any, terminate: bool = False, **_: Any) -> None:
         """Cancel tasks by their ids; those that run are asked to stop."""
@@ -42,6 +42,14 @@ class CeleryControl:
     def terminate(self, task_id: Any, **_: Any) -> None:
         """The same."""
         self.revoke(task_id)
+
+    def rate_limit(self, task_name: str, rate_limit: str | float | None, **_: Any) -> None:
+        """Change how often a task begins, over the whole fleet; None or 0 for no limit."""
+        found, name = rate_of(rate_limit), f"name:{task_name}"
+        if found is None:
+            default_client().remove_limit(name)
+        else:
+            default_client().set_limit(name, rate=found[0], per=found[1])
 
     def __getattr__(self, name: str) -> Any:
         if reason := REFUSED_OF_CONTROL.get(name):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tasklib.celery import states
 from tasklib.celery.attempt import ExceptionInfo, attempt_of
 from tasklib.celery.canvas import CelerySignature, chain, chord, chunks, group, maybe_signature
+from tasklib.celery.lineage import PARENT, ROOT, Lineage, submitted_by_this_task
 from tasklib.celery.request import CeleryRequest
 from tasklib.celery.result_sets import CeleryGroupResult, EagerResult
 from tasklib.celery.utils import uuid
@@ -23,6 +24,7 @@ def apply_here(task: CeleryTask, args: Sequence[Any], kwargs: Mapping[str, Any],
     task_id = str(options.get("task_id") or uuid())
     throw = options.get("throw", task.app.conf.task_eager_propagates)
     retries = 0
+    lineage = _lineage(task_id)
     while True:
         request = CeleryRequest(
             id=task_id,
@@ -34,7 +36,13 @@ def apply_here(task: CeleryTask, args: Sequence[Any], kwargs: Mapping[str, Any],
             called_directly=False,
             headers=options.get("headers"),
             ignore_result=task.ignore_result,
-            delivery_info={"is_eager": True, "routing_key": options.get("queue"), "exchange": ""},
+            delivery_info={
+                "is_eager": True,
+                "routing_key": options.get("queue"),
+                "exchange": "",
+                "priority": options.get("priority"),
+            },
+            lineage=lambda: lineage,
         )
         try:
             value = None
@@ -50,6 +58,11 @@ def apply_here(task: CeleryTask, args: Sequence[Any], kwargs: Mapping[str, Any],
             return EagerResult(task_id, e, states.FAILURE, ExceptionInfo(e).traceback, task.name)
         _call_back(task.app, options.get("link"), (value,))
         return EagerResult(task_id, value, states.SUCCESS, name=task.name)
+
+
+def _lineage(task_id: str) -> Lineage:
+    before = submitted_by_this_task()
+    return Lineage(before.get(PARENT), before.get(ROOT, task_id))
 
 
 def apply_canvas(app: Celery, part: CelerySignature) -> Any:

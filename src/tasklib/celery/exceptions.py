@@ -13,7 +13,8 @@ TaskLibError
         ├── TimeoutError
         ├── MaxRetriesExceededError
         ├── TaskRevokedError
-        └── ChordError
+        ├── ChordError
+        └── IncompleteStream
 """
 
 from __future__ import annotations
@@ -98,6 +99,10 @@ class ChordError(CeleryTaskError):
     """A task of a chord's header failed, so its body doesn't run."""
 
 
+class IncompleteStream(CeleryTaskError):
+    """`collect()` met a task that has not ended."""
+
+
 Reject, Retry, TaskError, TimeoutError = CeleryReject, CeleryRetry, CeleryTaskError, CeleryTimeoutError
 OperationalError = DatabaseUnavailable
 """As Celery calls them."""
@@ -113,7 +118,7 @@ _REFUSED = {
     "QueueNotFound": "a queue exists as soon as a task names it",
     "reraise": "write `raise`",
     **dict.fromkeys(
-        ("BackendError", "BackendGetMetaError", "BackendStoreError", "IncompleteStream"),
+        ("BackendError", "BackendGetMetaError", "BackendStoreError"),
         "a database that can't be reached raises tasklib.DatabaseUnavailable",
     ),
     **dict.fromkeys(("SecurityError", "SecurityWarning"), "messages aren't signed"),

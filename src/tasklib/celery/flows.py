@@ -1,8 +1,9 @@
 """From Celery's canvas to a flow of TaskLib: one graph of chains, groups, chords and callbacks, submitted at once.
 
 A callback (`link`) is a task of the flow that waits for its task. An error callback (`link_error`) waits for all the
-tasks it is meant for, however they end, and calls its function if one of them failed; that of a chord's body also if
-the body was cancelled because a task of the header failed.
+tasks it is meant for, however they end, and calls its function for each of them that failed. A chord fails with its
+body: if a task of its header failed, the function is called once, and for each task of the header too with the setting
+`task_allow_error_cb_on_chord_header`.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ class CanvasEnd:
     """Makes the result for the caller, once there are ids."""
     nodes: list[Node[Any]] = field(default_factory=list)
     """All nodes of it, for error callbacks."""
+    headers: list[Node[Any]] = field(default_factory=list)
+    """Those that are in headers of chords."""
 
     @property
     def value(self) -> Any:
@@ -78,8 +81,8 @@ class CanvasFlow:
         node = self.flow.add(made, after=() if before is None else before.ends)
         parent = None if before is None else before.result
         end = CanvasEnd([node], False, lambda run: _result_at(run, node, 0, parent), [node])
-        is_body = before is not None and before.is_list
-        return self._called_back(end, wish.link, wish.link_error, is_body=is_body)
+        headers = before.nodes if before is not None and before.is_list else []
+        return self._called_back(end, wish.link, wish.link_error, headers)
 
     def _signature(self, part: CelerySignature, before: CanvasEnd | None) -> tuple[Signature[Any], Asked]:
         """One task as a part of the flow."""
@@ -107,14 +110,16 @@ class CanvasFlow:
         if not tasks:
             raise NotOnTaskLib("an empty chain has no task and no result.")
         nodes: list[Node[Any]] = []
+        headers: list[Node[Any]] = []
         end = before
         for number, each in enumerate(tasks):
             follows = number + 1 < len(tasks)
             chosen = each.tasks[0] if follows and isinstance(each, group) and len(each.tasks) == 1 else each
             end = self.attach(chosen, end)
             nodes += end.nodes
+            headers += end.nodes if follows and end.is_list else end.headers
         assert end is not None
-        return CanvasEnd(end.ends, end.is_list, end.result, nodes)
+        return CanvasEnd(end.ends, end.is_list, end.result, nodes, headers)
 
     def _group(self, part: CelerySignature, before: CanvasEnd | None) -> CanvasEnd:
         tasks = _members(part)
@@ -125,8 +130,9 @@ class CanvasFlow:
             return CanvasEnd([node], True, lambda run: _group_result(run, node, parent), [node])
         parts = [self.attach(each, before) for each in tasks]
         nodes = [node for each in parts for node in each.nodes]
+        headers = [node for each in parts for node in each.headers]
         ends = [node for each in parts for node in each.ends]
-        return CanvasEnd(ends, True, lambda run: _results_of(run, parts, parent), nodes)
+        return CanvasEnd(ends, True, lambda run: _results_of(run, parts, parent), nodes, headers)
 
     def _chord(self, part: CelerySignature, before: CanvasEnd | None) -> CanvasEnd:
         header, body = part["kwargs"]["header"], part["kwargs"]["body"]
@@ -138,21 +144,27 @@ class CanvasFlow:
             members.set_immutable(True)
         joined = self._group(members, before)
         end = self.attach(body, joined)
-        return CanvasEnd(end.ends, end.is_list, end.result, [*joined.nodes, *end.nodes])
+        headers = [*joined.nodes, *end.headers]
+        return CanvasEnd(end.ends, end.is_list, end.result, [*joined.nodes, *end.nodes], headers)
 
     def _with_callbacks(self, part: CelerySignature, end: CanvasEnd) -> CanvasEnd:
         options = part["options"]
-        return self._called_back(end, _signatures(options.get("link")), _signatures(options.get("link_error")))
+        links, link_errors = _signatures(options.get("link")), _signatures(options.get("link_error"))
+        return self._called_back(end, links, link_errors, end.headers)
 
     def _called_back(
-        self, end: CanvasEnd, links: Sequence[Any], link_errors: Sequence[Any], *, is_body: bool = False
+        self, end: CanvasEnd, links: Sequence[Any], link_errors: Sequence[Any], headers: Sequence[Node[Any]]
     ) -> CanvasEnd:
         for link in links:
             self.attach(maybe_signature(link, self.app), end)
         for errback in link_errors:
             function, _ = self.app.function_of(ERRBACK)
-            called = dict(_plain(maybe_signature(errback, self.app)))
-            arguments = {"ends": Ends(end.nodes), "errback": called, **({"is_body": True} if is_body else {})}
+            also = self.app.conf.task_allow_error_cb_on_chord_header
+            arguments = {
+                "ends": Ends([node for node in end.nodes if also or node not in headers]),
+                "errback": dict(_plain(maybe_signature(errback, self.app))),
+                "headers": Ends(headers) if headers else [],
+            }
             self.flow.add(Signature(function, (), arguments), when="settled")
         return end
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tasklib.celery.lineage import Lineage
 
 
 @dataclass
@@ -31,12 +35,26 @@ class CeleryRequest:
     max_retries: int | None = None
     """How often the row allows the task to be retried."""
     reply_to: str | None = None
-    root_id: str | None = None
-    parent_id: str | None = None
+    lineage: Callable[[], Lineage] | None = None
+    """Asked once, and only if the task wants to know where it comes from."""
     group: str | None = None
     chord: Any = None
     chain: Any = None
     utc: bool = True
+
+    @cached_property
+    def _found(self) -> Lineage | None:
+        return None if self.lineage is None else self.lineage()
+
+    @property
+    def parent_id(self) -> str | None:
+        """The task before this one in its canvas, or the one that submitted it."""
+        return None if self._found is None else self._found.parent_id
+
+    @property
+    def root_id(self) -> str | None:
+        """The first task of all."""
+        return self.id if self._found is None else self._found.root_id
 
     @property
     def timelimit(self) -> tuple[float | None, float | None]:
@@ -74,6 +92,12 @@ def request_of(task: Any) -> CeleryRequest:
     """The request of this task if it runs here; else an empty one."""
     now = _current.get()
     return now[1] if now is not None and now[0].name == task.name else CeleryRequest(task=task.name)
+
+
+def running_request() -> CeleryRequest | None:
+    """That of the task that runs here, or None."""
+    now = _current.get()
+    return None if now is None else now[1]
 
 
 def running_celery_task() -> Any:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import Context, ContextVar
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from tasklib.celery import states
-from tasklib.celery.exceptions import CeleryTimeoutError, NotOnTaskLib, TaskRevokedError
+from tasklib.celery.exceptions import CeleryTimeoutError, TaskRevokedError
 from tasklib.celery.failures import exception_of, is_expired, upstream_of
+from tasklib.celery.lineage import children_of
 from tasklib.celery.result_sets import CeleryGroupResult, CeleryResultBase, CeleryResultSet
 from tasklib.celery.result_sets import EagerResult as EagerResult
 from tasklib.celery.values import revived
@@ -99,10 +102,9 @@ class CeleryResult(CeleryResultBase):
         PROPAGATE_STATES: Any = states.PROPAGATE_STATES,
     ) -> Any:
         """Wait until the task is done and return its result. Raises what the task raised."""
-        if on_message is not None:
-            raise NotOnTaskLib("get(on_message=...): look at result.info for what a task reports.")
+        wait = partial(_waiting, self.id, allowed=not disable_sync_subtasks)
         try:
-            value = revived(_waiting(self.id, timeout, allowed=not disable_sync_subtasks))
+            value = revived(wait(timeout) if on_message is None else self._tell(on_message, wait, timeout, interval))
         except WaitTimeout as e:
             raise CeleryTimeoutError("The operation timed out.") from e
         except (TaskFailed, TaskCancelled) as e:
@@ -115,6 +117,36 @@ class CeleryResult(CeleryResultBase):
         return value
 
     wait = get
+
+    def _tell(self, on_message: Any, wait: Any, timeout: float | None, interval: float) -> Any:
+        """Wait for the task, and call the function with each state that is seen on the way."""
+        until = None if timeout is None else time.monotonic() + timeout
+        told: Any = None
+        while True:
+            left = interval if until is None else min(interval, until - time.monotonic())
+            try:
+                value = wait(max(0.0, left))
+            except (TaskFailed, TaskCancelled):
+                on_message(self._message())
+                raise
+            except WaitTimeout:
+                if until is not None and time.monotonic() >= until:
+                    raise
+                now = self._message()
+                if now["status"] not in (states.PENDING, states.STARTED) and now != told:
+                    on_message(told := now)
+            else:
+                on_message(self._message())
+                return value
+
+    def _message(self) -> dict[str, Any]:
+        return {
+            "task_id": self.id,
+            "status": self.state,
+            "result": self.result,
+            "traceback": self.traceback,
+            "children": [],
+        }
 
     def throw(self, *_: Any, **named: Any) -> Any:
         """Wait, and raise what the task raised."""
@@ -209,7 +241,14 @@ class CeleryResult(CeleryResultBase):
         return self._row() is not None
 
     ignored = False
-    children: Any = None
+
+    @property
+    def children(self) -> list[Any]:
+        """The tasks that wait for this one: callbacks, and what comes next in its canvas."""
+        row = self._row()
+        groups = [] if row is None else children_of(self.id, row.flow)
+        made = [(group, [CeleryResult(id_, app=self.app, parent=self) for id_ in ids]) for group, ids in groups]
+        return [each[0] if group is None else CeleryGroupResult(group, each, parent=self) for group, each in made]
 
     @property
     def date_done(self) -> Any:
@@ -275,7 +314,7 @@ def result_from_tuple(r: Any, app: Any = None) -> Any:
     return CeleryGroupResult(id_, [result_from_tuple(each, app) for each in nested], parent=before, app=app)
 
 
-def _waiting(task_id: str, timeout: float | None, *, allowed: bool) -> Any:
+def _waiting(task_id: str, timeout: float | None, /, *, allowed: bool) -> Any:
     client = default_client()
 
     def wait() -> Any:

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tasklib.celery import states
-from tasklib.celery.exceptions import NotOnTaskLib
+from tasklib.celery.exceptions import IncompleteStream, NotOnTaskLib
 
 REFUSED_OF_RESULTS = {
     "forget": "results are deleted by age: set TASKLIB_RETENTION, such as completed=30 for 30 days",
     "backend": "results are rows in PostgreSQL: look at tasklib.sync.get_task(id)",
     "build_graph": "`tasklib flow graph ID` draws a flow",
     "graph": "`tasklib flow graph ID` draws a flow",
-    "collect": "ask each of the results",
-    "get_leaf": "ask the last of the results",
-    "iterdeps": "ask each of the results",
     "iter_native": "ask each of the results",
     "revoke_by_stamped_headers": "cancel tasks by their tags: `tasklib cancel --tag ...`",
     "save": "keep the ids of the tasks",
@@ -32,11 +30,36 @@ class CeleryResultBase:
     """What results have in common."""
 
     parent: Any = None
+    children: Any
 
     def __getattr__(self, name: str) -> Any:
         if reason := REFUSED_OF_RESULTS.get(name):
             raise NotOnTaskLib(f"TaskLib has no {name} of a result: {reason}.")
         raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+
+    def iterdeps(self, intermediate: bool = False) -> Iterator[tuple[Any, Any]]:
+        """This result and those after it, each once and with the one before. Unless `intermediate`, all have ended."""
+        waiting: deque[tuple[Any, Any]] = deque([(None, self)])
+        seen: set[str] = set()
+        while waiting:
+            parent, result = waiting.popleft()
+            if str(result) in seen:
+                continue
+            seen.add(str(result))
+            yield parent, result
+            if result.ready():
+                waiting.extend((result, child) for child in result.children or ())
+            elif not intermediate:
+                raise IncompleteStream
+
+    def collect(self, intermediate: bool = False, **named: Any) -> Iterator[tuple[Any, Any]]:
+        """This result and those after it, each with its value."""
+        for _, result in self.iterdeps(intermediate=intermediate):
+            yield result, result.get(**named)
+
+    def get_leaf(self) -> Any:
+        """The value of the last one."""
+        return [value for _, value in self.collect()][-1]
 
 
 class CeleryResultSet(CeleryResultBase):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from tasklib.celery.exceptions import NotOnTaskLib
+from tasklib.celery.lineage import submitted_by_this_task
 from tasklib.celery.values import plain
 from tasklib.tasks.options import MAX_INT, Options, did_you_mean
 
@@ -34,7 +35,7 @@ FOLLOWED = {
     "time_limit": "the timeout of the attempt, in whole seconds",
 }
 NO_EFFECT = {
-    "add_to_parent": "a result of a task has no children",
+    "add_to_parent": "a task of a canvas finds its parent in the flow, any other in its row",
     "argsrepr": "the dashboard shows the arguments",
     "compression": "PostgreSQL compresses large rows",
     "delivery_mode": "every task is stored",
@@ -173,7 +174,7 @@ def _header(app: Celery, said: Mapping[str, Any]) -> dict[str, Any]:
         header["headers"] = plain(headers)
     if said.get("ignore_result"):
         header["ignore_result"] = True
-    return header
+    return header | submitted_by_this_task()
 
 
 def _seconds(value: Any) -> float | None:

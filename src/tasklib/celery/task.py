@@ -10,11 +10,13 @@ from uuid import UUID
 from tasklib.celery.attempt import worker_function
 from tasklib.celery.binding import Binding
 from tasklib.celery.exceptions import CeleryRetry, MaxRetriesExceededError, NotOnTaskLib
+from tasklib.celery.rate_limits import limits_of
 from tasklib.celery.request import CeleryRequest, request_of
 from tasklib.celery.values import plain
 from tasklib.errors import DatabaseUnavailable
 from tasklib.tasks.context import current_task, running_task
 from tasklib.tasks.function import TaskFunction
+from tasklib.tasks.limits import checked_limits
 from tasklib.tasks.options import Options, did_you_mean
 
 if TYPE_CHECKING:
@@ -35,7 +37,6 @@ REFUSED_ATTRIBUTES = {
     "backend": "results are rows in PostgreSQL; look at app.AsyncResult(id)",
     "pop_request": "the request ends with the attempt",
     "push_request": "the request begins with the attempt",
-    "rate_limit": "give the tasks a queue of their own, and its worker a --concurrency",
     "request_stack": "look at self.request",
     "send_event": "use self.update_state, or tasklib.on_event",
     "shadow_name": "give the task a name of its own",
@@ -82,6 +83,7 @@ class CeleryTask:
     queue: str | None = None
     priority: int | None = None
     time_limit: float | None = None
+    rate_limit: str | float | None = None
     expires: float | datetime | None = None
     pydantic: bool = False
     acks_late: bool = True
@@ -302,10 +304,19 @@ def registered(task: CeleryTask, written: Callable[..., Any]) -> CeleryTask:
         durable=durable,
         non_retriable=(BaseException,),
         defaults=Options(max_retries=_limit(task)),
+        limits=limits_of(task),
     )
     registry.register(task.function)
     task.on_bound(task.app)
     return task
+
+
+def apply_attributes(task: CeleryTask, attributes: Mapping[str, Any]) -> None:
+    """Set the attributes that `task_annotations` gives to a task."""
+    check_options(task.name, attributes)
+    for key, value in attributes.items():
+        setattr(type(task), key, value)
+    task.function.limits = checked_limits(limits_of(task), task.function)
 
 
 def check_options(name: str, options: Mapping[str, Any]) -> None:

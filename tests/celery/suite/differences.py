@@ -32,12 +32,7 @@ DIFFERENT = {
         "test_chord.test_mutable_errback_called_by_chord_from_group_fail_multiple_on_header_failure",
         "test_chord.test_mutable_errback_called_by_chord_from_group_fail_multiple_on_body_failure",
     ],
-    "an error callback of a group or chord is called once, however many of its tasks fail": [
-        "test_group.test_errback_called_by_group_fail_multiple",
-        "test_chord.test_immutable_errback_called_by_chord_from_group_fail_multiple",
-        "test_chord.test_flag_allow_error_cb_on_chord_header_on_upgraded_chord",
-    ],
-    "`result.children` is empty": ["test_chord.test_chord_on_error"],
+    "keys of Redis as a result backend": ["test_chord.test_chord_on_error"],
     "the header of a chord is a list of signatures: a generator is read where the chord is made": [
         "test_chord.test_generator",
     ],
@@ -60,16 +55,6 @@ DIFFERENT = {
         "test_tasks.test_request_time_limits_set_via_apply_async",
         "test_tasks.test_request_time_limits_from_task_declaration",
         "test_tasks.test_apply_async_time_limits_override_task_declaration",
-    ],
-    "`request` has no `root_id` and no `parent_id`": [
-        "test_group.test_parent_ids",
-        "test_apply_tasks.test_apply_single_task_ids",
-        "test_apply_tasks.test_apply_nested_parent_child_relationship",
-    ],
-    "`request.delivery_info` has no priority": [
-        "test_chord.test_priority",
-        "test_chord.test_priority_chain",
-        "test_tasks.test_task_retried_priority",
     ],
     "properties of a broker's messages": ["test_tasks.test_properties"],
     "`retry(expires=...)` is refused: a retry is the same task, with the same options": [
