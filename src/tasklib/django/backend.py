@@ -96,7 +96,11 @@ class DjangoTaskBackend(BaseTaskBackend):
         problems = []
         if not apps.is_installed("tasklib.django"):
             problems.append(
-                Error("TaskLib's backend for tasks needs 'tasklib.django' in INSTALLED_APPS.", id="tasklib.E002")
+                Error(
+                    "TaskLib's backend for tasks needs its app.",
+                    hint="Add 'tasklib.django' to INSTALLED_APPS.",
+                    id="tasklib.E002",
+                )
             )
         if unknown := set(self.options) - set(_OPTIONS):
             known = " and ".join(_OPTIONS)
@@ -182,8 +186,12 @@ class _DjangoAttempt:
 
     def returns(self, value: Any) -> Any:
         """The value as JSON has it; TypeError if it can't be stored."""
-        _set(self._result, _return_value=normalize_json(value))
-        return self._result._return_value
+        try:
+            stored = normalize_json(value)
+        except TypeError as e:
+            raise TypeError(f"the result of {self._now.name} is not JSON serializable: {e}") from e
+        _set(self._result, _return_value=stored)
+        return stored
 
     def __enter__(self) -> _DjangoAttempt:
         self._signal(task_started)
@@ -233,10 +241,7 @@ def _result_of(task: Task) -> TaskResult:
     """The result from a row."""
     using = task.kwargs.get("using") or {}
     run_after = datetime.fromisoformat(using["run_after"]) if "run_after" in using else None
-    found = import_string(task.name)
-    if not isinstance(found, DjangoTask):
-        raise TaskResultDoesNotExist(str(task.id))
-    made = found.using(
+    made = _django_task(task).using(
         priority=using.get("priority", task.priority),
         queue_name=task.queue,
         run_after=run_after,
@@ -258,6 +263,19 @@ def _result_of(task: Task) -> TaskResult:
         _return_value=task.result,
     )
     return result
+
+
+def _django_task(task: Task) -> DjangoTask:
+    """The task of a row; ImportError if it is gone, TaskResultDoesNotExist if it is TaskLib's own."""
+    try:
+        found = import_string(task.name)
+    except ImportError:
+        if "." in task.name and task.name not in registry.functions:
+            raise
+        found = None
+    if not isinstance(found, DjangoTask):
+        raise TaskResultDoesNotExist(str(task.id))
+    return found
 
 
 def _errors(task: Task, history: list[dict[str, Any]]) -> list[TaskError]:
