@@ -20,7 +20,7 @@ from fastapi import Depends, FastAPI
 from starlette.requests import HTTPConnection
 
 from tasklib.client.async_clients import AsyncClient
-from tasklib.client.default import close, default_async_client, init
+from tasklib.client.default import close, default_async_client, given_to_init, init
 from tasklib.config import Config, is_actor
 from tasklib.errors import ConfigError
 from tasklib.server.access import Principal, with_included
@@ -50,21 +50,29 @@ class TaskLib:
     """Opens and closes TaskLib with an application, and serves its API and dashboard there."""
 
     def __init__(self, config: Config | str | None = None) -> None:
-        """A URL, a Config, or nothing to read the environment."""
-        self.config = config if isinstance(config, Config) else Config.from_env(database_url=config)
+        """A URL, a Config, or nothing: then that of `tasklib.init()`, such as a test's, else the environment."""
+        self._given = Config.from_env(database_url=config) if isinstance(config, str) else config
         self._servers: list[FastAPI] = []
+
+    @property
+    def config(self) -> Config:
+        """What the application uses. Without a URL or a Config it is looked up when the application starts."""
+        return self._given or given_to_init() or Config.from_env()
 
     @asynccontextmanager
     async def lifespan(self, app: Any) -> AsyncIterator[Mapping[str, Any]]:
         """For `FastAPI(lifespan=...)`; inside a lifespan of your own: `async with tasks.lifespan(app): yield`."""
-        init(self.config)
+        is_own = (config := self.config) is not given_to_init()
+        if is_own:
+            init(config)
         try:
             async with AsyncExitStack() as stack:
                 for server in self._servers:  # Starlette doesn't start what is mounted
                     await stack.enter_async_context(server.router.lifespan_context(server))
                 yield {}
         finally:
-            close()
+            if is_own:
+                close()
 
     def server(
         self,

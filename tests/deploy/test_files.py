@@ -133,6 +133,20 @@ def test_a_unit_is_valid(path: Path) -> None:
     assert int(unit["Service"]["TimeoutStopSec"]) > Config("postgresql://").shutdown_grace_seconds
 
 
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
+@pytest.mark.parametrize("path", UNITS, ids=lambda p: p.name)
+def test_systemd_accepts_a_unit(path: Path, tmp_path: Path) -> None:
+    text = path.read_text()
+    for program in set(re.findall(r"^ExecStart(?:Pre)?=(\S+)", text, flags=re.MULTILINE)):
+        text = text.replace(program, sys.executable)  # theirs is not installed here
+    unit = tmp_path / path.name.replace("@.", "@1.")
+    unit.write_text(text)
+    verified = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", str(unit)], capture_output=True, text=True, check=False
+    )
+    assert (verified.returncode, verified.stdout + verified.stderr) == (0, "")
+
+
 @pytest.fixture
 def open_to_all() -> Iterator[Path]:
     """A clean directory that other users may enter, which those of pytest are not."""

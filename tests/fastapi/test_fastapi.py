@@ -14,8 +14,9 @@ from sqlalchemy import NullPool, create_engine, text
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
 from sqlalchemy.orm import Session, sessionmaker
 
+import tasklib
 from tasklib import Config, NotInitialized, TaskFunction, task
-from tasklib.client.default import default_client
+from tasklib.client.default import configured, default_client
 from tasklib.errors import ConfigError
 from tasklib.fastapi import DashboardUser, TaskClient, TaskLib, committed
 from tasklib.testing import drain_sync
@@ -74,6 +75,18 @@ def test_after_the_application_nothing_is_left_open(config: Config) -> None:
         assert default_client().config == config
     with pytest.raises(NotInitialized):
         default_client()
+
+
+def test_without_a_url_an_application_under_test_works_in_the_database_of_the_test(
+    tasklib_app: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TASKLIB_DATABASE_URL", "postgresql://elsewhere.invalid/other")
+    made = TaskLib()
+    with TestClient(FastAPI(lifespan=made.lifespan)):
+        assert made.config is tasklib_app
+    assert configured() is tasklib_app, "what the test opened stays open"
+    tasklib.close()
+    assert made.config.database_url == "postgresql://elsewhere.invalid/other"
 
 
 def test_a_browser_of_somebody_who_is_not_logged_in_goes_to_the_applications_login(browser: TestClient) -> None:
