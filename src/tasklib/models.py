@@ -71,7 +71,7 @@ class Task(_Base, table=True):  # type: ignore[no-redef]  # the plugin takes the
     name: str = Field(sa_column=Column(Text(collation="C"), nullable=False))
     queue: str = Field(default="default", sa_column=Column(Text(collation="C"), nullable=False))
     lane: str = Field(default="", sa_column=Column(Text(collation="C"), nullable=False))
-    state: str = Field(default=TaskState.PENDING.value, sa_column=Column(Text, nullable=False))
+    state: str = Field(default=TaskState.PENDING.value, sa_column=Column(Text(collation="C"), nullable=False))
     args: dict[str, Any] = Field(default_factory=dict, sa_column=Column(JSONB, nullable=False))
     kwargs: dict[str, Any] = Field(default_factory=dict, sa_column=Column(JSONB, nullable=False))
     tags: dict[str, Any] = Field(default_factory=dict, sa_column=Column(JSONB, nullable=False))
@@ -111,7 +111,7 @@ class Task(_Base, table=True):  # type: ignore[no-redef]  # the plugin takes the
     waits_for: UUID | None = Field(default=None, sa_column=Column(Uuid))
     reports_to: list[UUID] | None = Field(default=None, sa_column=Column(ARRAY(Uuid)))
     merge_key: str | None = Field(default=None, sa_column=Column(Text(collation="C")))
-    merge_while: str | None = Field(default=None, sa_column=Column(Text))
+    merge_while: str | None = Field(default=None, sa_column=Column(Text(collation="C")))
     payload_version: int | None = Field(default=None, sa_column=Column(SmallInteger))
     key_id: str | None = Field(default=None, sa_column=Column(Text(collation="C")))
 

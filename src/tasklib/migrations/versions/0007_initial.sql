@@ -18,9 +18,13 @@ CREATE FUNCTION {schema.}tasklib_new_id() RETURNS uuid LANGUAGE sql VOLATILE PAR
 
 -- ---- tasks ----
 
--- What a number or a moment may be is checked by its domain: where the column is set, and nowhere else. PostgreSQL reads
--- the text of a table's own checks anew for each statement, which was most of what a single INSERT took, and asks all of
--- them for each version of a row.
+-- What one column may be is checked by its domain: where the column is set, and nowhere else. PostgreSQL reads the text of
+-- a table's own checks anew for each statement, which was most of what a single INSERT took, and asks all of them for each
+-- version of a row. No domains for jsonb and arrays: many drivers write those only for a parameter whose type they know.
+CREATE DOMAIN {schema.}task_state AS text COLLATE "C" CONSTRAINT tasks_state_known
+    CHECK (VALUE IN ('pending', 'running', 'completed', 'failed', 'cancelled', 'dead_letter'));
+CREATE DOMAIN {schema.}task_merge_while AS text COLLATE "C"
+    CONSTRAINT tasks_merge_while_known CHECK (VALUE IN ('pending', 'unfinished'));
 -- Not so large that counting on overflows: one such row would stop the batch it is part of.
 CREATE DOMAIN {schema.}task_priority AS integer CONSTRAINT tasks_numbers_in_range CHECK (VALUE BETWEEN -10 AND 100);
 CREATE DOMAIN {schema.}task_max_retries AS integer CONSTRAINT tasks_numbers_in_range CHECK (VALUE >= 0);
@@ -44,7 +48,7 @@ CREATE TABLE {schema.}tasks (
     lease_token            {schema.}task_lease_token NOT NULL DEFAULT 0,
     priority               {schema.}task_priority    NOT NULL DEFAULT 0,
 
-    state                  text                      NOT NULL DEFAULT 'pending',
+    state                  {schema.}task_state       NOT NULL DEFAULT 'pending',
     queue                  text                      COLLATE "C" NOT NULL DEFAULT 'default',
     -- Empty: it waits together with tasks of all names. Its name, once it stood in the way of a worker that doesn't serve
     -- that name.
@@ -95,7 +99,7 @@ CREATE TABLE {schema.}tasks (
     reports_to             uuid[],
     -- Submissions of this name with this key become one task, while it is not claimed yet or while it is not finished.
     merge_key              text                      COLLATE "C",
-    merge_while            text,
+    merge_while            {schema.}task_merge_while,
     -- The version of its arguments, of a function that has versions: see tasks/versions.py.
     payload_version        smallint,
     -- The key that seals what the task holds; null for tasks that are not sealed.
@@ -103,19 +107,16 @@ CREATE TABLE {schema.}tasks (
 
     CONSTRAINT tasks_pkey PRIMARY KEY (id),
     CONSTRAINT tasks_name_not_empty CHECK (name <> ''),
-    -- No domains: many drivers write an object as JSON only for a parameter that the server calls jsonb.
-    CONSTRAINT tasks_kwargs_is_object CHECK (jsonb_typeof(kwargs) = 'object'),
-    CONSTRAINT tasks_tags_is_object CHECK (jsonb_typeof(tags) = 'object'),
+    CONSTRAINT tasks_kwargs_is_object CHECK (kwargs @> '{}'),
+    CONSTRAINT tasks_tags_is_object CHECK (tags @> '{}'),
     CONSTRAINT tasks_capabilities_is_list CHECK (array_ndims(required_capabilities) = 1),
-    CONSTRAINT tasks_merge_while_known
-        CHECK ((merge_key IS NULL) = (merge_while IS NULL) AND merge_while IN ('pending', 'unfinished')),
+    CONSTRAINT tasks_merge_key_complete CHECK ((merge_key IS NULL) = (merge_while IS NULL)),
     -- What each state has: an end in the terminal states, a lease while it runs and only then, a retry time if it failed.
-    -- Asked by the columns and not state by state, so that its text is short.
+    -- Short, as its text is read for each statement: the names of the terminal states, and no others, are below 'e'.
     CONSTRAINT tasks_state_fits
-        CHECK (CASE WHEN completed_at IS NOT NULL
-                        THEN state IN ('completed', 'cancelled', 'dead_letter') AND (worker_id IS NULL OR locked_until IS NULL)
-                    WHEN worker_id IS NOT NULL AND locked_until IS NOT NULL THEN state = 'running'
-                    ELSE state = 'pending' OR state = 'failed' AND next_retry_at IS NOT NULL END)
+        CHECK ((completed_at IS NULL) = (state > 'e')
+               AND (worker_id IS NOT NULL AND locked_until IS NOT NULL) = (state = 'running')
+               AND (next_retry_at IS NOT NULL OR state <> 'failed'))
 ) WITH (
     -- Room on each page for new versions of its rows: claiming and completing then touch no other page.
     fillfactor = 70,
