@@ -19,6 +19,7 @@ from tasklib.store.fleet import Term
 BY_NO_OPERATOR = {
     # A submission: the row itself says when, and by whom.
     *("submit", "submit_once", "submit_one", "submit_one_once", "submit_given", "submit_copy"),
+    *("submit_simple", "submit_copy_simple"),
     *("submit_unique", "submit_replacing"),
     "flow_new",
     "flow_submit",

@@ -94,6 +94,8 @@ def test_no_mark_is_left_in_a_statement() -> None:
 INSERTED = re.compile(r"(?:INSERT INTO|COPY) tasks \(([^)]*)\)")
 PLAIN_ONLY = {"scheduled_at", "payload_version", "key_id"}
 """COPY takes only tasks that are due at once, have no version and are not sealed."""
+SIMPLE_ONLY = PLAIN_ONLY | {"tags", "required_capabilities", "trace_context", "submitted_by", "lane"}
+"""Simple tasks leave these unsaid: see `SubmitTerms.is_simple`."""
 OF_RUNS = {"scheduled_at", "trace_context", "submitted_by", "lane", "key_id"}
 """A run of a schedule is not submitted by a caller, may begin at once, has no share or serial key, is not sealed."""
 TEXTS = {name: statement(name, None) for name in statements()}
@@ -112,6 +114,7 @@ def test_every_way_to_insert_tasks_stores_what_a_submission_says() -> None:
     said = stored["submit"]
     missing = {name: said - columns for name, columns in stored.items() if not columns >= said}
     assert missing.pop("submit_copy") == PLAIN_ONLY
+    assert missing.pop("submit_simple") == missing.pop("submit_copy_simple") == SIMPLE_ONLY
     lost = {name: columns - (OF_RUNS if "schedule" in name else set()) for name, columns in missing.items()}
     assert {name: columns for name, columns in lost.items() if columns} == {}
 

@@ -298,8 +298,9 @@ class AsyncClient:
         answer = None
         async with connection.transaction():
             if work.copied:
-                async with connection.cursor() as cursor, cursor.copy(copy_statement(self.config.schema)) as copy:
-                    for rows in copied(work.copied):
+                text = copy_statement(work.copy, self.config.schema)
+                async with connection.cursor() as cursor, cursor.copy(text) as copy:
+                    for rows in copied(work.copied, work.copy):
                         await copy.write(rows)
             for query in work.queries:
                 answer = await execute_async(connection, query, self.config.schema)

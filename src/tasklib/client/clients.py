@@ -286,8 +286,9 @@ class Client:
             try:
                 with self.database.connection() as connection, connection.transaction():
                     if work.copied:
-                        with connection.cursor() as cursor, cursor.copy(copy_statement(self.config.schema)) as copy:
-                            for rows in copied(work.copied):
+                        text = copy_statement(work.copy, self.config.schema)
+                        with connection.cursor() as cursor, cursor.copy(text) as copy:
+                            for rows in copied(work.copied, work.copy):
                                 copy.write(rows)
                     for query in work.queries:
                         answer = execute(connection, query, self.config.schema)

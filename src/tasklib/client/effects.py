@@ -34,6 +34,8 @@ class InTransaction:
 
     copied: Sequence[NewTask]
     queries: Sequence[Query[Any]]
+    copy: str = submit.COPY
+    """Which COPY: see `submit.copy_of`."""
 
     def again(self) -> InTransaction:
         """The same again, after a lost answer: it adds only the missing rows."""

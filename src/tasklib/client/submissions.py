@@ -155,7 +155,7 @@ class SubmitCalls(OnBehalf):
 
     def _batch(self, tasks: NewTasks) -> Effect:
         if len(tasks) >= COPY_FROM and all(kind.is_plain for kind in tasks.kinds):
-            return InTransaction(tasks, ())
+            return InTransaction(tasks, (), submit.copy_of(tasks.kinds))
         owner = self.identity.owner
         keyed, merged, plain = by_key(tasks)
         copied: list[NewTask] = []

@@ -78,9 +78,9 @@ class DjangoClient(Client):
                 with (
                     connection.cursor() as cursor,
                     connection.wrap_database_errors,
-                    cursor.cursor.copy(copy_statement(self._config.schema)) as copy,
+                    cursor.cursor.copy(copy_statement(work.copy, self._config.schema)) as copy,
                 ):
-                    for rows in copied(work.copied):
+                    for rows in copied(work.copied, work.copy):
                         copy.write(rows)
             answer = None
             for query in work.queries:

@@ -153,9 +153,10 @@ FOR_ONE_SHARD = {
         "stats_coarsen breakers_judge breakers_probe"
     ),
     "a call that goes to chosen shards as a whole runs it": (
-        "submit submit_one submit_one_once submit_given submit_once submit_unique submit_replacing submit_copy "
-        "flow_submit flow_new audit_list key_holders shards_here backpressure_look cancel_look erase_look erasable "
-        "erase keyed_names dead_letter_look replay_dead_letters purge_dead_letters replay_start"
+        "submit submit_simple submit_one submit_one_once submit_given submit_once submit_unique submit_replacing "
+        "submit_copy submit_copy_simple flow_submit flow_new audit_list key_holders shards_here backpressure_look "
+        "cancel_look erase_look erasable erase keyed_names dead_letter_look replay_dead_letters "
+        "purge_dead_letters replay_start"
     ),
     "doctor runs it": (
         "doctor_settings doctor_sessions doctor_slots doctor_prepared doctor_tables doctor_indexes "

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property, partial
+from operator import attrgetter
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -17,8 +18,8 @@ from tasklib.sql import statement
 
 COPY_CHUNK = 1000
 """Rows that are written at a time: the server takes them in while the next ones are made."""
-COPY = "submit_copy"
-"""The statement that takes the rows of `copied`. It has no parameters and no answer, so it is no `Query`."""
+COPY, COPY_SIMPLE = "submit_copy", "submit_copy_simple"
+"""The statements that take the rows of `copied`. They have no parameters and no answer, so they are no `Query`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +67,18 @@ class SubmitTerms:
         )
 
     @cached_property
+    def is_simple(self) -> bool:
+        """True if it is plain, and what most tasks leave unsaid is what the columns have as their defaults."""
+        return (
+            self.is_plain
+            and self.tags == "{}"
+            and not self.required_capabilities
+            and self.trace_context is None
+            and self.submitted_by is None
+            and not self.lane
+        )
+
+    @cached_property
     def shared_key(self) -> SharedKey | None:
         """What it may have in common with another task, of which then only one exists."""
         if self.merge_key is not None and self.merge_while is not None:
@@ -79,15 +92,19 @@ class SubmitTerms:
 
     @cached_property
     def as_parameters(self) -> dict[str, str | None]:
-        """For submit_row.sql."""
-        return {
+        """For submit_simple.sql if it is simple, else for submit_row.sql."""
+        simple = {
             "name": self.name,
             "queue": self.queue,
-            "scheduled_at": self._moment,
-            "delay_seconds": _text(self.delay_seconds),
             "max_retries": _text(self.max_retries),
             "timeout_seconds": _text(self.timeout_seconds),
             "priority": _text(self.priority),
+        }
+        if self.is_simple:
+            return simple
+        return simple | {
+            "scheduled_at": self._moment,
+            "delay_seconds": _text(self.delay_seconds),
             "tags": self.tags,
             "required_capabilities": _array(self.required_capabilities),
             "trace_context": self.trace_context,
@@ -127,22 +144,19 @@ class SubmitTerms:
 
     @cached_property
     def before_kwargs(self) -> str:
-        """For submit_copy.sql: the columns between the id and the arguments."""
+        """For COPY: the columns between the id and the arguments."""
         return f"\t{_column(self.name)}\t{_column(self.queue)}\t"
 
     @cached_property
     def after_kwargs(self) -> str:
         """For submit_copy.sql: the columns behind the arguments."""
-        behind = (
-            self.max_retries,
-            self.timeout_seconds,
-            self.priority,
-            self.tags,
-            _array(self.required_capabilities),
-            self.trace_context,
-            self.submitted_by,
-            self.lane,
-        )
+        others = (self.tags, _array(self.required_capabilities), self.trace_context, self.submitted_by, self.lane)
+        return self.after_kwargs_if_simple[:-1] + "".join(f"\t{_column(value)}" for value in others) + "\n"
+
+    @cached_property
+    def after_kwargs_if_simple(self) -> str:
+        """For submit_copy_simple.sql: the columns behind the arguments."""
+        behind = (self.max_retries, self.timeout_seconds, self.priority)
         return "".join(f"\t{_column(_text(value))}" for value in behind) + "\n"
 
     @property
@@ -166,12 +180,15 @@ Kept = dict[tuple[str, SharedKey], UUID]
 
 def submit_one(task: NewTask, owner: str | None = None) -> Query[Any]:
     """Insert one task; if it carries a key, read which id has it now."""
-    if task.terms.merge_key is not None:
+    terms = task.terms
+    parameters = {"id": task.id.hex, "kwargs": task.kwargs, **terms.as_parameters}
+    if terms.is_simple:
+        return Query("submit_simple", parameters, _none_kept, repeatable=True, all_text=True)
+    if terms.merge_key is not None:
         return submit_merging([task], owner)
-    if task.terms.payload_version is not None or task.terms.key_id is not None:  # which submit_row.sql doesn't know
-        return submit([task]) if task.terms.idempotency_key is None else submit_once([task], owner)
-    parameters = {"id": task.id.hex, "kwargs": task.kwargs, **task.terms.as_parameters}
-    if task.terms.idempotency_key is None:
+    if terms.payload_version is not None or terms.key_id is not None:  # which submit_row.sql doesn't know
+        return submit([task]) if terms.idempotency_key is None else submit_once([task], owner)
+    if terms.idempotency_key is None:
         return Query("submit_one", parameters, _none_kept, repeatable=True, all_text=True)
     return Query("submit_one_once", parameters, partial(_ids_by_key, [task], owner, {}), repeatable=True, all_text=True)
 
@@ -229,18 +246,24 @@ def key_holders(keys: Sequence[tuple[str, SharedKey]]) -> Query[set[int]]:
     return Query("key_holders", parameters, lambda rows: {row[0] - 1 for row in rows}, repeatable=True)
 
 
-def copy_statement(schema: str | None) -> bytes:
-    """The COPY of submit_copy.sql. It has no parameters, so no percent sign is doubled."""
-    return statement(COPY, schema).replace("%%", "%").encode()
+def copy_of(kinds: Iterable[SubmitTerms]) -> str:
+    """The name of the COPY for tasks with these terms."""
+    return COPY_SIMPLE if all(terms.is_simple for terms in kinds) else COPY
 
 
-def copied(tasks: Sequence[NewTask]) -> Iterator[str]:
-    """The rows for submit_copy.sql in COPY's text format, some at a time."""
+def copy_statement(name: str, schema: str | None) -> bytes:
+    """The text of a COPY. It has no parameters, so no percent sign is doubled."""
+    return statement(name, schema).replace("%%", "%").encode()
+
+
+def copied(tasks: Sequence[NewTask], name: str) -> Iterator[str]:
+    """The rows for the COPY of this name in its text format, some at a time."""
+    end = attrgetter("after_kwargs_if_simple" if name == COPY_SIMPLE else "after_kwargs")
     for start in range(0, len(tasks), COPY_CHUNK):
         # In JSON text a backslash is the only character that COPY would take for something else.
         yield "".join(
             [
-                f"{id_.int:032x}{terms.before_kwargs}{kwargs.replace(_BACKSLASH, _ESCAPED)}{terms.after_kwargs}"
+                f"{id_.int:032x}{terms.before_kwargs}{kwargs.replace(_BACKSLASH, _ESCAPED)}{end(terms)}"
                 for id_, kwargs, terms in tasks[start : start + COPY_CHUNK]
             ]
         )
