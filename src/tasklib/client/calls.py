@@ -43,6 +43,8 @@ from tasklib.tasks.options import NOTHING_SAID, LaneKey, Options, options_of
 if TYPE_CHECKING:
     from tasklib.models import Task
 
+_UNSAID = {type(None)}
+
 
 class Calls(
     EditCalls,
@@ -131,7 +133,7 @@ class Calls(
         item = call_arguments.submission(
             task,
             args,
-            NOTHING_SAID if all(value is None for value in said) else Options(*said),
+            NOTHING_SAID if {*map(type, said)} == _UNSAID else Options(*said),
             kwargs,
             arguments,
             also_given=[*also_given, "registered_elsewhere"] if registered_elsewhere else also_given,

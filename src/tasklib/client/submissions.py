@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -31,7 +31,7 @@ from tasklib.store.submit import Kept, NewTask, SubmitTerms
 from tasklib.tasks.hooks import around_submission, submission_hooks
 from tasklib.tasks.ids import Given, Ids
 from tasklib.tasks.limits import lane_of
-from tasklib.tasks.options import Options, priority_of
+from tasklib.tasks.options import NOTHING_SAID, Options, priority_of
 from tasklib.tasks.payload import dump, json_option, limited
 from tasklib.tasks.submitter import Submission
 from tasklib.tasks.task_id import KnownId, TaskId
@@ -179,12 +179,13 @@ class Defaults:
         self.identity = identity
         self.seals = seals
         """False where nothing is stored: in inline mode."""
-        self._known: dict[tuple[Target, Options], SubmitTerms] = {}
+        self._known: dict[Target | tuple[Target, Options], SubmitTerms] = {}
 
     def terms(self, target: Target, options: Options) -> SubmitTerms:
         """What a task of this function with these options is submitted with."""
+        said = target if options is NOTHING_SAID else (target, options)  # which takes longer to look up
         try:
-            if known := self._known.get((target, options)):
+            if known := self._known.get(said):
                 return known
         except TypeError:  # tags can't be looked up
             return self._applied(target, options)
@@ -193,7 +194,7 @@ class Defaults:
         if options.idempotency_key is None and options.scheduled_at is None and not isinstance(options.merge_key, str):
             if len(self._known) >= _MOST_REMEMBERED:
                 self._known.clear()
-            self._known[target, options] = terms
+            self._known[said] = terms
         return terms
 
     def may_seal(self, target: Target) -> bool:
@@ -249,6 +250,10 @@ class Defaults:
             return None
         stored = sealing.stored_key(self, target, said)
         return stored if self.identity is None else self.identity.key(stored)
+
+
+# A NewTask of a tuple, without the Python of its own constructor.
+_new_task: Callable[[tuple[UUID, str, SubmitTerms]], NewTask] = partial(tuple.__new__, NewTask)
 
 
 class NewTasks(Sequence[NewTask]):
@@ -312,7 +317,7 @@ class NewTasks(Sequence[NewTask]):
         return len(self._kwargs)
 
     def __iter__(self) -> Iterator[NewTask]:
-        return map(NewTask, self.ids, self._kwargs, self._terms)
+        return map(_new_task, zip(self.ids, self._kwargs, self._terms, strict=False))
 
     @overload
     def __getitem__(self, at: int) -> NewTask: ...
@@ -322,7 +327,7 @@ class NewTasks(Sequence[NewTask]):
         if isinstance(at, int):
             return NewTask(self.ids[at], self._kwargs[at], self._terms[at])
         ids = self._ids.first(at.indices(len(self))[1])
-        return list(map(NewTask, ids[at], self._kwargs[at], self._terms[at]))
+        return list(map(_new_task, zip(ids[at], self._kwargs[at], self._terms[at], strict=False)))
 
 
 def new_tasks(

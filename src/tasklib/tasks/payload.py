@@ -61,6 +61,7 @@ class Arguments:
         self._adapter = arguments_adapter(hints, self.parameters, task_name, others)
         self._writer = SchemaSerializer(self._adapter.core_schema, _WRITTEN)
         self._hidden = marked_parameters(hints, secrets.HIDDEN)
+        self._is_final = self._is_plain and not self._hidden
         self._partial: dict[frozenset[str], Arguments] = {}
 
     def without(self, later: frozenset[str]) -> Arguments:
@@ -91,6 +92,8 @@ class Arguments:
             raise self._unstorable(e.path, e.reason) from e
         except (PydanticSerializationError, ValueError, TypeError, RecursionError) as e:
             raise self._unserialisable(values, e) from e
+        if self._is_final:
+            return text
         if not self._is_plain and not (self._fidelity is Fidelity.IF_JSON and is_json(values)):
             text = self._tried(text, values)
         return secrets.with_marks(text, self._hidden) if self._hidden else text

@@ -198,4 +198,6 @@ def by_client(client: Any, submitted: Any) -> Any:
     """The ids that a call returned, or the flow, each with the client that it asks about itself."""
     if not isinstance(submitted, list):
         return submitted._by(client)
-    return [task_id._by(client) for task_id in submitted]
+    for task_id in submitted:
+        _set(task_id, "_client", client)
+    return submitted
