@@ -1,7 +1,8 @@
-"""The first run: a database in which nothing has happened yet shows what to type."""
+"""The first run: while no task has run yet, the overview shows what to type."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from urllib.parse import quote
 
@@ -10,8 +11,11 @@ from psycopg.conninfo import conninfo_to_dict
 from tasklib.config import Config
 from tasklib.formatting import shell_word
 from tasklib.server.services import Services
-from tasklib.store import fleet, search
+from tasklib.store import search, stats
+from tasklib.store.fleet import WorkerInfo
 from tasklib.store.search import Part, Search
+
+_MOST_NAMES = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,13 +24,23 @@ class FirstRun:
 
     environment: str
     """Lines for a shell that say which database."""
+    names: list[str]
+    """What live workers wait for; none: there is no worker yet."""
+
+    @property
+    def submit(self) -> str:
+        """A command that submits the first of these names."""
+        return f"{self.environment}\ntasklib submit {shell_word(self.names[0])} --wait"
 
 
-async def first_run(services: Services) -> FirstRun | None:
-    """None once there is a task, or ever was a worker."""
-    if await services.run(fleet.workers()) or (await services.run(search.newest(Search(), Part(1, 1)))).tasks:
+async def first_run(services: Services, workers: Iterable[WorkerInfo]) -> FirstRun | None:
+    """None once there is a task, or one was counted: tasks don't stay forever."""
+    newest = await services.run(search.newest(Search(), Part(1, 1)))
+    counted = await services.run(stats.totals())
+    if newest.tasks or counted:
         return None
-    return FirstRun(environment(services.client.config))
+    names = sorted({name for worker in workers for name in worker.names or ()})
+    return FirstRun(environment(services.client.config), names[:_MOST_NAMES])
 
 
 def environment(config: Config) -> str:

@@ -50,13 +50,15 @@ async def overview(
     waiting = await services.run(levels.levels())
     workers = [w for w in await services.run(fleet.workers()) if w.status != "dead"]
     failures = await services.run(dashboard.recent_failures(_FAILURES_SHOWN))
+    summary = _summary(points, await services.run(stats.series(RATE_MINUTES + 1, 60)))
+    is_quiet = not (summary.attempts or waiting or failures)
     return page(
         request,
         "overview.html",
         range=query.period,
         query=query,
         ranges=[(key, key) for key in PERIODS],
-        summary=_summary(points, await services.run(stats.series(RATE_MINUTES + 1, 60))),
+        summary=summary,
         behind=await queues_behind(services.run, waiting, paused),
         paused=paused,
         charts=await subject_charts(services, query, points, before, _SHOWN),
@@ -73,7 +75,7 @@ async def overview(
         leader_works=any(w.id == leader for w in workers),
         failures=services.redaction.errors(failures),
         findings=await findings(request, services),
-        first_run=None if workers else await first_run(services),
+        first_run=await first_run(services, workers) if is_quiet else None,
     )
 
 
