@@ -26,7 +26,10 @@ class RecentFailure:
     queue: str
     state: str
     error: str | None
+    """The last line."""
     at: datetime | None
+    fingerprint: str
+    """Of its cause: its name and, but for ids and numbers, its error."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from fastapi import Request
@@ -17,11 +17,12 @@ from tasklib.server.dashboard.shell import page
 from tasklib.server.dashboard.subjects import subject_charts
 from tasklib.server.dashboard.troubles import findings
 from tasklib.store import dashboard, fleet, levels, pauses, stats
+from tasklib.store.dashboard import RecentFailure
 from tasklib.store.stats import Point
 
 router = screen_router()
 
-_FAILURES_SHOWN, _WORKERS_SHOWN = 8, 8
+_FAILURES_READ, _CAUSES_SHOWN, _WORKERS_SHOWN = 50, 8, 8
 _SHOWN = ("outcomes", "waiting", "run", "wait")
 
 
@@ -49,7 +50,7 @@ async def overview(
     paused = await services.run(pauses.pauses())
     waiting = await services.run(levels.levels())
     workers = [w for w in await services.run(fleet.workers()) if w.status != "dead"]
-    failures = await services.run(dashboard.recent_failures(_FAILURES_SHOWN))
+    failures = await services.run(dashboard.recent_failures(_FAILURES_READ))
     summary = _summary(points, await services.run(stats.series(RATE_MINUTES + 1, 60)))
     is_quiet = not (summary.attempts or waiting or failures)
     return page(
@@ -73,10 +74,19 @@ async def overview(
         taken=sum(w.current_load for w in workers),
         leader=(leader := await services.run(fleet.leader())),
         leader_works=any(w.id == leader for w in workers),
-        failures=services.redaction.errors(failures),
+        failures=_by_cause(services.redaction.errors(failures))[:_CAUSES_SHOWN],
+        failures_read=len(failures),
         findings=await findings(request, services),
         first_run=await first_run(services, workers) if is_quiet else None,
     )
+
+
+def _by_cause(failures: Iterable[RecentFailure]) -> list[tuple[RecentFailure, int]]:
+    """The latest of each cause, and how many it has."""
+    found: dict[str, list[RecentFailure]] = {}
+    for failure in failures:
+        found.setdefault(failure.fingerprint, []).append(failure)
+    return [(some[0], len(some)) for some in found.values()]
 
 
 def _summary(points: Sequence[Point], lately: list[Point]) -> Summary:

@@ -9,7 +9,8 @@ WITH dead AS (
 latest AS MATERIALIZED (
     SELECT id, name, queue, state, error, started_at AS at FROM {schema.}tasks ORDER BY id DESC LIMIT %(sample)s
 )
-SELECT id, name, queue, state, right(error, 2000), at
+SELECT id, name, queue, state, left({include last_line}, 500), at,
+       {schema.}tasklib_fingerprint(name, {include last_line})
 FROM (SELECT * FROM dead UNION ALL SELECT * FROM latest WHERE state = 'failed') AS failure
 ORDER BY at DESC NULLS LAST, id DESC
 LIMIT %(limit)s
