@@ -5,7 +5,8 @@ The same server in one run. The small table has what the pages show and little e
 tasks each, 1,000 that run, 10,000 that wait and 1,000 that completed. The full one has 10,000,000 finished tasks and
 1,000,000 pending ones besides. Medians of whole HTTP requests. A leader has taken its snapshot of what waits, and
 has ended: it doesn't work beside the pages. Then ten browsers, each with a stream of events that makes it fetch its
-page anew: the processor time of a server of their own, which leads, and of PostgreSQL, beside no work.
+page anew: the processor time of a server of their own, which leads, and of PostgreSQL, beside no work, less what both
+use in a time as long without browsers.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -178,7 +179,7 @@ def serving(url: str, stack: ExitStack) -> tuple[str, int]:
 
 
 def open_browsers(url: str, seconds: float, stack: ExitStack) -> tuple[float, float, int]:
-    """Shares of a core that ten open browsers cost the server and PostgreSQL, and how many pages were fetched."""
+    """Shares of a core that ten open browsers cost the server and PostgreSQL, and how many pages they fetched."""
     base, pid = serving(url, stack)
 
     def of_postgres() -> dict[int, float]:
@@ -187,14 +188,21 @@ def open_browsers(url: str, seconds: float, stack: ExitStack) -> tuple[float, fl
         with psycopg.connect(url) as db:
             return {pid: processor_seconds([pid]) for (pid,) in db.execute(text).fetchall()}
 
+    def used(wait: Callable[[], int]) -> tuple[float, float, int]:
+        before, backends, began = processor_seconds([pid]), of_postgres(), time.monotonic()
+        fetched = wait()
+        took = time.monotonic() - began
+        of_database = sum(now - backends.get(each, 0.0) for each, now in of_postgres().items())
+        return (processor_seconds([pid]) - before) / took, of_database / took, fetched
+
+    def sleep() -> int:
+        time.sleep(seconds)
+        return 0
+
     asyncio.run(browse_all(base, 10))
-    before, backends = processor_seconds([pid]), of_postgres()
-    began = time.monotonic()
-    fetched = asyncio.run(browse_all(base, seconds))
-    took = time.monotonic() - began
-    of_server = processor_seconds([pid]) - before
-    of_database = sum(used - backends.get(each, 0.0) for each, used in of_postgres().items())
-    return of_server / took, of_database / took, fetched
+    alone = used(sleep)
+    with_browsers = used(lambda: asyncio.run(browse_all(base, seconds)))
+    return with_browsers[0] - alone[0], with_browsers[1] - alone[1], with_browsers[2]
 
 
 def main() -> None:
