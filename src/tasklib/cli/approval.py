@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tasklib.cli.options import DatabaseUrl, Debug, Id, Schema, connected
+from tasklib.cli.options import ChosenDatabase, Id, with_database
 from tasklib.cli.tables import print_rows
 from tasklib.formatting import printable
 
@@ -20,15 +20,14 @@ Name = Annotated[
 Comment = Annotated[str, typer.Option("--comment", metavar="TEXT", help="A comment for the task and the audit.")]
 
 
+@with_database
 def approvals(
+    database: ChosenDatabase,
     limit: Annotated[int, typer.Option(metavar="N", help="The maximum number, the oldest first.")] = 50,
     json_: Annotated[bool, typer.Option("--json", help="One JSON object per line, with the forms.")] = False,
-    database_url: DatabaseUrl = None,
-    schema: Schema = None,
-    debug: Debug = False,
 ) -> None:
     """List the approvals that durable tasks wait for, the oldest first."""
-    with connected(database_url, schema) as client:
+    with database.connected() as client:
         found = client.approvals(limit=limit)
     if json_:
         for each in found:
@@ -38,7 +37,9 @@ def approvals(
     print_rows(("task id", "task", "approval", "title", "asked", "to fill in"), rows, none="nothing waits for approval")
 
 
+@with_database
 def approve(
+    database: ChosenDatabase,
     task_id: Id,
     fields: Annotated[
         list[str] | None,
@@ -46,9 +47,6 @@ def approve(
     ] = None,
     name: Name = None,
     comment: Comment = "",
-    database_url: DatabaseUrl = None,
-    schema: Schema = None,
-    debug: Debug = False,
 ) -> None:
     """Approve what a durable task asks for. It goes on, and the audit says who approved it.
 
@@ -58,7 +56,7 @@ def approve(
     from tasklib.client.approval_forms import fields_of, read_texts
 
     texts = _texts(fields or [])
-    with connected(database_url, schema) as client:
+    with database.connected() as client:
         approval = client.approval(full_id(client, task_id), name)
         known = fields_of(approval.form)
         form: dict[str, Any] = {**texts, **read_texts([field for field in known if field.name in texts], texts)}
@@ -66,21 +64,15 @@ def approve(
         typer.echo(f"{approval.task_id}\t{printable(approval.name)}\tapproved")
 
 
-def reject(
-    task_id: Id,
-    name: Name = None,
-    comment: Comment = "",
-    database_url: DatabaseUrl = None,
-    schema: Schema = None,
-    debug: Debug = False,
-) -> None:
+@with_database
+def reject(database: ChosenDatabase, task_id: Id, name: Name = None, comment: Comment = "") -> None:
     """Reject what a durable task asks for. It goes on with that, and the audit says who rejected it.
 
     Example: tasklib reject 3f9a11c2 --comment "the invoice is a duplicate"
     """
     from tasklib.cli.lookup import full_id
 
-    with connected(database_url, schema) as client:
+    with database.connected() as client:
         approval = client.approval(full_id(client, task_id), name)
         client.answer(approval, approved=False, form=None, comment=comment)
         typer.echo(f"{approval.task_id}\t{printable(approval.name)}\trejected")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tasklib.cli.options import DatabaseUrl, Debug, JsonLines, Schema, connected
+from tasklib.cli.options import ChosenDatabase, JsonLines, with_database
 from tasklib.cli.tables import print_rows
 from tasklib.formatting import json_text
 from tasklib.store.audit import Action
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from tasklib.store.audit import AuditRecord
 
 
+@with_database
 def audit(
+    database: ChosenDatabase,
     action: Annotated[Action | None, typer.Option(metavar="ACTION", help=f"One of {', '.join(Action)}.")] = None,
     actor: Annotated[str | None, typer.Option(metavar="NAME", help="By this actor, as shown in the list.")] = None,
     target: Annotated[
@@ -27,14 +29,11 @@ def audit(
     limit: Annotated[int, typer.Option(metavar="N", min=1, max=10_000)] = 20,
     before: Annotated[int | None, typer.Option(metavar="N", help="The next page: records before this number.")] = None,
     json_: JsonLines = False,
-    database_url: DatabaseUrl = None,
-    schema: Schema = None,
-    debug: Debug = False,
 ) -> None:
     """List operators' changes, the latest first: cancel, replay, purge, pause, drain, settings, tokens."""
     from tasklib.cli.report import note
 
-    with connected(database_url, schema) as client:
+    with database.connected() as client:
         found = client.audit(action=action, actor=actor, target=target, before=before, limit=limit)
     if json_:
         for record in found:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tasklib.cli.options import DatabaseUrl, Debug, JsonLines, Schema, connected, usage_errors
+from tasklib.cli.options import ChosenDatabase, JsonLines, usage_errors, with_database
 from tasklib.cli.tables import print_found
 
 if TYPE_CHECKING:
@@ -23,20 +23,18 @@ def backpressure() -> None:
 
 
 @app.command("list")
-def list_(
-    json_: JsonLines = False,
-    database_url: DatabaseUrl = None,
-    schema: Schema = None,
-    debug: Debug = False,
-) -> None:
+@with_database
+def list_(database: ChosenDatabase, json_: JsonLines = False) -> None:
     """List the queues and task names with bounds."""
-    with connected(database_url, schema) as client:
+    with database.connected() as client:
         found: list[QueueBound | NameBound] = [*client.queue_bounds(), *client.name_bounds()]
     print_found(found, ("of", "max wait", "max pending"), _row, as_json=json_, none="no queue or name has bounds")
 
 
 @app.command("set")
+@with_database
 def set_(
+    database: ChosenDatabase,
     queue: Subject,
     max_wait: Annotated[
         float | None, typer.Option(metavar="SECONDS", help="How long the oldest due task may have waited.")
@@ -45,9 +43,6 @@ def set_(
         int | None, typer.Option(metavar="N", help="How many due tasks may wait, as the leader counted them last.")
     ] = None,
     name: IsName = False,
-    database_url: DatabaseUrl = None,
-    schema: Schema = None,
-    debug: Debug = False,
 ) -> None:
     """Set the bounds of a queue or task name, in place of those it has.
 
@@ -59,19 +54,18 @@ def set_(
 
     if max_wait is None and max_pending is None:
         raise typer.BadParameter("give --max-wait, --max-pending or both.")
-    with connected(database_url, schema) as client, usage_errors():
+    with database.connected() as client, usage_errors():
         (client.bound_name if name else client.bound_queue)(queue, max_wait=max_wait, max_pending=max_pending)
     note(f"{'name' if name else 'queue'} {queue} is bounded")
 
 
 @app.command()
-def clear(
-    queue: Subject, name: IsName = False, database_url: DatabaseUrl = None, schema: Schema = None, debug: Debug = False
-) -> None:
+@with_database
+def clear(database: ChosenDatabase, queue: Subject, name: IsName = False) -> None:
     """Remove the bounds of a queue or task name."""
     from tasklib.cli.report import note
 
-    with connected(database_url, schema) as client:
+    with database.connected() as client:
         changed = (client.bound_name if name else client.bound_queue)(queue)
     what = f"{'name' if name else 'queue'} {queue}"
     note(f"{what} has no bounds any more" if changed else f"{what} had no bounds")

@@ -8,7 +8,7 @@ import typer
 
 from tasklib.cli.declared import add_commands
 from tasklib.cli.moments import span
-from tasklib.cli.options import DatabaseUrl, Debug, JsonLines, Schema, connected, usage_errors
+from tasklib.cli.options import ChosenDatabase, JsonLines, usage_errors, with_database
 from tasklib.cli.tables import print_found
 
 if TYPE_CHECKING:
@@ -24,21 +24,19 @@ def breaker() -> None:
 
 
 @app.command("list")
-def list_(
-    json_: JsonLines = False,
-    database_url: DatabaseUrl = None,
-    schema: Schema = None,
-    debug: Debug = False,
-) -> None:
+@with_database
+def list_(database: ChosenDatabase, json_: JsonLines = False) -> None:
     """List the circuit breakers and their states."""
-    with connected(database_url, schema) as client:
+    with database.connected() as client:
         found = client.breakers()
     columns = ("breaker", "state", "opens after", "opened", "set by")
     print_found(found, columns, _row, as_json=json_, none="no breakers")
 
 
 @app.command("set")
+@with_database
 def set_(
+    database: ChosenDatabase,
     name: Name,
     failures: Annotated[
         float, typer.Option(metavar="SHARE", help="The share of failed attempts that opens it, from 0 to 1.")
@@ -47,9 +45,6 @@ def set_(
     within: Annotated[str, typer.Option(metavar="TIME", help="The time over which attempts count.")] = "1m",
     pause: Annotated[str, typer.Option(metavar="TIME", help="How long tasks wait while it is open.")] = "1m",
     probes: Annotated[int, typer.Option(metavar="N", help="How many tasks run first after the pause.")] = 3,
-    database_url: DatabaseUrl = None,
-    schema: Schema = None,
-    debug: Debug = False,
 ) -> None:
     """Set the circuit breaker of a task name, in place of what it was.
 
@@ -60,7 +55,7 @@ def set_(
     counted, waits = span("--within", within), span("--pause", pause)
     assert counted is not None
     assert waits is not None
-    with connected(database_url, schema) as client, usage_errors():
+    with database.connected() as client, usage_errors():
         changed = client.set_breaker(
             name,
             failures=failures,
@@ -73,7 +68,9 @@ def set_(
 
 
 @app.command("open")
+@with_database
 def open_(
+    database: ChosenDatabase,
     name: Name,
     for_: Annotated[
         str | None,
@@ -81,25 +78,23 @@ def open_(
             "--for", metavar="TIME", help="How long it stays open before it probes. Default: until it is closed."
         ),
     ] = None,
-    database_url: DatabaseUrl = None,
-    schema: Schema = None,
-    debug: Debug = False,
 ) -> None:
     """Open a circuit breaker by hand: tasks of the name wait."""
     from tasklib.cli.report import note
 
     length = span("--for", for_)
-    with connected(database_url, schema) as client:
+    with database.connected() as client:
         changed = client.open_breaker(name, None if length is None else length.total_seconds())
     note(f"breaker {name} is open" if changed else f"breaker {name} was open already, or there is none")
 
 
 @app.command()
-def close(name: Name, database_url: DatabaseUrl = None, schema: Schema = None, debug: Debug = False) -> None:
+@with_database
+def close(database: ChosenDatabase, name: Name) -> None:
     """Close a circuit breaker by hand: tasks of the name run, and earlier failures don't count."""
     from tasklib.cli.report import note
 
-    with connected(database_url, schema) as client:
+    with database.connected() as client:
         changed = client.close_breaker(name)
     note(f"breaker {name} is closed" if changed else f"breaker {name} was closed already, or there is none")
 

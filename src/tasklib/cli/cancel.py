@@ -8,7 +8,7 @@ import typer
 
 from tasklib.cli.confirm import DryRun, Yes, confirm
 from tasklib.cli.filters import with_task_filter
-from tasklib.cli.options import AnyIds, DatabaseUrl, Debug, Ids, Schema, connected
+from tasklib.cli.options import AnyIds, ChosenDatabase, Ids, with_database
 from tasklib.observe.formatting import count
 from tasklib.states import TaskState
 from tasklib.store.filters import EVERY_TASK, TaskFilter
@@ -22,15 +22,14 @@ if TYPE_CHECKING:
 
 
 @with_task_filter
+@with_database
 def cancel(
+    database: ChosenDatabase,
     task_ids: AnyIds = None,
     chosen: TaskFilter = EVERY_TASK,
     everything: Annotated[bool, typer.Option("--all", help="Every unfinished task.")] = False,
     dry_run: DryRun = False,
     yes: Yes = False,
-    database_url: DatabaseUrl = None,
-    schema: Schema = None,
-    debug: Debug = False,
 ) -> None:
     """Cancel tasks by id, or all that match. Waiting tasks are cancelled at once; running ones are requested to stop.
 
@@ -39,32 +38,24 @@ def cancel(
     by_filter = everything or not chosen.is_everything
     if bool(task_ids) == by_filter:
         raise typer.BadParameter("give ids or filter options; --all for every task.")
-    with connected(database_url, schema) as client:
+    with database.connected() as client:
         if task_ids:
             _cancel_each(client, task_ids, dry_run=dry_run)
         else:
             _cancel_all(client, chosen, everything=everything, dry_run=dry_run, yes=yes)
 
 
-def replay(
-    task_ids: Ids,
-    database_url: DatabaseUrl = None,
-    schema: Schema = None,
-    debug: Debug = False,
-) -> None:
+@with_database
+def replay(database: ChosenDatabase, task_ids: Ids) -> None:
     """Run finished tasks again from the beginning. For many dead letters: tasklib dlq replay."""
-    with connected(database_url, schema) as client:
+    with database.connected() as client:
         _each(client, task_ids, client.replay_task, "pending")
 
 
-def run_now(
-    task_ids: Ids,
-    database_url: DatabaseUrl = None,
-    schema: Schema = None,
-    debug: Debug = False,
-) -> None:
+@with_database
+def run_now(database: ChosenDatabase, task_ids: Ids) -> None:
     """Run tasks that wait for their start time or their retry before that time."""
-    with connected(database_url, schema) as client:
+    with database.connected() as client:
         _each(client, task_ids, client.run_task_now, "due now")
 
 

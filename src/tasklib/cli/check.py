@@ -6,19 +6,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tasklib.cli.options import DatabaseUrl, Debug, Modules, Schema, connected
+from tasklib.cli.options import ChosenDatabase, Modules, with_database
 from tasklib.formatting import count, printable
 
 if TYPE_CHECKING:
     from tasklib.client.compatibility import Compatibility, Incompatibility
 
 
+@with_database
 def check(
+    database: ChosenDatabase,
     modules: Modules,
     json_: Annotated[bool, typer.Option("--json", help="The whole report as one JSON object.")] = False,
-    database_url: DatabaseUrl = None,
-    schema: Schema = None,
-    debug: Debug = False,
 ) -> None:
     """Compare the signatures in this code with what waits in the table, and say what a deploy would break.
 
@@ -33,7 +32,7 @@ def check(
     from tasklib.formatting import json_text
 
     load(modules)
-    with connected(database_url, schema) as client:
+    with database.connected() as client:
         found = client.perform(compare())
     problems = list(found.problems.values())
     if json_:

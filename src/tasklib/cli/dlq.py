@@ -13,7 +13,7 @@ import typer
 from tasklib.cli.confirm import DryRun, Yes, confirm
 from tasklib.cli.filters import EveryDeadLetter, refuse_unfiltered, with_dead_letter_filter
 from tasklib.cli.moments import relative
-from tasklib.cli.options import AnyIds, DatabaseUrl, Debug, JsonLines, Schema, connected
+from tasklib.cli.options import AnyIds, ChosenDatabase, JsonLines, with_database
 from tasklib.cli.show import show
 from tasklib.cli.tables import print_found, print_rows
 from tasklib.formatting import json_text
@@ -35,22 +35,21 @@ app = typer.Typer(no_args_is_help=True, help="List dead letters; replay or purge
 
 @app.command("list")
 @with_dead_letter_filter
+@with_database
 def list_(
+    database: ChosenDatabase,
     chosen: DeadLetterFilter = EVERY_DEAD_LETTER,
     limit: Annotated[int, typer.Option(metavar="N", min=1, max=10_000)] = 20,
     after: Annotated[
         str | None, typer.Option(metavar="ID", help="The next page: dead letters older than this one.")
     ] = None,
     json_: JsonLines = False,
-    database_url: DatabaseUrl = None,
-    schema: Schema = None,
-    debug: Debug = False,
 ) -> None:
     """List dead letters, the latest first."""
     from tasklib.cli.lookup import full_id
     from tasklib.cli.report import note
 
-    with connected(database_url, schema) as client:
+    with database.connected() as client:
         place = full_id(client, after) if after else None
         tasks = client.dead_letters(chosen, after=place, limit=limit)
     if json_:
@@ -64,16 +63,15 @@ def list_(
 
 @app.command()
 @with_dead_letter_filter
+@with_database
 def groups(
+    database: ChosenDatabase,
     chosen: DeadLetterFilter = EVERY_DEAD_LETTER,
     limit: Annotated[int, typer.Option(metavar="N", min=1, max=10_000)] = 20,
     json_: JsonLines = False,
-    database_url: DatabaseUrl = None,
-    schema: Schema = None,
-    debug: Debug = False,
 ) -> None:
     """Group dead letters by their cause, the most frequent first."""
-    with connected(database_url, schema) as client:
+    with database.connected() as client:
         found = client.dead_letter_groups(chosen, limit=limit)
     titles = ("fingerprint", "tasks", "name", "first", "last", "sample", "error")
     print_found(found, titles, _group_row, as_json=json_, none="no dead letters", numbers={"tasks"})
@@ -84,7 +82,9 @@ app.command()(show)
 
 @app.command()
 @with_dead_letter_filter
+@with_database
 def replay(
+    database: ChosenDatabase,
     task_ids: AnyIds = None,
     chosen: DeadLetterFilter = EVERY_DEAD_LETTER,
     everything: EveryDeadLetter = False,
@@ -94,15 +94,12 @@ def replay(
     ] = None,
     dry_run: DryRun = False,
     yes: Yes = False,
-    database_url: DatabaseUrl = None,
-    schema: Schema = None,
-    debug: Debug = False,
 ) -> None:
     """Run dead letters again from the beginning, the oldest first: by id, by group, or all that match.
 
     Example: tasklib dlq replay --fingerprint 1f3a9c02 --per-second 10
     """
-    with connected(database_url, schema) as client:
+    with database.connected() as client:
         chosen = _with_ids(client, chosen, task_ids, everything)
         found = client.replay_dead_letters(chosen, everything=everything, limit=limit, dry_run=True)
         if found and not dry_run:
@@ -113,19 +110,18 @@ def replay(
 
 @app.command()
 @with_dead_letter_filter
+@with_database
 def purge(
+    database: ChosenDatabase,
     task_ids: AnyIds = None,
     chosen: DeadLetterFilter = EVERY_DEAD_LETTER,
     everything: EveryDeadLetter = False,
     limit: AtMost = None,
     dry_run: DryRun = False,
     yes: Yes = False,
-    database_url: DatabaseUrl = None,
-    schema: Schema = None,
-    debug: Debug = False,
 ) -> None:
     """Delete dead letters permanently, the oldest first: by id, by group, or all that match."""
-    with connected(database_url, schema) as client:
+    with database.connected() as client:
         chosen = _with_ids(client, chosen, task_ids, everything)
         found = client.purge_dead_letters(chosen, everything=everything, limit=limit, dry_run=True)
         if found and not dry_run:

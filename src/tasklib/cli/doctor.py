@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tasklib.cli.each_shard import each_shard
-from tasklib.cli.options import DatabaseUrl, Debug, Schema, configured
+from tasklib.cli.options import ChosenDatabase, with_database
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,12 +20,11 @@ _MARKS = {"ok": ("✓", "green"), "note": ("·", "cyan"), "warning": ("!", "bold
 _EXIT_CODES = {"ok": 0, "note": 0, "warning": 1, "critical": 2}
 
 
+@with_database
 def doctor(
+    database: ChosenDatabase,
     json_: Annotated[bool, typer.Option("--json", help="All findings as one JSON object.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show only warnings and critical problems.")] = False,
-    database_url: DatabaseUrl = None,
-    schema: Schema = None,
-    debug: Debug = False,
 ) -> None:
     """Check TaskLib and its PostgreSQL for problems, in every shard, and suggest fixes.
 
@@ -34,7 +33,7 @@ def doctor(
     from tasklib.doctor.findings import worst
     from tasklib.formatting import json_text
 
-    found = {number: _examine(one) for number, one in each_shard(configured(database_url, schema))}
+    found = {number: _examine(one) for number, one in each_shard(database.configured())}
     verdict = worst(finding for findings in found.values() for finding in findings)
     if json_:
         report = {"severity": verdict.value, "findings": _of_all(found)}

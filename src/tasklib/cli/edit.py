@@ -7,12 +7,14 @@ from typing import Annotated, Any
 import typer
 
 from tasklib.cli.moments import future_moment
-from tasklib.cli.options import DatabaseUrl, Debug, Schema, usage_errors
+from tasklib.cli.options import ChosenDatabase, usage_errors, with_database
 from tasklib.cli.pairs import mapping, pairs
 from tasklib.cli.submit import as_declared, client_with, priority_from
 
 
+@with_database
 def edit(
+    database: ChosenDatabase,
     task_id: Annotated[
         str, typer.Argument(metavar="ID", help="The id of the task, or the end of it.", show_default=False)
     ],
@@ -51,9 +53,6 @@ def edit(
         list[str] | None,
         typer.Option(metavar="NAME", show_default=False, help="All capabilities a worker must have; repeatable."),
     ] = None,
-    database_url: DatabaseUrl = None,
-    schema: Schema = None,
-    debug: Debug = False,
 ) -> None:
     """Change a task that waits. If a worker took it already, nothing is changed.
 
@@ -64,7 +63,7 @@ def edit(
 
     if json_ is not None and arguments:
         raise typer.BadParameter("give the arguments as key=value or as --json, not both.", param_hint="--json")
-    with client_with(module or [], database_url, schema) as client:
+    with client_with(module or [], database) as client:
         found = full_id(client, task_id)
         task = client.get_task(found)
         if task is None:

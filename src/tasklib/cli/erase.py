@@ -6,20 +6,14 @@ import typer
 
 from tasklib.cli.confirm import DryRun, Yes, confirm
 from tasklib.cli.filters import with_task_filter
-from tasklib.cli.options import DatabaseUrl, Debug, Schema, connected
+from tasklib.cli.options import ChosenDatabase, with_database
 from tasklib.formatting import count
 from tasklib.store.filters import EVERY_TASK, TaskFilter
 
 
 @with_task_filter
-def erase(
-    chosen: TaskFilter = EVERY_TASK,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    database_url: DatabaseUrl = None,
-    schema: Schema = None,
-    debug: Debug = False,
-) -> None:
+@with_database
+def erase(database: ChosenDatabase, chosen: TaskFilter = EVERY_TASK, dry_run: DryRun = False, yes: Yes = False) -> None:
     """Erase arguments, results, errors, progress, steps and signals of finished tasks that match. The rows stay.
 
     Exit code 1: tasks that match are not finished, and were left as they are.
@@ -28,7 +22,7 @@ def erase(
     """
     if chosen.is_everything:
         raise typer.BadParameter("give filter options, such as --tag customer=42.")
-    with connected(database_url, schema) as client:
+    with database.connected() as client:
         found = client.erase_tasks(chosen, dry_run=True)
         if not dry_run and found.erased:
             confirm(f"erase what {count(found.erased, 'finished task')} hold for good", yes=yes)

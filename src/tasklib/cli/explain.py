@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tasklib.cli.listing import STATE_STYLES, print_title
-from tasklib.cli.options import DatabaseUrl, Debug, Id, Schema, connected
+from tasklib.cli.options import ChosenDatabase, Id, with_database
 from tasklib.formatting import count, duration, json_text, printable
 
 if TYPE_CHECKING:
@@ -17,17 +17,16 @@ if TYPE_CHECKING:
     from tasklib.client.explaining import Explanation, Position
 
 
+@with_database
 def explain(
+    database: ChosenDatabase,
     task_id: Id,
     json_: Annotated[bool, typer.Option("--json", help="The explanation as JSON.")] = False,
-    database_url: DatabaseUrl = None,
-    schema: Schema = None,
-    debug: Debug = False,
 ) -> None:
     """Show why a task is not running, what to do about it, and its position in the queue."""
     from tasklib.cli.lookup import full_id
 
-    with connected(database_url, schema) as client:
+    with database.connected() as client:
         explanation = client.explain_task(full_id(client, task_id))
     if json_:
         typer.echo(json_text(explanation.as_dict(), indent=2))

@@ -12,7 +12,7 @@ import typer
 
 from tasklib.cli.dlq import SHORT_FINGERPRINT
 from tasklib.cli.moments import past_moment, relative
-from tasklib.cli.options import DatabaseUrl, Debug, JsonLines, Schema, connected
+from tasklib.cli.options import ChosenDatabase, JsonLines, with_database
 from tasklib.cli.tables import print_rows
 from tasklib.observe.formatting import last_line
 
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 _FIELDS_SAID = 2
 
 
+@with_database
 def failures(
+    database: ChosenDatabase,
     since: Annotated[
         str, typer.Option(metavar="TIME", help="Since this time (ISO 8601), or a time ago such as 10m, 2h or 7d.")
     ] = "1h",
@@ -35,9 +37,6 @@ def failures(
     ] = None,
     limit: Annotated[int, typer.Option(metavar="N", min=1, max=200, help="The maximum number of causes.")] = 20,
     json_: JsonLines = False,
-    database_url: DatabaseUrl = None,
-    schema: Schema = None,
-    debug: Debug = False,
 ) -> None:
     """Show what failed in a time range, by cause: attempts that are retried, and dead letters.
 
@@ -47,7 +46,7 @@ def failures(
 
     begin, end = past_moment("--since", since), past_moment("--until", until)
     assert begin is not None
-    with connected(database_url, schema) as client:
+    with database.connected() as client:
         report = client.failures(since=begin, until=end, name=name, queue=queue, fingerprint=fingerprint, limit=limit)
     if json_:
         for cause in report.causes:

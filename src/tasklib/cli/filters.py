@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
-from collections.abc import Callable
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated
 
 import typer
 
 from tasklib.cli.moments import past_moment
+from tasklib.cli.option_groups import option_group
 from tasklib.cli.pairs import pairs
 from tasklib.states import TaskState
 from tasklib.store.filters import DeadLetterFilter, TaskFilter
 
-Command = Callable[..., None]
 Name = Annotated[str | None, typer.Option("--name", metavar="NAME")]
 Queue = Annotated[str | None, typer.Option("--queue", metavar="QUEUE")]
 EveryDeadLetter = Annotated[bool, typer.Option("--all", help="Every dead letter.")]
@@ -72,42 +69,11 @@ def _dead_letters(
     )
 
 
-def _with_options_of(read: Callable[..., Any]) -> Callable[[Command], Command]:
-    """Put the options of `read` in the place of a command's parameter `chosen`, which gets what it returns.
-
-    Typer learns a command's options from its signature, so the command gets one with both.
-    """
-    options = _parameters(read)
-
-    def decorate(command: Command) -> Command:
-        parameters: dict[str, inspect.Parameter] = {}
-        for name, parameter in _parameters(command).items():
-            parameters |= options if name == "chosen" else {name: parameter}
-
-        @functools.wraps(command)
-        def run(**values: Any) -> None:
-            chosen = read(**{name: values.pop(name) for name in options})
-            command(chosen=chosen, **values)
-
-        vars(run)["__signature__"] = inspect.Signature(list(parameters.values()))
-        run.__annotations__ = {name: parameter.annotation for name, parameter in parameters.items()}
-        return run
-
-    return decorate
-
-
-def _parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
-    types = get_type_hints(function, include_extras=True)
-    parameters = inspect.signature(function).parameters
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    return {name: p.replace(annotation=types[name], kind=keyword) for name, p in parameters.items()}
-
-
 def refuse_unfiltered(chosen: DeadLetterFilter, *, everything: bool, give: str) -> None:
     """A mass change of all dead letters must be meant: `--all`. `give`: the options to suggest first."""
     if chosen.is_everything and not everything:
         raise typer.BadParameter(f"give {give} or other filter options; --all for every dead letter.")
 
 
-with_task_filter = _with_options_of(_tasks)
-with_dead_letter_filter = _with_options_of(_dead_letters)
+with_task_filter = option_group("chosen", _tasks)
+with_dead_letter_filter = option_group("chosen", _dead_letters)

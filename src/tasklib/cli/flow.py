@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tasklib.cli.confirm import Yes, confirm
-from tasklib.cli.options import DatabaseUrl, Debug, JsonLines, Schema, connected
+from tasklib.cli.options import ChosenDatabase, JsonLines, with_database
 from tasklib.cli.tables import print_rows
 from tasklib.formatting import count, printable
 
@@ -28,17 +28,16 @@ class Drawing(StrEnum):
 
 
 @app.command("list")
+@with_database
 def list_(
+    database: ChosenDatabase,
     name: Annotated[str | None, typer.Option(metavar="NAME", help="Only flows of this name.")] = None,
     unfinished: Annotated[bool, typer.Option("--unfinished", help="Only flows that are not finished.")] = False,
     limit: Annotated[int, typer.Option(metavar="N", help="The maximum number, the newest first.")] = 50,
     json_: JsonLines = False,
-    database_url: DatabaseUrl = None,
-    schema: Schema = None,
-    debug: Debug = False,
 ) -> None:
     """List flows, the newest first, and how far they are."""
-    with connected(database_url, schema) as client:
+    with database.connected() as client:
         found = client.flows(name=name, unfinished=unfinished, limit=limit)
     if json_:
         for info in found:
@@ -61,15 +60,14 @@ def list_(
 
 
 @app.command()
+@with_database
 def show(
+    database: ChosenDatabase,
     flow_id: Id,
     json_: Annotated[bool, typer.Option("--json", help="One JSON object with all fields.")] = False,
-    database_url: DatabaseUrl = None,
-    schema: Schema = None,
-    debug: Debug = False,
 ) -> None:
     """Show a flow: its nodes, and what they wait for."""
-    details = _details(flow_id, database_url, schema)
+    details = _details(flow_id, database)
     if json_:
         typer.echo(json.dumps(_everything(details), default=str))
         return
@@ -84,31 +82,25 @@ def show(
 
 
 @app.command()
+@with_database
 def graph(
+    database: ChosenDatabase,
     flow_id: Id,
     format_: Annotated[Drawing, typer.Option("--format", help="The language of the drawing.")] = Drawing.MERMAID,
-    database_url: DatabaseUrl = None,
-    schema: Schema = None,
-    debug: Debug = False,
 ) -> None:
     """Write the graph of a flow for Mermaid or Graphviz; a group of any size is one node."""
     from tasklib.client.flow_drawings import drawn
 
-    typer.echo(drawn(_details(flow_id, database_url, schema), format_.value))
+    typer.echo(drawn(_details(flow_id, database), format_.value))
 
 
 @app.command()
-def cancel(
-    flow_id: Id,
-    yes: Yes = False,
-    database_url: DatabaseUrl = None,
-    schema: Schema = None,
-    debug: Debug = False,
-) -> None:
+@with_database
+def cancel(database: ChosenDatabase, flow_id: Id, yes: Yes = False) -> None:
     """Cancel all tasks of a flow that have not ended."""
     from tasklib.cli.lookup import full_flow_id
 
-    with connected(database_url, schema) as client:
+    with database.connected() as client:
         info = client.get_flow(full_flow_id(client, flow_id)).info
         left = info.total - info.completed - info.failed
         confirm(f"cancel {count(left, 'task')} of the flow {printable(info.name)}", yes=yes, has_dry_run=False)
@@ -117,17 +109,12 @@ def cancel(
 
 
 @app.command()
-def replay(
-    flow_id: Id,
-    yes: Yes = False,
-    database_url: DatabaseUrl = None,
-    schema: Schema = None,
-    debug: Debug = False,
-) -> None:
+@with_database
+def replay(database: ChosenDatabase, flow_id: Id, yes: Yes = False) -> None:
     """Let a flow go on where it failed or was cancelled; what has completed stays."""
     from tasklib.cli.lookup import full_flow_id
 
-    with connected(database_url, schema) as client:
+    with database.connected() as client:
         info = client.get_flow(full_flow_id(client, flow_id)).info
         ended = f"{count(info.failed, 'task that', 'tasks that')} failed or got cancelled"
         confirm(f"replay {ended} in the flow {printable(info.name)}", yes=yes, has_dry_run=False)
@@ -135,10 +122,10 @@ def replay(
     typer.echo(f"{count(revived, 'task starts', 'tasks start')} afresh")
 
 
-def _details(flow_id: str, database_url: str | None, schema: str | None) -> FlowDetails:
+def _details(flow_id: str, database: ChosenDatabase) -> FlowDetails:
     from tasklib.cli.lookup import full_flow_id
 
-    with connected(database_url, schema) as client:
+    with database.connected() as client:
         return client.get_flow(full_flow_id(client, flow_id))
 
 

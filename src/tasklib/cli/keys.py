@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tasklib.cli.options import DatabaseUrl, Debug, JsonLines, Schema, connected
+from tasklib.cli.options import ChosenDatabase, JsonLines, with_database
 from tasklib.cli.tables import print_found
 from tasklib.formatting import count
 
@@ -39,15 +39,14 @@ def new(key_id: KeyId) -> None:
 
 
 @app.command()
-def status(
-    json_: JsonLines = False, database_url: DatabaseUrl = None, schema: Schema = None, debug: Debug = False
-) -> None:
+@with_database
+def status(database: ChosenDatabase, json_: JsonLines = False) -> None:
     """Count the tasks that each key seals, and say which keys may go."""
     from tasklib.client.effects import once
     from tasklib.store import stored_payloads
     from tasklib.tasks.keyring import keyring_of
 
-    with connected(database_url, schema) as client:
+    with database.connected() as client:
         counted = {each.key_id: each for each in client.perform(once(stored_payloads.key_counts()))}
         ring = keyring_of(client.config)
     ids = [*(ring or ()), *(id_ for id_ in counted if ring is None or id_ not in ring)]
@@ -56,12 +55,11 @@ def status(
 
 
 @app.command()
+@with_database
 def rotate(
+    database: ChosenDatabase,
     old: Annotated[str, typer.Argument(metavar="OLD", show_default=False, help="The id of the key to replace.")],
     to: Annotated[str | None, typer.Option(metavar="ID", help="The key to seal with; default: the first one.")] = None,
-    database_url: DatabaseUrl = None,
-    schema: Schema = None,
-    debug: Debug = False,
 ) -> None:
     """Seal anew what the key OLD seals. It can be interrupted and repeated, while workers run.
 
@@ -72,7 +70,7 @@ def rotate(
     from tasklib.client.rotation import rotate as rotation
     from tasklib.store import stored_payloads
 
-    with connected(database_url, schema) as client:
+    with database.connected() as client:
         ring = _ring(client.config)
         wanted = to or ring.first
         if wanted == old:

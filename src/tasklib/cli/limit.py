@@ -9,7 +9,7 @@ import typer
 
 from tasklib.cli.declared import add_commands
 from tasklib.cli.moments import span
-from tasklib.cli.options import DatabaseUrl, Debug, JsonLines, Schema, connected, usage_errors
+from tasklib.cli.options import ChosenDatabase, JsonLines, usage_errors, with_database
 from tasklib.cli.tables import print_found
 
 if TYPE_CHECKING:
@@ -35,20 +35,18 @@ def limit() -> None:
 
 
 @app.command("list")
-def list_(
-    json_: JsonLines = False,
-    database_url: DatabaseUrl = None,
-    schema: Schema = None,
-    debug: Debug = False,
-) -> None:
+@with_database
+def list_(database: ChosenDatabase, json_: JsonLines = False) -> None:
     """List the limits, and how many tasks run behind each."""
-    with connected(database_url, schema) as client:
+    with database.connected() as client:
         found = client.limits()
     print_found(found, ("limit", "allows", "running", "set by"), _row, as_json=json_, none="no limits")
 
 
 @app.command("set")
+@with_database
 def set_(
+    database: ChosenDatabase,
     name: Name,
     max_running: Annotated[
         int | None, typer.Option(metavar="N", min=0, help="How many tasks run at a time.", show_default=False)
@@ -69,9 +67,6 @@ def set_(
         bool | None,
         typer.Option("--may-burst/--no-burst", help="Only for a share: it may exceed --max-running in idle slots."),
     ] = None,
-    database_url: DatabaseUrl = None,
-    schema: Schema = None,
-    debug: Debug = False,
 ) -> None:
     """Set a limit, in place of what it was. Takes effect at once; what runs goes on.
 
@@ -84,7 +79,7 @@ def set_(
     from tasklib.cli.report import note
 
     length = span("--per", per)
-    with connected(database_url, schema) as client, usage_errors():
+    with database.connected() as client, usage_errors():
         changed = client.set_limit(
             name,
             max_running=max_running,

@@ -13,7 +13,7 @@ import typer
 
 from tasklib.cli.filters import with_task_filter
 from tasklib.cli.moments import relative
-from tasklib.cli.options import DatabaseUrl, Debug, JsonLines, Schema, connected
+from tasklib.cli.options import ChosenDatabase, JsonLines, with_database
 from tasklib.cli.tables import fitted
 from tasklib.formatting import json_text
 from tasklib.observe.formatting import last_line, printable, short_id
@@ -78,7 +78,9 @@ class FleetState:
 
 
 @with_task_filter
+@with_database
 def list_tasks(
+    database: ChosenDatabase,
     search: Annotated[
         str | None,
         typer.Argument(
@@ -94,9 +96,6 @@ def list_tasks(
     limit: Annotated[int, typer.Option(metavar="N", min=1, max=10_000)] = 20,
     after: Annotated[str | None, typer.Option(metavar="ID", help="The next page: tasks older than this one.")] = None,
     json_: JsonLines = False,
-    database_url: DatabaseUrl = None,
-    schema: Schema = None,
-    debug: Debug = False,
 ) -> None:
     """List tasks, newest first. Without a terminal it prints tab-separated columns with whole ids."""
     from tasklib.cli.lookup import full_id
@@ -108,7 +107,7 @@ def list_tasks(
         raise typer.BadParameter(
             "give a search or options, not both: in a search, --state failed is state:failed.", param_hint="SEARCH"
         )
-    with connected(database_url, schema) as client:
+    with database.connected() as client:
         place = full_id(client, after) if after else None
         search = saved_search(client, saved) if saved is not None else search
         if search is None:

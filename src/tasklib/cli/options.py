@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from tasklib.cli.option_groups import option_group
 
 if TYPE_CHECKING:
     from tasklib.client.clients import Client
@@ -159,11 +162,33 @@ def configured(database_url: str | None, schema: str | None) -> Config:
     return Config.from_env(database_url=database_url or None, schema=schema or None)
 
 
-def connected(database_url: str | None, schema: str | None) -> Client:
-    """A client of the configured database, for `with connected(...) as client:`."""
-    from tasklib.client.clients import Client  # imported late, so that `tasklib --help` stays quick
+@dataclass(frozen=True, slots=True)
+class ChosenDatabase:
+    """The database and schema that a command's options name."""
 
-    return Client(configured(database_url, schema))
+    url: str | None
+    schema: str | None
+
+    def or_else(self, other: ChosenDatabase | None) -> ChosenDatabase:
+        """The same, with the other's values for options that were not given."""
+        return self if other is None else ChosenDatabase(self.url or other.url, self.schema or other.schema)
+
+    def configured(self) -> Config:
+        return configured(self.url, self.schema)
+
+    def connected(self) -> Client:
+        """A client, for `with database.connected() as client:`."""
+        from tasklib.client.clients import Client  # imported late, so that `tasklib --help` stays quick
+
+        return Client(self.configured())
+
+
+def _chosen_database(database_url: DatabaseUrl = None, schema: Schema = None, debug: Debug = False) -> ChosenDatabase:
+    return ChosenDatabase(database_url, schema)
+
+
+with_database = option_group("database", _chosen_database, last=True)
+"""Gives a command the options `--database-url`, `--schema` and `--debug`, and the parameter `database`."""
 
 
 @contextmanager

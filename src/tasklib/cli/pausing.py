@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tasklib.cli.moments import relative
-from tasklib.cli.options import DatabaseUrl, Debug, JsonLines, Schema, connected
+from tasklib.cli.options import ChosenDatabase, JsonLines, with_database
 from tasklib.cli.tables import print_found
 
 if TYPE_CHECKING:
@@ -18,46 +18,32 @@ Queue = Annotated[str | None, typer.Option("--queue", metavar="QUEUE", help="All
 Name = Annotated[str | None, typer.Option("--name", metavar="NAME", help="All tasks with this name.")]
 
 
-def pause(
-    queue: Queue = None,
-    name: Name = None,
-    database_url: DatabaseUrl = None,
-    schema: Schema = None,
-    debug: Debug = False,
-) -> None:
+@with_database
+def pause(database: ChosenDatabase, queue: Queue = None, name: Name = None) -> None:
     """Stop workers from starting tasks of a queue or a name. Running tasks go on; new ones can be submitted."""
     from tasklib.cli.report import note
 
     what = _one(queue, name)
-    with connected(database_url, schema) as client:
+    with database.connected() as client:
         changed = client.pause(queue=queue, name=name)
     note(f"paused {what}" if changed else f"{what} was paused already")
 
 
-def resume(
-    queue: Queue = None,
-    name: Name = None,
-    database_url: DatabaseUrl = None,
-    schema: Schema = None,
-    debug: Debug = False,
-) -> None:
+@with_database
+def resume(database: ChosenDatabase, queue: Queue = None, name: Name = None) -> None:
     """End a pause."""
     from tasklib.cli.report import note
 
     what = _one(queue, name)
-    with connected(database_url, schema) as client:
+    with database.connected() as client:
         changed = client.resume(queue=queue, name=name)
     note(f"resumed {what}" if changed else f"{what} was not paused")
 
 
-def pauses(
-    json_: JsonLines = False,
-    database_url: DatabaseUrl = None,
-    schema: Schema = None,
-    debug: Debug = False,
-) -> None:
+@with_database
+def pauses(database: ChosenDatabase, json_: JsonLines = False) -> None:
     """List the paused queues and task names."""
-    with connected(database_url, schema) as client:
+    with database.connected() as client:
         found = client.pauses()
     print_found(found, ("kind", "value", "since"), _row, as_json=json_, none="nothing is paused")
 

@@ -11,7 +11,7 @@ import typer
 from tasklib.cli.confirm import Yes, confirm
 from tasklib.cli.filters import EveryDeadLetter, refuse_unfiltered, with_dead_letter_filter
 from tasklib.cli.moments import relative
-from tasklib.cli.options import DatabaseUrl, Debug, JsonLines, Schema, connected
+from tasklib.cli.options import ChosenDatabase, JsonLines, with_database
 from tasklib.cli.tables import print_found
 from tasklib.observe.formatting import count
 from tasklib.store.filters import EVERY_DEAD_LETTER, DeadLetterFilter
@@ -26,7 +26,9 @@ _TITLES = ("id", "status", "replayed", "of", "completed", "failed", "waiting", "
 
 @app.command()
 @with_dead_letter_filter
+@with_database
 def start(
+    database: ChosenDatabase,
     chosen: DeadLetterFilter = EVERY_DEAD_LETTER,
     everything: EveryDeadLetter = False,
     per_minute: Annotated[
@@ -36,9 +38,6 @@ def start(
         bool, typer.Option("--canary/--no-canary", help="Replay one first; the others when it has completed.")
     ] = True,
     yes: Yes = False,
-    database_url: DatabaseUrl = None,
-    schema: Schema = None,
-    debug: Debug = False,
 ) -> None:
     """Begin to replay the dead letters that match, the oldest first. The leader of the fleet does it.
 
@@ -47,7 +46,7 @@ def start(
     from tasklib.cli.report import note
 
     refuse_unfiltered(chosen, everything=everything, give="--fingerprint")
-    with connected(database_url, schema) as client:
+    with database.connected() as client:
         found = client.replay_dead_letters(chosen, everything=everything, dry_run=True)
         if found:
             confirm(f"replay {count(len(found), 'dead letter')}", yes=yes)
@@ -57,56 +56,51 @@ def start(
 
 
 @app.command("list")
+@with_database
 def list_(
+    database: ChosenDatabase,
     limit: Annotated[int, typer.Option(metavar="N", min=1, max=1000)] = 20,
     json_: JsonLines = False,
-    database_url: DatabaseUrl = None,
-    schema: Schema = None,
-    debug: Debug = False,
 ) -> None:
     """List replays, the newest first, and what became of their tasks."""
-    with connected(database_url, schema) as client:
+    with database.connected() as client:
         found = client.replays(limit=limit)
     print_found(found, _TITLES, _row, as_json=json_, none="no replays", numbers=set(_TITLES[2:7]))
 
 
 @app.command()
-def show(
-    replay_id: ReplayId,
-    json_: JsonLines = False,
-    database_url: DatabaseUrl = None,
-    schema: Schema = None,
-    debug: Debug = False,
-) -> None:
+@with_database
+def show(database: ChosenDatabase, replay_id: ReplayId, json_: JsonLines = False) -> None:
     """Show one replay."""
-    with connected(database_url, schema) as client:
+    with database.connected() as client:
         _print(client.get_replay(replay_id), as_json=json_)
 
 
 @app.command()
-def pause(replay_id: ReplayId, database_url: DatabaseUrl = None, schema: Schema = None, debug: Debug = False) -> None:
+@with_database
+def pause(database: ChosenDatabase, replay_id: ReplayId) -> None:
     """Replay no more until it is resumed. What was replayed goes on."""
-    with connected(database_url, schema) as client:
+    with database.connected() as client:
         _print(client.pause_replay(replay_id))
 
 
 @app.command()
+@with_database
 def resume(
+    database: ChosenDatabase,
     replay_id: ReplayId,
     per_minute: Annotated[float | None, typer.Option(metavar="N", help="Another rate. Default: as before.")] = None,
-    database_url: DatabaseUrl = None,
-    schema: Schema = None,
-    debug: Debug = False,
 ) -> None:
     """Go on, perhaps at another rate. If the canary failed, one more is tried first."""
-    with connected(database_url, schema) as client:
+    with database.connected() as client:
         _print(client.resume_replay(replay_id, per_minute=per_minute))
 
 
 @app.command()
-def stop(replay_id: ReplayId, database_url: DatabaseUrl = None, schema: Schema = None, debug: Debug = False) -> None:
+@with_database
+def stop(database: ChosenDatabase, replay_id: ReplayId) -> None:
     """End a replay for good. What was replayed goes on, the other dead letters stay."""
-    with connected(database_url, schema) as client:
+    with database.connected() as client:
         _print(client.stop_replay(replay_id))
 
 

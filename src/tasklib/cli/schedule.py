@@ -9,7 +9,7 @@ import typer
 
 from tasklib.cli.confirm import DryRun, Yes, confirm
 from tasklib.cli.moments import future_moment
-from tasklib.cli.options import DatabaseUrl, Debug, JsonLines, Modules, Schema, connected
+from tasklib.cli.options import ChosenDatabase, JsonLines, Modules, with_database
 from tasklib.cli.pairs import pairs
 from tasklib.cli.schedule_options import (
     Arguments,
@@ -44,20 +44,19 @@ app = typer.Typer(no_args_is_help=True, help="Make, show, change, pause, run and
 
 
 @app.command("list")
+@with_database
 def list_(
+    database: ChosenDatabase,
     task: Annotated[str | None, typer.Option(metavar="NAME", help="Only schedules of this task function.")] = None,
     paused: Annotated[bool, typer.Option("--paused", help="Only paused schedules.")] = False,
     everything: Annotated[
         bool, typer.Option("--all", help="Also list schedules that are no longer in the code.")
     ] = False,
     json_: JsonLines = False,
-    database_url: DatabaseUrl = None,
-    schema: Schema = None,
-    debug: Debug = False,
 ) -> None:
     """List the schedules with their next and last runs."""
     found: list[ScheduleInfo] = []
-    with connected(database_url, schema) as client:
+    with database.connected() as client:
         while True:
             after = found[-1].name if found else None
             conditions: dict[str, Any] = {"task": task, "paused": True if paused else None}
@@ -73,17 +72,12 @@ def list_(
 
 
 @app.command()
-def show(
-    name: Name,
-    json_: AsJson = False,
-    database_url: DatabaseUrl = None,
-    schema: Schema = None,
-    debug: Debug = False,
-) -> None:
+@with_database
+def show(database: ChosenDatabase, name: Name, json_: AsJson = False) -> None:
     """Show a schedule: what it means, what it runs, and its next times."""
     from tasklib.schedules import preview as slots_to_come
 
-    with connected(database_url, schema) as client:
+    with database.connected() as client:
         info = client.get_schedule(name)
     if json_:
         typer.echo(json.dumps(as_json(info)))
@@ -94,16 +88,15 @@ def show(
 
 
 @app.command()
+@with_database
 def preview(
+    database: ChosenDatabase,
     schedule: Annotated[
         str, typer.Argument(metavar="NAME|EXPRESSION", show_default=False, help="A schedule, or a cron expression.")
     ],
     timezone: Timezone = None,
     count: Annotated[int, typer.Option(metavar="N", min=1, max=1000)] = 20,
     json_: AsJson = False,
-    database_url: DatabaseUrl = None,
-    schema: Schema = None,
-    debug: Debug = False,
 ) -> None:
     """Say in words what a schedule or a cron expression means, and its next times.
 
@@ -117,7 +110,7 @@ def preview(
             f"goes with a cron expression; {schedule} has a zone of its own.", param_hint="--timezone"
         )
     wanted: Schedule | str = schedule if timezone is None else Schedule(schedule, timezone=timezone)
-    with connected(database_url, schema) as client:
+    with database.connected() as client:
         found = client.preview_schedule(wanted, count=count)
     if json_:
         slots = [{"utc": s.utc.isoformat(), "local": s.local.isoformat(), "note": s.note} for s in found.slots]
@@ -128,26 +121,27 @@ def preview(
 
 
 @app.command()
+@with_database
 def explain(
+    database: ChosenDatabase,
     name: Name,
     at: Annotated[
         str | None, typer.Argument(metavar="TIME", show_default=False, help="A slot: 2026-03-29T03:00+02:00.")
     ] = None,
-    database_url: DatabaseUrl = None,
-    schema: Schema = None,
-    debug: Debug = False,
 ) -> None:
     """Say why a schedule does not run, and what became of a slot.
 
     Example: tasklib schedule explain nightly 2026-03-29T03:00+02:00
     """
-    with connected(database_url, schema) as client:
+    with database.connected() as client:
         for sentence in client.explain_schedule(name, future_moment("TIME", at)):
             typer.echo(printable(sentence))
 
 
 @app.command()
+@with_database
 def create(
+    database: ChosenDatabase,
     name: Name,
     task: Annotated[str, typer.Argument(metavar="TASK", show_default=False, help="The task function's name.")],
     arguments: Arguments = None,
@@ -170,9 +164,6 @@ def create(
         ),
     ] = None,
     json_: AsJson = False,
-    database_url: DatabaseUrl = None,
-    schema: Schema = None,
-    debug: Debug = False,
 ) -> None:
     """Make a schedule.
 
@@ -188,14 +179,16 @@ def create(
         raise typer.BadParameter('say when it runs: --cron "0 3 * * *" or --every 15m.', param_hint="--cron")
     if module:
         load(module)
-    with connected(database_url, schema) as client:
+    with database.connected() as client:
         wanted = Schedule(**given, args=pairs("KEY=VALUE", arguments))
         made = client.create_schedule(task, wanted, name=name, registered_elsewhere=not module)
     _report(made, json_, "created")
 
 
 @app.command()
+@with_database
 def change(
+    database: ChosenDatabase,
     name: Name,
     arguments: Arguments = None,
     cron: CronOption = None,
@@ -211,9 +204,6 @@ def change(
     queue: Queue = None,
     priority: Priority = None,
     json_: AsJson = False,
-    database_url: DatabaseUrl = None,
-    schema: Schema = None,
-    debug: Debug = False,
 ) -> None:
     """Change the given fields of a schedule. Its next slot is computed from the current time; nothing runs at once."""
     given = given_fields(
@@ -223,61 +213,46 @@ def change(
         given["args"] = pairs("KEY=VALUE", arguments)
     if not given:
         raise typer.BadParameter("say what to change: --cron, --timezone, KEY=VALUE, ...", param_hint="NAME")
-    with connected(database_url, schema) as client:
+    with database.connected() as client:
         _report(client.change_schedule(name, **given), json_, "changed")
 
 
 @app.command()
+@with_database
 def pause(
+    database: ChosenDatabase,
     name: Name,
     note: Annotated[str | None, typer.Option(metavar="TEXT", help="The reason, shown to operators.")] = None,
     json_: AsJson = False,
-    database_url: DatabaseUrl = None,
-    schema: Schema = None,
-    debug: Debug = False,
 ) -> None:
     """Let a schedule run no more until it is resumed. Slots that pass meanwhile are not made up for."""
-    with connected(database_url, schema) as client:
+    with database.connected() as client:
         _report(client.pause_schedule(name, note), json_, "paused")
 
 
 @app.command()
-def resume(
-    name: Name,
-    json_: AsJson = False,
-    database_url: DatabaseUrl = None,
-    schema: Schema = None,
-    debug: Debug = False,
-) -> None:
+@with_database
+def resume(database: ChosenDatabase, name: Name, json_: AsJson = False) -> None:
     """Let a paused schedule go on, from now."""
-    with connected(database_url, schema) as client:
+    with database.connected() as client:
         _report(client.resume_schedule(name), json_, "resumed")
 
 
 @app.command()
-def run(
-    name: Name,
-    database_url: DatabaseUrl = None,
-    schema: Schema = None,
-    debug: Debug = False,
-) -> None:
+@with_database
+def run(database: ChosenDatabase, name: Name) -> None:
     """Run a schedule's task now and print the task's id. Its slots stay as they are."""
-    with connected(database_url, schema) as client:
+    with database.connected() as client:
         typer.echo(str(client.run_schedule(name)))
 
 
 @app.command()
-def delete(
-    name: Name,
-    yes: Yes = False,
-    database_url: DatabaseUrl = None,
-    schema: Schema = None,
-    debug: Debug = False,
-) -> None:
+@with_database
+def delete(database: ChosenDatabase, name: Name, yes: Yes = False) -> None:
     """Delete a schedule. Its tasks stay. One in code comes back at the next deploy."""
     from tasklib.cli.report import note
 
-    with connected(database_url, schema) as client:
+    with database.connected() as client:
         info = client.get_schedule(name)
         confirm(f"delete the schedule {info.name}", yes=yes, has_dry_run=False)
         client.delete_schedule(name)
@@ -285,7 +260,9 @@ def delete(
 
 
 @app.command()
+@with_database
 def backfill(
+    database: ChosenDatabase,
     name: Name,
     start: Annotated[str, typer.Option("--from", metavar="TIME", show_default=False, help="The first slot's time.")],
     end: Annotated[str, typer.Option("--to", metavar="TIME", show_default=False, help="The last slot's time.")],
@@ -299,9 +276,6 @@ def backfill(
     priority: Annotated[int | None, typer.Option(metavar="N", help="Default: 10 below that of the schedule.")] = None,
     yes: Yes = False,
     dry_run: DryRun = False,
-    database_url: DatabaseUrl = None,
-    schema: Schema = None,
-    debug: Debug = False,
 ) -> None:
     """Run slots that have passed, except those that have been run, and print the ids of the tasks.
 
@@ -314,7 +288,7 @@ def backfill(
     assert first is not None
     assert last is not None
     stretch: Any = {"start": first, "end": last, "overlap": overlap and str(overlap), "limit": limit}
-    with connected(database_url, schema) as client:
+    with database.connected() as client:
         look = client.backfill_schedule(name, **stretch, priority=priority, dry_run=True)
         how = "one by one" if look.overlap == "one_by_one" else "all at once"
         before = f", {count(look.has_task, 'slot')} of which had a task before" if look.has_task else ""
@@ -333,7 +307,9 @@ def backfill(
 
 
 @app.command()
+@with_database
 def sync(
+    database: ChosenDatabase,
     modules: Modules,
     retire_others: Annotated[
         bool, typer.Option("--retire-others", help="Also retire schedules that are in none of the given modules.")
@@ -345,9 +321,6 @@ def sync(
         ),
     ] = None,
     json_: AsJson = False,
-    database_url: DatabaseUrl = None,
-    schema: Schema = None,
-    debug: Debug = False,
 ) -> None:
     """Store the schedules that task functions declare: a step of a deploy. Workers do it when they start.
 
@@ -356,7 +329,7 @@ def sync(
     from tasklib.cli.loading import load
 
     load(modules)
-    with _over_http(server) if server else connected(database_url, schema) as client:
+    with _over_http(server) if server else database.connected() as client:
         done = client.sync_schedules(retire_others=retire_others)
     outcomes = {each: getattr(done, each) for each in ("created", "changed", "unchanged", "refused", "retired")}
     if json_:

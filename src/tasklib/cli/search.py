@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tasklib.cli.options import DatabaseUrl, Debug, JsonLines, Schema, connected
+from tasklib.cli.options import ChosenDatabase, JsonLines, with_database
 from tasklib.cli.tables import print_found
 
 if TYPE_CHECKING:
@@ -22,24 +22,22 @@ def search() -> None:
 
 
 @app.command("list")
-def list_(
-    json_: JsonLines = False, database_url: DatabaseUrl = None, schema: Schema = None, debug: Debug = False
-) -> None:
+@with_database
+def list_(database: ChosenDatabase, json_: JsonLines = False) -> None:
     """List the saved searches."""
-    with connected(database_url, schema) as client:
+    with database.connected() as client:
         found = client.saved_searches()
     print_found(found, ("name", "search", "saved by"), _row, as_json=json_, none="no saved searches")
 
 
 @app.command()
+@with_database
 def save(
+    database: ChosenDatabase,
     name: Name,
     search: Annotated[
         str, typer.Argument(metavar="SEARCH", show_default=False, help="The search, as for tasklib list.")
     ],
-    database_url: DatabaseUrl = None,
-    schema: Schema = None,
-    debug: Debug = False,
 ) -> None:
     """Save a search, in place of the one that this name had.
 
@@ -47,17 +45,18 @@ def save(
     """
     from tasklib.cli.report import note
 
-    with connected(database_url, schema) as client:
+    with database.connected() as client:
         changed = client.save_search(name, search)
     note("saved" if changed else "it was saved so before")
 
 
 @app.command()
-def delete(name: Name, database_url: DatabaseUrl = None, schema: Schema = None, debug: Debug = False) -> None:
+@with_database
+def delete(database: ChosenDatabase, name: Name) -> None:
     """Delete a saved search; no task changes."""
     from tasklib.cli.report import CommandError, note
 
-    with connected(database_url, schema) as client:
+    with database.connected() as client:
         if not client.delete_search(name):
             raise CommandError(f"there is no saved search {name!r}; tasklib search list shows them.")
     note("deleted")

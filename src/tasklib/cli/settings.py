@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tasklib.cli.options import DatabaseUrl, Debug, Schema, connected
+from tasklib.cli.options import ChosenDatabase, with_database
 from tasklib.cli.tables import print_rows
 
 if TYPE_CHECKING:
@@ -17,39 +17,31 @@ if TYPE_CHECKING:
 NAMES = ("promote_to_medium_after_seconds", "promote_to_high_after_seconds")
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object.")]
 app = typer.Typer(invoke_without_command=True)
+_DATABASE = "tasklib.settings"
+"""Where the context keeps the database options that were given before the subcommand: they count for it too."""
 
 
 @app.callback()
-def settings(
-    context: typer.Context,
-    json_: AsJson = False,
-    database_url: DatabaseUrl = None,
-    schema: Schema = None,
-    debug: Debug = False,
-) -> None:
+@with_database
+def settings(database: ChosenDatabase, context: typer.Context, json_: AsJson = False) -> None:
     """Show the settings of the whole fleet. `tasklib settings set NAME=VALUE` changes them."""
     if context.invoked_subcommand is not None:
-        context.meta["tasklib.settings"] = (database_url, schema)
+        context.meta[_DATABASE] = database
     else:
-        show(context, json_, database_url, schema, debug)
+        _print(_read(database), json_)
 
 
 @app.command()
-def show(
-    context: typer.Context,
-    json_: AsJson = False,
-    database_url: DatabaseUrl = None,
-    schema: Schema = None,
-    debug: Debug = False,
-) -> None:
+@with_database
+def show(database: ChosenDatabase, context: typer.Context, json_: AsJson = False) -> None:
     """Show the settings of the whole fleet."""
-    url, its_schema = context.meta.get("tasklib.settings", (None, None))
-    with connected(database_url or url, schema or its_schema) as client:
-        _print(client.settings(), json_)
+    _print(_read(database.or_else(context.meta.get(_DATABASE))), json_)
 
 
 @app.command("set")
+@with_database
 def set_(
+    database: ChosenDatabase,
     context: typer.Context,
     changes: Annotated[
         list[str],
@@ -60,17 +52,18 @@ def set_(
         ),
     ],
     json_: AsJson = False,
-    database_url: DatabaseUrl = None,
-    schema: Schema = None,
-    debug: Debug = False,
 ) -> None:
     """Change settings for every worker, from its next claim on.
 
     Example: tasklib settings set promote_to_high_after_seconds=300
     """
-    url, its_schema = context.meta.get("tasklib.settings", (None, None))
-    with connected(database_url or url, schema or its_schema) as client:
+    with database.or_else(context.meta.get(_DATABASE)).connected() as client:
         _print(client.change_settings(**_changes(changes)), json_)
+
+
+def _read(database: ChosenDatabase) -> Settings:
+    with database.connected() as client:
+        return client.settings()
 
 
 def _changes(words: list[str]) -> dict[str, Any]:

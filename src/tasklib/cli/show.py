@@ -12,7 +12,7 @@ import typer
 
 from tasklib.cli.listing import FleetState, print_title, priority, styled_state
 from tasklib.cli.moments import local, relative
-from tasklib.cli.options import DatabaseUrl, Debug, Id, Schema, connected
+from tasklib.cli.options import ChosenDatabase, Id, with_database
 from tasklib.cli.tables import fitted
 from tasklib.formatting import json_text
 from tasklib.observe.formatting import count, duration, last_line, printable
@@ -32,22 +32,21 @@ if TYPE_CHECKING:
 _LONGEST_RESULT = 300
 
 
+@with_database
 def show(
+    database: ChosenDatabase,
     task_id: Id,
     json_: Annotated[bool, typer.Option("--json", help="The row as JSON.")] = False,
     reveal: Annotated[
         bool,
         typer.Option("--reveal", help="Decrypt sealed values with the keys of this program. Recorded in the audit."),
     ] = False,
-    database_url: DatabaseUrl = None,
-    schema: Schema = None,
-    debug: Debug = False,
 ) -> None:
     """Show all details of a task: times, arguments, result, attempts, traceback."""
     from tasklib.cli.lookup import full_id
     from tasklib.errors import TaskNotFound
 
-    with connected(database_url, schema) as client:
+    with database.connected() as client:
         found = full_id(client, task_id)
         task = client.get_task(found)
         if reveal and task is not None:

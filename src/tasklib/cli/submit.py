@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tasklib.cli.moments import future_moment
-from tasklib.cli.options import DatabaseUrl, Debug, Id, Schema, connected, usage_errors
+from tasklib.cli.options import ChosenDatabase, Id, usage_errors, with_database
 from tasklib.cli.pairs import mapping, pairs
 from tasklib.formatting import json_text
 
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from tasklib.client.clients import Client
 
 
+@with_database
 def submit(
+    database: ChosenDatabase,
     name: Annotated[str, typer.Argument(help="The task's name.", show_default=False)],
     arguments: Annotated[
         list[str] | None,
@@ -95,9 +97,6 @@ def submit(
     timeout_wait: Annotated[
         float | None, typer.Option(metavar="SECONDS", min=0, help="How long to wait. The task is not stopped.")
     ] = None,
-    database_url: DatabaseUrl = None,
-    schema: Schema = None,
-    debug: Debug = False,
 ) -> None:
     """Submit a task and print its id.
 
@@ -124,7 +123,7 @@ def submit(
         "serial_key": serial_key,
         "payload_version": payload_version,
     }
-    with client_with(module or [], database_url, schema) as client:
+    with client_with(module or [], database) as client:
         if module:
             _require_registered(name, module)
         typed = as_declared(name, kwargs, arguments or []) if module else kwargs
@@ -138,30 +137,29 @@ def submit(
             typer.echo(str(task_id))
 
 
+@with_database
 def wait(
+    database: ChosenDatabase,
     task_id: Id,
     timeout: Annotated[
         float | None, typer.Option(metavar="SECONDS", min=0, help="How long to wait. The task is not stopped.")
     ] = None,
-    database_url: DatabaseUrl = None,
-    schema: Schema = None,
-    debug: Debug = False,
 ) -> None:
     """Wait for a task and print its result as JSON. If it failed, print its traceback and exit with 1."""
     from tasklib.cli.lookup import full_id
 
-    with connected(database_url, schema) as client:
+    with database.connected() as client:
         _print_result(client.perform(client.calls.wait_for_json(full_id(client, task_id), timeout)))
 
 
-def client_with(modules: list[str], database_url: str | None, schema: str | None) -> Client:
+def client_with(modules: list[str], database: ChosenDatabase) -> Client:
     """A client, once the modules are imported."""
     from tasklib.cli.worker import load_with_database
     from tasklib.client.clients import Client
 
     if not modules:
-        return connected(database_url, schema)
-    _, config = load_with_database(modules, database_url, schema)
+        return database.connected()
+    _, config = load_with_database(modules, database.url, database.schema)
     return Client(config)
 
 

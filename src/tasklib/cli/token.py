@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tasklib.cli.moments import relative, span
-from tasklib.cli.options import DatabaseUrl, Debug, JsonLines, Schema, connected
+from tasklib.cli.options import ChosenDatabase, JsonLines, with_database
 from tasklib.cli.tables import print_rows
 from tasklib.store.tokens import Role
 
@@ -23,7 +23,9 @@ app = typer.Typer(no_args_is_help=True, help="Create, list and revoke tokens for
 
 
 @app.command()
+@with_database
 def create(
+    database: ChosenDatabase,
     name: Annotated[str, typer.Argument(metavar="NAME", show_default=False, help="The person or program it is for.")],
     role: Annotated[
         list[Role], typer.Option(metavar="ROLE", show_default=False, help=f"{', '.join(Role)}; repeatable.")
@@ -36,9 +38,6 @@ def create(
         str | None, typer.Option(metavar="TIME", help="Validity, such as 12h or 90d. Default: until it is revoked.")
     ] = None,
     json_: Annotated[bool, typer.Option("--json", help="The token and its details as JSON.")] = False,
-    database_url: DatabaseUrl = None,
-    schema: Schema = None,
-    debug: Debug = False,
 ) -> None:
     """Create a token and print it once; the database stores only a hash.
 
@@ -47,7 +46,7 @@ def create(
     from tasklib.cli.report import note
 
     expires_in = span("--expires", expires)
-    with connected(database_url, schema) as client:
+    with database.connected() as client:
         new = client.create_token(name, roles=role, queues=queue or None, expires_in=expires_in)
     if json_:
         typer.echo(json.dumps({"token": new.text, **as_json(new.info)}))
@@ -57,14 +56,10 @@ def create(
 
 
 @app.command("list")
-def list_(
-    json_: JsonLines = False,
-    database_url: DatabaseUrl = None,
-    schema: Schema = None,
-    debug: Debug = False,
-) -> None:
+@with_database
+def list_(database: ChosenDatabase, json_: JsonLines = False) -> None:
     """List the tokens, without their secrets."""
-    with connected(database_url, schema) as client:
+    with database.connected() as client:
         found = client.tokens()
     if json_:
         for token in found:
@@ -74,16 +69,15 @@ def list_(
 
 
 @app.command()
+@with_database
 def revoke(
+    database: ChosenDatabase,
     token: Annotated[str, typer.Argument(metavar="PREFIX", show_default=False, help="The token's prefix, or its id.")],
-    database_url: DatabaseUrl = None,
-    schema: Schema = None,
-    debug: Debug = False,
 ) -> None:
     """Revoke a token permanently. Requests that use it are refused from now on."""
     from tasklib.cli.report import note
 
-    with connected(database_url, schema) as client:
+    with database.connected() as client:
         revoked = client.revoke_token(token)
     note(f"revoked {revoked.name} ({revoked.prefix})")
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tasklib.cli.options import DatabaseUrl, Debug, Schema, connected
+from tasklib.cli.options import ChosenDatabase, with_database
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,14 +23,13 @@ if TYPE_CHECKING:
 _VISIT_SECONDS = 30.0
 
 
+@with_database
 def top(
+    database: ChosenDatabase,
     interval: Annotated[
         float, typer.Option("--interval", "-i", min=0.2, metavar="SECONDS", help="The interval between refreshes.")
     ] = 2.0,
     once: Annotated[bool, typer.Option("--once", help="Print once and end.")] = False,
-    database_url: DatabaseUrl = None,
-    schema: Schema = None,
-    debug: Debug = False,
 ) -> None:
     """Watch the fleet: throughput, queues, workers, running tasks, failures, warnings.
 
@@ -39,7 +38,7 @@ def top(
     from rich.console import Console
 
     console = Console(highlight=False)
-    with connected(database_url, schema) as client:
+    with database.connected() as client:
         if once or not console.is_terminal:
             _print_once(console, client)
         else:

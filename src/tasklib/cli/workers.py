@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tasklib.cli.options import DatabaseUrl, Debug, JsonLines, Schema, connected
+from tasklib.cli.options import ChosenDatabase, JsonLines, with_database
 from tasklib.cli.tables import print_found
 from tasklib.formatting import printable
 from tasklib.observe.formatting import duration
@@ -17,26 +17,22 @@ if TYPE_CHECKING:
 
 TITLES = ("id", "status", "leader", "load", "queues", "capabilities", "version", "host:pid", "heartbeat")
 app = typer.Typer(invoke_without_command=True)
+_DATABASE = "tasklib.workers"
+"""Where the context keeps the database options that were given before the subcommand: they count for it too."""
 
 
 @app.callback()
-def workers(
-    context: typer.Context,
-    json_: JsonLines = False,
-    database_url: DatabaseUrl = None,
-    schema: Schema = None,
-    debug: Debug = False,
-) -> None:
+@with_database
+def workers(database: ChosenDatabase, context: typer.Context, json_: JsonLines = False) -> None:
     """List the workers. `tasklib workers drain ID` lets one finish its tasks and end."""
     if context.invoked_subcommand is not None:
-        # Given before the subcommand, these count for it too.
-        context.meta["tasklib.workers"] = (database_url, schema)
+        context.meta[_DATABASE] = database
         return
     from tasklib.cli.report import note
     from tasklib.client.effects import once
     from tasklib.store import fleet
 
-    with connected(database_url, schema) as client:
+    with database.connected() as client:
         found = client.workers()
         leader = client.perform(once(fleet.leader()))
     print_found(found, TITLES, row, as_json=json_, none="no workers")
@@ -49,20 +45,18 @@ def workers(
 
 
 @app.command()
+@with_database
 def drain(
+    database: ChosenDatabase,
     context: typer.Context,
     worker_id: Annotated[
         str, typer.Argument(metavar="ID", show_default=False, help="The id of the worker, or the end of it.")
     ],
-    database_url: DatabaseUrl = None,
-    schema: Schema = None,
-    debug: Debug = False,
 ) -> None:
     """Request a worker to take no more tasks, finish those it has, and end."""
     from tasklib.cli.report import note
 
-    url, its_schema = context.meta.get("tasklib.workers", (None, None))
-    with connected(database_url or url, schema or its_schema) as client:
+    with database.or_else(context.meta.get(_DATABASE)).connected() as client:
         found = _full_id(client, worker_id)
         client.drain_worker(found)
     note(f"asked {found} to drain")
