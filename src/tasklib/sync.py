@@ -19,6 +19,7 @@ from tasklib.client.signatures import SyncRunSchedule, SyncSubmitMany, SyncSubmi
 from tasklib.tasks import durable
 from tasklib.tasks.approvals import Approval, ApproverRole, Question
 from tasklib.tasks.durable import Part
+from tasklib.tasks.durable_driving import drive_blocking, run
 from tasklib.tasks.durable_effects import (
     CallFunction,
 )
@@ -123,18 +124,18 @@ def step(  # type: ignore[misc]  # a function with parameters of these names is 
 ) -> Any:
     """`tasklib.step` for sync functions."""
     call = CallFunction(function, args, kwargs)
-    steps = durable.checked_step(durable.run(), name, call, key=key, retries=retries, transactional=transactional)
-    return durable.drive_blocking(steps)
+    steps = durable.checked_step(run(), name, call, key=key, retries=retries, transactional=transactional)
+    return drive_blocking(steps)
 
 
 def sleep(duration: float | timedelta | datetime, *, name: str = "sleep", key: str | int | None = None) -> None:
     """`tasklib.sleep` for sync functions."""
-    durable.drive_blocking(durable.run().sleep(duration, name=name, key=key))
+    drive_blocking(run().sleep(duration, name=name, key=key))
 
 
 def wait_for_signal(name: str, *, timeout: float | timedelta | None = None, key: str | int | None = None) -> Any:
     """`tasklib.wait_for_signal` for sync functions."""
-    return durable.drive_blocking(durable.run().wait_for_signal(name, timeout=timeout, key=key))
+    return drive_blocking(run().wait_for_signal(name, timeout=timeout, key=key))
 
 
 @overload
@@ -170,7 +171,7 @@ def wait_for_approval(
 ) -> Approval[Any]:
     """`tasklib.wait_for_approval` for sync functions."""
     question = Question(name, title, details, role, form)
-    return durable.drive_blocking(durable.run().wait_for_approval(question, timeout=timeout, key=key))
+    return drive_blocking(run().wait_for_approval(question, timeout=timeout, key=key))
 
 
 @overload
@@ -203,9 +204,9 @@ def gather(
     if_cancelled: IfCancelled = "cancel",
 ) -> Any:
     """`tasklib.gather` for sync functions."""
-    return durable.drive_blocking(durable.gathered(children, when, name, key, if_cancelled))
+    return drive_blocking(durable.gathered(children, when, name, key, if_cancelled))
 
 
 def patched(name: str) -> bool:
     """`tasklib.patched` for sync functions."""
-    return durable.drive_blocking(durable.run().patched(name))
+    return drive_blocking(run().patched(name))

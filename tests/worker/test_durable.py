@@ -29,7 +29,7 @@ from tasklib import (
 )
 from tasklib.db.database import AsyncDatabase
 from tasklib.store import durable
-from tasklib.tasks.durable import run
+from tasklib.tasks.durable_driving import run
 from tests.eventually import soon
 from tests.worker.watching import burst
 

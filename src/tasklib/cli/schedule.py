@@ -12,23 +12,14 @@ from tasklib.cli.moments import future_moment
 from tasklib.cli.options import ChosenDatabase, JsonLines, Modules, with_database
 from tasklib.cli.pairs import pairs
 from tasklib.cli.schedule_options import (
+    NO_FIELDS,
     Arguments,
     AsJson,
     BackfillChoice,
-    CatchUpOption,
-    CronOption,
-    EndsAt,
-    Every,
-    Exclude,
-    Jitter,
+    GivenFields,
     Name,
-    OverlapOption,
-    PauseAfter,
-    Priority,
-    Queue,
-    StartsAt,
     Timezone,
-    given_fields,
+    with_schedule_fields,
 )
 from tasklib.cli.schedule_report import TITLES, as_json, moment_text, print_info, print_slots, row
 from tasklib.cli.tables import print_rows
@@ -140,23 +131,13 @@ def explain(
 
 @app.command()
 @with_database
+@with_schedule_fields
 def create(
     database: ChosenDatabase,
     name: Name,
     task: Annotated[str, typer.Argument(metavar="TASK", show_default=False, help="The task function's name.")],
     arguments: Arguments = None,
-    cron: CronOption = None,
-    every: Every = None,
-    timezone: Timezone = None,
-    exclude: Exclude = None,
-    starts_at: StartsAt = None,
-    ends_at: EndsAt = None,
-    catch_up: CatchUpOption = None,
-    overlap: OverlapOption = None,
-    jitter: Jitter = None,
-    pause_after: PauseAfter = None,
-    queue: Queue = None,
-    priority: Priority = None,
+    given: GivenFields = NO_FIELDS,
     module: Annotated[
         list[str] | None,
         typer.Option(
@@ -172,9 +153,6 @@ def create(
     from tasklib.cli.loading import load
     from tasklib.schedules import Schedule
 
-    given = given_fields(
-        cron, every, timezone, exclude, starts_at, ends_at, catch_up, overlap, jitter, pause_after, queue, priority
-    )
     if not given.keys() & {"cron", "every"}:
         raise typer.BadParameter('say when it runs: --cron "0 3 * * *" or --every 15m.', param_hint="--cron")
     if module:
@@ -187,34 +165,20 @@ def create(
 
 @app.command()
 @with_database
+@with_schedule_fields
 def change(
     database: ChosenDatabase,
     name: Name,
     arguments: Arguments = None,
-    cron: CronOption = None,
-    every: Every = None,
-    timezone: Timezone = None,
-    exclude: Exclude = None,
-    starts_at: StartsAt = None,
-    ends_at: EndsAt = None,
-    catch_up: CatchUpOption = None,
-    overlap: OverlapOption = None,
-    jitter: Jitter = None,
-    pause_after: PauseAfter = None,
-    queue: Queue = None,
-    priority: Priority = None,
+    given: GivenFields = NO_FIELDS,
     json_: AsJson = False,
 ) -> None:
     """Change the given fields of a schedule. Its next slot is computed from the current time; nothing runs at once."""
-    given = given_fields(
-        cron, every, timezone, exclude, starts_at, ends_at, catch_up, overlap, jitter, pause_after, queue, priority
-    )
-    if arguments:
-        given["args"] = pairs("KEY=VALUE", arguments)
-    if not given:
+    changes = {**given, "args": pairs("KEY=VALUE", arguments)} if arguments else given
+    if not changes:
         raise typer.BadParameter("say what to change: --cron, --timezone, KEY=VALUE, ...", param_hint="NAME")
     with database.connected() as client:
-        _report(client.change_schedule(name, **given), json_, "changed")
+        _report(client.change_schedule(name, **changes), json_, "changed")
 
 
 @app.command()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Any
+from types import MappingProxyType
+from typing import Annotated, Any, TypeAlias
 
 import typer
 
 from tasklib.cli.moments import future_moment, span
+from tasklib.cli.option_groups import option_group
 from tasklib.cli.pairs import value
 
 
@@ -61,21 +64,24 @@ Queue = Annotated[str | None, typer.Option("--queue", metavar="QUEUE", help="Def
 Priority = Annotated[str | None, typer.Option("--priority", metavar="N", help="-10 to 100, low, medium or high.")]
 
 
-def given_fields(
-    cron: list[str] | None,
-    every: str | None,
-    timezone: str | None,
-    exclude: list[str] | None,
-    starts_at: str | None,
-    ends_at: str | None,
-    catch_up: str | None,
-    overlap: str | None,
-    jitter: str | None,
-    pause_after: int | None,
-    queue: str | None,
-    priority: str | None,
-) -> dict[str, Any]:
-    """The fields of a schedule that were given."""
+GivenFields: TypeAlias = Mapping[str, Any]
+NO_FIELDS: GivenFields = MappingProxyType({})
+
+
+def _fields(
+    cron: CronOption = None,
+    every: Every = None,
+    timezone: Timezone = None,
+    exclude: Exclude = None,
+    starts_at: StartsAt = None,
+    ends_at: EndsAt = None,
+    catch_up: CatchUpOption = None,
+    overlap: OverlapOption = None,
+    jitter: Jitter = None,
+    pause_after: PauseAfter = None,
+    queue: Queue = None,
+    priority: Priority = None,
+) -> GivenFields:
     given = {
         "cron": cron or None,
         "every": span("--every", every),
@@ -91,3 +97,7 @@ def given_fields(
         "priority": None if priority is None else value(priority),
     }
     return {name: each for name, each in given.items() if each is not None}
+
+
+with_schedule_fields = option_group("given", _fields)
+"""Gives a command the options for the fields of a schedule, and the parameter `given`: those that were given."""

@@ -10,7 +10,7 @@ from tasklib.config import Config
 from tasklib.executors.functions import call, call_async, failed
 from tasklib.executors.outcomes import Done, Failed, Lost, Suspended
 from tasklib.tasks.context import LeaveRun, TaskContext, running_task
-from tasklib.tasks.durable import drive, drive_blocking
+from tasklib.tasks.durable_driving import drive, drive_blocking
 from tasklib.tasks.durable_effects import (
     Journal,
 )

@@ -10,29 +10,22 @@ async def order(number: int) -> None:
 
 from __future__ import annotations
 
-import asyncio
-import inspect
-import time
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Literal, NoReturn, ParamSpec, TypeAlias, TypeVar, TypeVarTuple, Unpack, overload
 
 from tasklib.errors import InvalidOption
 from tasklib.tasks.approvals import Approval, ApproverRole, Question
-from tasklib.tasks.context import running_task
+from tasklib.tasks.durable_driving import drive, run
 from tasklib.tasks.durable_effects import (
     CallFunction,
-    Effect,
-    OthersIdle,
-    PauseBeforeRetry,
     Steps,
 )
-from tasklib.tasks.durable_run import DurableRun, current_run
+from tasklib.tasks.durable_run import DurableRun
 from tasklib.tasks.flow_parts import Signature
 from tasklib.tasks.flow_results import SettledTask
 from tasklib.tasks.flow_runs import Submittable
 from tasklib.tasks.flows import Policy, When
-from tasklib.tasks.function import TaskFunction
 from tasklib.tasks.gathering import ChildFlow, IfCancelled
 
 P = ParamSpec("P")
@@ -42,10 +35,6 @@ R2 = TypeVar("R2")
 R3 = TypeVar("R3")
 Part: TypeAlias = Signature[R] | Submittable[R]
 T = TypeVar("T")
-
-_TURNS = 3
-"""How many turns of the loop a branch gets to go from one step to the next before the run is suspended."""
-_LOOK_AGAIN_SECONDS = 0.01
 
 
 @overload
@@ -242,18 +231,6 @@ def continue_as_new(**arguments: Any) -> NoReturn:
 # ---- drivers ----
 
 
-def run() -> DurableRun:
-    """The durable run of the task that is running here."""
-    try:
-        return current_run.get()
-    except LookupError:
-        where = "in a task that is not durable" if running_task.get(None) is not None else "outside of a task"
-        raise RuntimeError(
-            f"steps, sleeps and signals of durable tasks were called {where}. Write @task(durable=True) above the "
-            "function, and submit it; in tests, see tasklib.testing."
-        ) from None
-
-
 def checked_step(
     run: DurableRun, name: str, call: CallFunction, *, key: str | int | None, retries: int, transactional: bool
 ) -> Steps[Any]:
@@ -265,86 +242,3 @@ def checked_step(
     if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
         raise InvalidOption(f"retries of step {name!r} must be a whole number from 0 on, not {retries!r}.")
     return run.step(name, call, key=key, retries=retries, transactional=transactional)
-
-
-async def drive(steps: Steps[T]) -> T:
-    """Carry out the effects of an operation, on the loop."""
-    durable = run()
-    answer, error = None, None
-    while True:
-        try:
-            effect = steps.throw(error) if error is not None else steps.send(answer)
-        except StopIteration as end:
-            value: T = end.value
-            return value
-        try:
-            answer, error = await _performed(durable, effect), None
-        except BaseException as e:
-            answer, error = None, e
-
-
-async def _performed(durable: DurableRun, effect: Effect) -> Any:
-    match effect:
-        case CallFunction():
-            return await called(effect)
-        case PauseBeforeRetry(seconds):
-            await asyncio.sleep(seconds)
-        case OthersIdle():
-            await _others_idle(durable)
-        case _:
-            durable.under_way += 1  # what comes of it may be something to wait for
-            try:
-                return await durable.journal.perform(effect)
-            finally:
-                durable.under_way -= 1
-    return None
-
-
-async def called(call: CallFunction) -> Any:
-    """Call an async function here, a sync one in a thread: it would block the loop."""
-    if _is_async(call.function):
-        return await call.function(*call.args, **call.kwargs)
-    returned = await asyncio.to_thread(call.function, *call.args, **call.kwargs)
-    return await returned if inspect.isawaitable(returned) else returned
-
-
-def _is_async(function: Callable[..., Any]) -> bool:
-    return function.is_async if isinstance(function, TaskFunction) else inspect.iscoroutinefunction(function)
-
-
-async def _others_idle(durable: DurableRun) -> None:
-    while True:
-        for _ in range(_TURNS):
-            await asyncio.sleep(0)
-        if not durable.under_way or durable.is_suspended:
-            return
-        await asyncio.sleep(_LOOK_AGAIN_SECONDS)
-
-
-def drive_blocking(steps: Steps[T]) -> T:
-    """The same in the thread of a sync function."""
-    durable = run()
-    answer, error = None, None
-    while True:
-        try:
-            effect = steps.throw(error) if error is not None else steps.send(answer)
-        except StopIteration as end:
-            value: T = end.value
-            return value
-        try:
-            answer, error = _performed_blocking(durable, effect), None
-        except BaseException as e:
-            answer, error = None, e
-
-
-def _performed_blocking(durable: DurableRun, effect: Effect) -> Any:
-    match effect:
-        case CallFunction(function, args, kwargs):
-            return function(*args, **kwargs)
-        case PauseBeforeRetry(seconds):
-            time.sleep(seconds)
-        case OthersIdle():
-            pass
-        case _:
-            return durable.journal.perform_blocking(effect)
-    return None

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from tasklib.errors import TaskLibError
 from tasklib.steps import APPROVAL, StepId
-from tasklib.tasks.durable import called
+from tasklib.tasks.durable_driving import called
 from tasklib.tasks.durable_effects import (
     CallFunction,
     CallInTransaction,

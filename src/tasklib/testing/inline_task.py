@@ -18,7 +18,7 @@ from tasklib.store.submit import NewTask
 from tasklib.tasks.batches import alone
 from tasklib.tasks.context import AttemptsCalls, TaskContext, running_task
 from tasklib.tasks.dependencies import run_now
-from tasklib.tasks.durable import drive, drive_blocking
+from tasklib.tasks.durable_driving import drive, drive_blocking
 from tasklib.tasks.durable_run import ContinueAsNew
 from tasklib.tasks.function import TaskFunction
 from tasklib.tasks.submitter import Submission

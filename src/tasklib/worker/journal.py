@@ -23,7 +23,7 @@ from tasklib.steps import StepId, StepKind
 from tasklib.store import settle
 from tasklib.store.durable import NewStep, Written, record_steps
 from tasklib.tasks.blobs import IN_TEXT, is_long, resolved_result
-from tasklib.tasks.durable import called
+from tasklib.tasks.durable_driving import called
 from tasklib.tasks.durable_effects import (
     CallFunction,
     CallInTransaction,
