@@ -24,7 +24,7 @@ def test_a_breaker_is_set_opened_closed_and_removed(run: Run) -> None:
     assert lines(run("breaker", "list")) == []
     set_ = ("breaker", "set", "charge", "--failures", "0.25", "--at-least", "8", "--within", "30s", "--pause", "2m")
     assert run(*set_).stderr == "breaker charge is set\n"
-    assert run(*set_).stderr == "breaker charge was so already\n"
+    assert run(*set_).stderr == "breaker charge was set that way already\n"
     [row] = lines(run("breaker", "list"))
     assert (row[0], row[1], row[3], row[4]) == ("charge", "closed", "0", "api")
     assert run("breaker", "open", "charge").stderr == "breaker charge is open\n"

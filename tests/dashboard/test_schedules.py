@@ -119,7 +119,7 @@ def test_a_change_keeps_what_was_not_touched_and_masked_arguments(site: Site, ta
     portray(page, "schedule-change")
     page.get_by_label("If an earlier run is not finished").select_option("wait_one")
     page.get_by_role("button", name="Save").click()
-    page.get_by_text("Changed. It goes on from now.").wait_for()
+    page.get_by_text("Changed. It continues from now.").wait_for()
     after = site.client.get_schedule("nightly-report").schedule
     assert (after.overlap, after.args, after.jitter) == ("wait_one", before.args, timedelta(seconds=30))
 

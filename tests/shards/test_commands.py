@@ -48,7 +48,7 @@ def test_commands_work_over_all_shards(run: Run, client: Client) -> None:
 def test_a_list_says_in_one_line_which_shards_it_is_without(run: Run, shards: tuple[Shard, ...]) -> None:
     found = run("list", on=(*shards[:3], Shard(3, GONE, "two")))
     assert found.exit_code == 0
-    assert "shard 3 could not be asked; what is on it is missing from this answer" in found.stderr
+    assert "shard 3 could not be reached; what is on it is missing from this answer" in found.stderr
     assert len(found.stderr.splitlines()) == 1
 
 

@@ -64,7 +64,7 @@ def set_(
             pause=waits.total_seconds(),
             probes=probes,
         )
-    note(f"breaker {name} is set" if changed else f"breaker {name} was so already")
+    note(f"breaker {name} is set" if changed else f"breaker {name} was set that way already")
 
 
 @app.command("open")

@@ -37,7 +37,7 @@ def add_commands(app: typer.Typer, kind: str, name_argument: Any, *, title: str)
 
     remove.__annotations__["name"] = reset.__annotations__["name"] = name_argument
     remove.__doc__ = f"Remove a {title}. One that the code declares stays off until `tasklib {kind} reset`."
-    reset.__doc__ = f"Let a {title} be as the code declares it."
+    reset.__doc__ = f"Restore the {title} that the code declares."
     sync.__doc__ = (
         f"Store the {title}s that task functions declare: a step of a deploy. Workers do it when they start."
         f"\n\nExample: tasklib {kind} sync app.tasks"

@@ -79,7 +79,7 @@ def rotate(
         left = {each.key_id: each.tasks for each in client.perform(once(stored_payloads.key_counts()))}.get(old, 0)
     typer.echo(f"Sealed {count(done.resealed, 'task')} anew with {wanted}; {left:,} of {old} left.")
     if done.skipped:
-        typer.echo(f"{count(done.skipped, 'task')} ran or changed meanwhile: run this again.")
+        typer.echo(f"{count(done.skipped, 'task')} ran or changed in the meantime: run this again.")
     for id_ in done.unreadable[:100]:
         typer.echo(f"✗ {id_} can't be opened, and stays as it is")
     raise typer.Exit(1 if left else 0)

@@ -90,7 +90,7 @@ def set_(
             weight=weight,
             may_burst=may_burst,
         )
-    note(f"limit {name} is set" if changed else f"limit {name} was so already")
+    note(f"limit {name} is set" if changed else f"limit {name} was set that way already")
 
 
 add_commands(app, "limit", Name, title="limit")

@@ -108,7 +108,7 @@ def run(wanted: Wanted, identity: Identity, shard: int) -> Call[Backfill]:
                 f"a run of {name!r} is under way, task {task_id}, and overlap is 'one_by_one'. Backfill when it has "
                 "ended, or with overlap='allow'."
             )
-    raise DatabaseUnavailable(f"slots of {name!r} are being run by others all the time. Try again.")
+    raise DatabaseUnavailable(f"slots of {name!r} keep being run by other programs. Try again.")
 
 
 def _statement(

@@ -172,7 +172,7 @@ def _refusal(task: Task, what: str, because: str) -> TaskNotEditable:
 
 def _not_any_more(task_id: UUID, outcome: lookup.Outcome | None) -> TaskNotEditable:
     state = validation.known(task_id, outcome).state
-    what = "was changed meanwhile. Read it again" if state in _WAITING else f"is {state} by now"
+    what = "was changed in the meantime. Read it again" if state in _WAITING else f"is {state} by now"
     return TaskNotEditable(f"task {task_id} {what}; the edit changed nothing.", task_id)
 
 

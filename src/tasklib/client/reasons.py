@@ -275,7 +275,7 @@ def _in_line(
             "next",
             f"It is next, since {at(task.due, task.now)}, and {count(slots - taken, 'slot')} "
             f"{'is' if slots - taken == 1 else 'are'} free: a worker claims it at its next poll.",
-            f"If it stays so for {duration(config.poll_interval_seconds * 2)}, look for an open transaction that has "
+            f"If this doesn't change within {duration(config.poll_interval_seconds * 2)}, look for an open transaction that has "
             "locked its row.",
             details,
         )

@@ -17,7 +17,7 @@ WHY: Mapping[Reason | str, str] = {
     "missed": "no leader ran in time, and the schedule makes up for nothing (catch_up='none')",
     "overlap": "an earlier run was not finished, and the schedule does not let runs overlap",
     "paused": "the schedule was paused",
-    "changed": "no leader had come to it when the schedule was changed, and a change starts from then",
+    "changed": "no leader had processed it when the schedule was changed, and a change takes effect from then on",
 }
 
 

@@ -202,4 +202,4 @@ def checked_name(name: object) -> str:
 
 
 def in_the_way(name: str) -> DatabaseUnavailable:
-    return DatabaseUnavailable(f"the schedule {name!r} is being changed by others all the time. Try again.")
+    return DatabaseUnavailable(f"the schedule {name!r} keeps being changed by other programs. Try again.")

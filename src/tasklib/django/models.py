@@ -19,7 +19,7 @@ STATES = [(state.value, state.value.replace("_", " ")) for state in TaskState]
 
 
 class TaskRecord(models.Model):
-    """One task. It is changed through `tasklib.sync.cancel_task` and its like, never by saving it."""
+    """One task. Change it by calls such as `tasklib.sync.cancel_task`, never by saving it."""
 
     id = models.UUIDField(primary_key=True)
     name = models.TextField()

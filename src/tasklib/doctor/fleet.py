@@ -43,7 +43,7 @@ def _versions(workers: list[WorkerInfo]) -> Iterator[Finding]:
             "mixed_versions",
             f"Workers run different versions: {', '.join(f'{v} ({len(ids)})' for v, ids in each.items())}.",
             "This is normal during a rolling deployment. Afterwards it means that a worker was not updated.",
-            f"Drain those of {versions[0]} and start them anew: tasklib workers drain "
+            f"Drain those of {versions[0]} and start them again: tasklib workers drain "
             f"{shell_argument(each[versions[0]][0])}",
             versions=each,
         )

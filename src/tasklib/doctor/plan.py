@@ -26,7 +26,7 @@ def look(config: Config) -> Call[list[Finding]]:
             f"The claim's plan has {', '.join(others)}.",
             "It should only scan the index tasks_claimable; otherwise each claim reads the whole backlog, or the "
             "whole table.",
-            "Look for a missing or invalid index above, and then: ANALYZE tasks;",
+            "Fix a missing or invalid index reported above, then run: ANALYZE tasks;",
             scans=others,
         )
     ]

@@ -57,7 +57,7 @@ def _late(seen: Sequence[ScheduleSeen]) -> list[Finding]:
             "late_schedules",
             f"{count(len(late), 'schedule')} should have run up to {duration(oldest)} ago: "
             f"{_some([each.name for each in late])}.",
-            "Their tasks are made as soon as a leader comes to them.",
+            "The leader makes their tasks as soon as it can.",
             "See whether a worker or server leads (tasklib workers), and its log.",
             schedules=[each.name for each in late[:50]],
         )

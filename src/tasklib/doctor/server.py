@@ -76,7 +76,7 @@ def wraparound(config: Config) -> Call[list[Finding]]:
             f"The oldest transaction id of this database is {age:,} transactions old.",
             "At about 2,100,000,000 PostgreSQL refuses all writes. Autovacuum should have frozen it long ago: an old "
             "snapshot, a slot or a prepared transaction keeps it.",
-            "End what holds the old snapshot, and then as a superuser: VACUUM (FREEZE, VERBOSE);",
+            "End the session that holds the old snapshot, then run as a superuser: VACUUM (FREEZE, VERBOSE);",
             {"age": age},
         )
     ]

@@ -92,7 +92,7 @@ class AsyncHttpClient(AsyncClient):
         self._connection = AsyncHttpConnection(self.address)
 
     def close(self) -> Awaitable[None]:
-        """Close the connections; a later call opens new ones. Without `await`, as soon as the loop comes to it."""
+        """Close the connections; a later call opens new ones. Without `await`, at the next turn of the event loop."""
         connection, self._connection = self._connection, AsyncHttpConnection(self.address)
         # Without a loop nothing is left that could close them, and they end with their sockets.
         with suppress(RuntimeError):

@@ -307,7 +307,7 @@ def _explained(error: DBAPIError, schema: str | None) -> Exception:
     if isinstance(error.orig, pg.DependentObjectsStillExist):
         return SchemaError(
             f"objects that are not TaskLib's depend on its old tables: {error.orig.diag.message_detail}. "
-            "Nothing was changed. Drop them, run this again, and create them anew"
+            "Nothing was changed. Drop them, run this again, and create them again"
         )
     if isinstance(error.orig, pg.CheckViolation | pg.NotNullViolation | pg.InvalidTextRepresentation):
         return SchemaError(f"a row can't be a task of TaskLib: {reason}. Nothing was changed.")

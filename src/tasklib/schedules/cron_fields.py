@@ -109,7 +109,7 @@ def _mistake(position: int, field: str) -> str | None:
         return f"Names have three letters: {name[0][:3]}."
     if (step := _STEP.search(field)) and len(step[1]) < 9 and int(step[1]) > _SIZES[position]:
         return (
-            f"A step starts anew with each {_whole(position)}, so this one would never be taken. "
+            f"A step starts over with each {_whole(position)}, so this one would never be taken. "
             "For intervals of any length use every=timedelta(...)."
         )
     if (found := _RANGE.search(field)) and _backwards(position, found[1], found[2]):

@@ -43,7 +43,9 @@ class ApprovalAnswer(BaseModel):
     task_type: str
     queue: str
     name: str = Field(description="With its key, if it has one: `pay-out[3]`.")
-    number: int = Field(description="Tells it from one of the same name that the task asked before it began anew.")
+    number: int = Field(
+        description="Distinguishes it from one of the same name that the task asked before it started over."
+    )
     title: str
     details: Any = Field(description="What the task says about it. Values that look like secrets are masked.")
     role: str = Field(description="The role that a token needs to answer it: approver, operator or admin.")

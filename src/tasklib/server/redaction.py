@@ -237,7 +237,7 @@ class Redaction:
 
 
 def _hide_sealed(task: Task) -> None:
-    """Ciphertext says nothing, whoever may see it."""
+    """Ciphertext reveals nothing, so it need not be masked."""
     if task.key_id is None:
         return
     task.kwargs = {k: MASK if k == SEALED_MARK else v for k, v in task.kwargs.items()}

@@ -44,7 +44,7 @@ def total(_: Query[Any], answers: Answers) -> int:
 
 
 def texts(_: Query[Any], answers: Answers) -> str | None:
-    """A text that changes with any of theirs; None if one shard has none."""
+    """A text that changes when the text of any shard changes; None if one shard has none."""
     found = [f"{number} {answer}" for number, answer in answers.items() if answer is not None]
     return ";".join(found) if len(found) == len(answers) else None
 

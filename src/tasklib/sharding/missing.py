@@ -1,4 +1,4 @@
-"""Shards that could not be asked: named to whoever listens, else by a Python warning.
+"""Shards that could not be reached: reported to `missing_shards()` blocks, else by a Python warning.
 
 with missing_shards() as missing:
     tasks = client.list_tasks(state="failed")
@@ -61,4 +61,4 @@ def said(shards: Mapping[int, str]) -> str:
     numbers = ", ".join(str(number) for number in sorted(shards))
     what, they = ("shard", "it") if len(shards) == 1 else ("shards", "them")
     reason = next(iter(shards.values()), "")
-    return f"{what} {numbers} could not be asked; what is on {they} is missing from this answer: {reason}"
+    return f"{what} {numbers} could not be reached; what is on {they} is missing from this answer: {reason}"

@@ -25,7 +25,7 @@ class OpenApproval:
     name: str
     """With its key, if it has one: `pay-out[3]`."""
     number: int
-    """Tells it from one of the same name that the task asked before it began anew."""
+    """Distinguishes it from one of the same name that the task asked before it started over."""
     asked_at: datetime
     title: str
     details: Any

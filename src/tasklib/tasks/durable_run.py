@@ -336,7 +336,7 @@ class DurableRun:
         if len(self._records) >= MAX_STEPS:
             raise Reject(
                 f"{self.function.name} has {MAX_STEPS:,} steps on record, so {id_.name!r} is refused. Split the work "
-                "into several tasks, or begin anew with continue_as_new() now and then."
+                "into several tasks, or start over with continue_as_new() from time to time."
             )
 
     def _refuse_past_deadline(self) -> None:

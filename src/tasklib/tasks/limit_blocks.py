@@ -68,7 +68,7 @@ class LimitBlock:
 
     def _calls(self) -> LimitBlockCalls:
         if self._entered is not None:
-            raise RuntimeError("this block is entered already: call limit(...) anew for each block.")
+            raise RuntimeError("this block has been entered already: call limit(...) again for each block.")
         context = current_task()
         calls = context._limits
         if calls is None:

@@ -327,7 +327,7 @@ class Worker:
                 done = await client.sync_schedules()
         except (psycopg.errors.InsufficientPrivilege, AccessDenied) as e:
             advice = "Run `tasklib schedule sync MODULE` in the deploy, with a role that may change schedules."
-            self.events.emit(DutyFailed("schedule sync", f"{str(e).splitlines()[0]}; the worker goes on. {advice}"))
+            self.events.emit(DutyFailed("schedule sync", f"{str(e).splitlines()[0]}; the worker continues. {advice}"))
         except Exception as e:
             self.events.emit(DutyFailed("schedule sync", f"{type(e).__name__}: {e}"))
         else:

@@ -163,7 +163,9 @@ def _let_sleep(sleeper: asyncio.Future[bool]) -> None:
 
 def not_registered(worker_id: str) -> WorkerNotFound:
     """For a worker that is unknown, or was declared dead."""
-    message = f"no live worker has the id {worker_id[:200]}. If it was yours, its tasks are gone: register anew."
+    message = (
+        f"no live worker has the id {worker_id[:200]}. If it was yours, other workers have its tasks: register again."
+    )
     return WorkerNotFound(message, worker_id=worker_id)
 
 

@@ -102,7 +102,7 @@ async def set_limit(
     except TaskLibError as e:
         return done(request, "/limits", str(e)[:300], "bad")
     text = f"Set the limit {name[:_SHOWN]}. It applies from the next claim on; running tasks go on."
-    return done(request, address(name), text if changed else "It was so already.")
+    return done(request, address(name), text if changed else "It was set that way already.")
 
 
 @router.post("/limits/remove")
@@ -165,7 +165,7 @@ async def set_breaker(
         )
     except TaskLibError as e:
         return done(request, "/limits", str(e)[:300], "bad")
-    text = f"Set the circuit breaker of {name[:_SHOWN]}." if changed else "It was so already."
+    text = f"Set the circuit breaker of {name[:_SHOWN]}." if changed else "It was set that way already."
     return done(request, "/limits", text)
 
 
@@ -189,7 +189,7 @@ async def set_bounds(
     except TaskLibError as e:
         return done(request, back, str(e)[:300], "bad")
     text = "Removed the bounds." if wait is pending is None else "Set the bounds: they apply within five seconds."
-    return done(request, back, text if changed else "It was so already.")
+    return done(request, back, text if changed else "It was set that way already.")
 
 
 def address(name: str) -> str:

@@ -78,7 +78,7 @@ async def save(request: Request, principal: Operator, services: Serving, name: G
         changed = await client.change_schedule(name, wanted)
     except _REFUSED as e:
         return await _form(request, services, info, given, error=str(e))
-    said = "Nothing to change." if changed.revision == info.revision else "Changed. It goes on from now."
+    said = "Nothing to change." if changed.revision == info.revision else "Changed. It continues from now."
     return done(request, address(name), said)
 
 

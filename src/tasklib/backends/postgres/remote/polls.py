@@ -27,7 +27,7 @@ from tasklib.store.settle import Lease
 MOST_TASKS = 500
 """In one answer. Larger ones gain nothing."""
 _AWAY_SECONDS = 1.0
-"""A worker that doesn't poll for this long has enough to do: producers need not notify for its sake."""
+"""A worker that doesn't poll for this long is busy: producers need not notify on its behalf."""
 _LATE_SECONDS = 0.5
 _NO_EVENTS = Events()
 Gone = Callable[[], Awaitable[bool]]
