@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from tasklib.formatting import duration
+
+NAMED = 5
+"""How many of many are named in a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,3 +30,9 @@ def at(moment: datetime, now: datetime) -> str:
     seconds = (moment - now).total_seconds()
     relative = f"in {duration(seconds)}" if seconds > 0 else f"{duration(-seconds)} ago"
     return f"{moment.astimezone().isoformat(sep=' ', timespec='seconds')} ({relative})"
+
+
+def some(items: Sequence[str]) -> str:
+    """The first of them, and how many more there are."""
+    more = f" and {len(items) - NAMED} more" if len(items) > NAMED else ""
+    return ", ".join(items[:NAMED]) + more

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from tasklib.client.fitting_workers import Fleet, ids_of
 from tasklib.client.limit_reasons import behind
-from tasklib.client.reason import Reason, at
+from tasklib.client.reason import NAMED, Reason, at, some
 from tasklib.config import Config
 from tasklib.formatting import count, duration, json_text, last_line, shell_option
 from tasklib.states import TaskState
@@ -18,9 +17,6 @@ from tasklib.steps import APPROVAL, CHILDREN
 from tasklib.store.explain import Position, Situation
 from tasklib.store.fleet import WorkerInfo
 from tasklib.store.limits import LimitOnTask
-
-_NAMED = 5
-"""How many of many are named in a sentence."""
 
 
 def reasons_of(
@@ -66,7 +62,7 @@ def _gate(task: Situation) -> Iterator[Reason]:
     yield Reason(
         "waits_for_gate",
         f"It waits at a gate of the flow {gate['flow']!r} {wanted}: of {count(gate['expected'], 'task')} of "
-        f"{_some(gate['nodes'])}, {gate['completed']} completed and {gate['failed']} failed or were cancelled.{open_}",
+        f"{some(gate['nodes'])}, {gate['completed']} completed and {gate['failed']} failed or were cancelled.{open_}",
         f"See the flow: tasklib flow show {gate['flow_id']}",
         dict(gate),
     )
@@ -75,7 +71,7 @@ def _gate(task: Situation) -> Iterator[Reason]:
 def _wanted(policy: Mapping[str, Any]) -> str:
     match policy:
         case {"kind": "all", "optional": [*optional]}:
-            return f"until all have completed, of which {_some(optional)} may fail"
+            return f"until all have completed, of which {some(optional)} may fail"
         case {"kind": "all"}:
             return "until all have completed"
         case {"kind": "settled"}:
@@ -118,11 +114,11 @@ def _suspended(task: Situation, details: Mapping[str, Any]) -> Reason:
         return Reason("waits_for_children", f"It waits for the tasks that it gathers{until}.{so_far}", flow, details)
     asked = [name.removeprefix(APPROVAL) for name in task.awaited_signals if name.startswith(APPROVAL)]
     if asked:
-        names = " and ".join(repr(name) for name in asked[:_NAMED])
+        names = " and ".join(repr(name) for name in asked[:NAMED])
         hint = f"Answer it: tasklib approve {task.id} or tasklib reject {task.id}"
         what = "the approval" if len(asked) == 1 else "the approvals"
         return Reason("waits_for_approval", f"It waits for {what} {names}{until}.{so_far}", hint, details)
-    names = " or ".join(repr(name) for name in task.awaited_signals[:_NAMED])
+    names = " or ".join(repr(name) for name in task.awaited_signals[:NAMED])
     what = "the signal" if len(task.awaited_signals) == 1 else "one of the signals"
     return Reason(
         "waits_for_signal",
@@ -162,95 +158,11 @@ def _breaker(task: Situation) -> Iterator[Reason]:
         yield Reason("breaker_open", f"{what}, until {at(until, task.now)}. It uses no retry.", close, details)
 
 
-@dataclass(frozen=True, slots=True)
-class Fleet:
-    """The workers that claim, and those that live but don't."""
-
-    takers: Sequence[WorkerInfo]
-    draining: Sequence[WorkerInfo]
-
-    @classmethod
-    def of(cls, workers: Sequence[WorkerInfo], config: Config) -> Fleet:
-        live = [w for w in workers if w.status != "dead"]
-        draining = [w for w in live if w.status == "draining" or w.drain_requested_at is not None]
-        return cls([w for w in live if w not in draining], draining)
-
-    def fitting(self, task: Situation) -> list[WorkerInfo]:
-        return [w for w in self.takers if _serves(w, task) and _knows(w, task) and not _missing(w, task)]
-
-    def blocker(self, task: Situation) -> Reason | None:
-        """Why no worker can take it: the first of queue, name and capabilities that no live worker matches."""
-        if not self.takers:
-            return self._no_worker()
-        serving = [w for w in self.takers if _serves(w, task)]
-        if not serving:
-            return self._queue_unserved(task)
-        knowing = [w for w in serving if _knows(w, task)]
-        if not knowing:
-            return self._name_unknown(task, serving)
-        if all(_missing(w, task) for w in knowing):
-            return self._capabilities_missing(task, knowing)
-        return None
-
-    def _no_worker(self) -> Reason:
-        leaving = f"; {count(len(self.draining), 'is', 'are')} draining" if self.draining else ""
-        sentence = f"No live worker takes tasks{leaving}."
-        return Reason("no_worker", sentence, "Start one: tasklib worker MODULE", {"draining": _ids(self.draining)})
-
-    def _queue_unserved(self, task: Situation) -> Reason:
-        served = sorted({q for w in self.takers for q in w.queues or ()})
-        return Reason(
-            "queue_not_served",
-            f"No live worker serves its queue {task.queue!r}; those there are serve {_some(served) or 'others'}.",
-            f"Start one that does: tasklib worker MODULE {shell_option('--queue', task.queue)}",
-            {"queue": task.queue, "served_queues": served, "workers": _ids(self.takers)},
-        )
-
-    def _name_unknown(self, task: Situation, serving: Sequence[WorkerInfo]) -> Reason:
-        names = sorted({n for w in serving for n in w.names or ()})
-        near = difflib.get_close_matches(task.name, names, n=3)
-        elsewhere = [w for w in self.takers if _knows(w, task)]
-        there = [f"{w.id} ({count(len(w.names), 'name')})" if w.names else w.id for w in serving]
-        sentence = f"No live worker of its queue {task.queue!r} knows the name {task.name!r}. There are {_some(there)}."
-        if elsewhere:
-            sentence += f" Workers of other queues do: {_some(_ids(elsewhere))}."
-        if near:
-            sentence += f" Known names like it: {_some(near)}."
-        return Reason(
-            "name_not_known",
-            sentence,
-            "Deploy a worker whose MODULE defines it, or cancel the task if its name is wrong.",
-            {"name": task.name, "workers": _ids(serving), "similar": near, "known_elsewhere": _ids(elsewhere)},
-        )
-
-    def _capabilities_missing(self, task: Situation, knowing: Sequence[WorkerInfo]) -> Reason:
-        nearest = min(knowing, key=lambda w: len(_missing(w, task)))
-        missing = _missing(nearest, task)
-        prefix = f"{task.name}@"
-        versions = [c.removeprefix(prefix) for c in missing if c.startswith(prefix)]
-        options = " ".join(
-            shell_option("--capability", c) for c in task.required_capabilities if not c.startswith(prefix)
-        )
-        step = f"Start one that has it: tasklib worker MODULE {options}".rstrip()
-        if versions:
-            step = (
-                f"Deploy workers whose code reads version {versions[0]} of its arguments: @task(version=...) of "
-                f"{task.name}, or an upcast."
-            )
-        return Reason(
-            "capabilities_missing",
-            f"No live worker has all it requires ({', '.join(task.required_capabilities)}). "
-            f"The nearest, {nearest.id}, lacks {', '.join(missing)}.",
-            step,
-            {"required": task.required_capabilities, "missing": missing, "nearest_worker": nearest.id},
-        )
-
-
 def _in_line(
     task: Situation, fitting: Sequence[WorkerInfo], position: Position | None, config: Config
 ) -> Iterator[Reason]:
     slots, taken = sum(w.capacity for w in fitting), sum(w.current_load for w in fitting)
-    details = {"workers": _ids(fitting), "slots": slots, "taken": taken}
+    details = {"workers": ids_of(fitting), "slots": slots, "taken": taken}
     if taken >= slots:
         whose = (
             f"the {len(fitting)} workers that fit" if len(fitting) > 1 else f"the only fitting worker, {fitting[0].id},"
@@ -275,8 +187,8 @@ def _in_line(
             "next",
             f"It is next, since {at(task.due, task.now)}, and {count(slots - taken, 'slot')} "
             f"{'is' if slots - taken == 1 else 'are'} free: a worker claims it at its next poll.",
-            f"If this doesn't change within {duration(config.poll_interval_seconds * 2)}, look for an open transaction that has "
-            "locked its row.",
+            f"If this doesn't change within {duration(config.poll_interval_seconds * 2)}, look for an open transaction "
+            "that has locked its row.",
             details,
         )
 
@@ -355,24 +267,3 @@ def _finished(task: Situation) -> Reason:
         f"See the traceback: tasklib show {task.id}. {again}",
         {**details, "error": error, "attempts": attempts},
     )
-
-
-def _serves(worker: WorkerInfo, task: Situation) -> bool:
-    return worker.queues is None or task.queue in worker.queues
-
-
-def _knows(worker: WorkerInfo, task: Situation) -> bool:
-    return worker.knows(task.name)
-
-
-def _missing(worker: WorkerInfo, task: Situation) -> list[str]:
-    return [c for c in task.required_capabilities if c not in worker.capabilities]
-
-
-def _ids(workers: Sequence[WorkerInfo]) -> list[str]:
-    return [w.id for w in workers]
-
-
-def _some(items: Sequence[str]) -> str:
-    more = f" and {len(items) - _NAMED} more" if len(items) > _NAMED else ""
-    return ", ".join(items[:_NAMED]) + more

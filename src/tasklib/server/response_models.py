@@ -74,8 +74,8 @@ class SubmittedAnswer(BaseModel):
     status: TaskState
     is_new: bool = Field(description="False: its key belongs to this task, which was there before.")
     queue_position: int | None = Field(
-        description="1 for the next task. Counting ends at 10,001. Null if it isn't waiting in a queue: not due yet, paused, "
-        "running, finished; or if the request said `queue_position=false`."
+        description="1 for the next task. Counting ends at 10,001. Null if it isn't waiting in a queue: not due yet, "
+        "paused, running, finished; or if the request said `queue_position=false`."
     )
 
 
