@@ -120,7 +120,7 @@ def test_of_two_edits_at_a_time_the_second_is_refused(client: Client, db: psycop
     call = client.calls.edit_task(task_id, kwargs={"to": "c"})
     query = until_it_writes(client, call)
     client.edit_task(task_id, kwargs={"to": "b"})
-    with pytest.raises(TaskNotEditable, match="was changed meanwhile"):
+    with pytest.raises(TaskNotEditable, match="was changed in the meantime"):
         call.send(client.database.run(call.send(client.database.run(query))))
     assert client.get_task(task_id).kwargs == {"to": "b"}
 

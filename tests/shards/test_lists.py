@@ -151,7 +151,7 @@ def test_answers_are_without_a_shard_that_is_gone_and_name_it(client: Client, co
         assert list(missing) == [2]
         assert "can't connect" in missing[2]
         assert set(found) < set(ids)
-        with pytest.warns(MissingShardsWarning, match="shard 2 could not be asked") as warned:
+        with pytest.warns(MissingShardsWarning, match="shard 2 could not be reached") as warned:
             assert cut_off.count_states()["pending"].count == len(found)
         assert list(warned[0].message.shards) == [2]  # type: ignore[union-attr]
         lost = next(id_ for id_ in ids if id_ not in found)
