@@ -1,17 +1,22 @@
 """Four shards on two servers under load; one of the servers is killed, frozen and cut off; then the checker.
 
 While a server is away, tasks that are submitted to the shards of the other one have to complete before it comes back.
-At the end I1 to I12 must hold in each shard, and no mark may be in two of them.
+One shard is moved to another database, by a command that is killed once and goes on, and a fifth one is added, while
+programs submit the same keys again and again. At the end I1 to I12 must hold in each shard, over its move too, and no
+mark and no key may be in two of them.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
+import subprocess
+import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,19 +34,25 @@ from proof.chaos.scene import SETTINGS, Scene
 from proof.history import recording
 from proof.history.actors import read
 from proof.history.checker import Verdict
+from proof.shards.keyed import KeyedSubmitter
 from proof.shards.submitter import Submitter
 from tasklib import Client, Config, Shard
+from tasklib.cli.shards_file import changing
 from tasklib.embedded import EmbeddedPostgres
 from tasklib.migrations import migrate
 from tasklib.tasks.ids import shard_of
 
 SERVERS, SHARDS = 2, 4
+MOVES, ADDED = 3, 4
+"""The shard that moves, and the one that is added."""
 WORKERS = 3
 _PLAIN = "sslmode=disable&gssencmode=disable"
 _PATIENCE_SECONDS = 300.0
 _SAMPLE = 20
 """So many tasks for each shard that is to be undisturbed."""
 _UNFINISHED = b"SELECT count(*) FROM tasks WHERE state IN ('pending', 'failed', 'running')"
+_HISTORY = ("transitions", "terms", "ledger", "outbox")
+"""The tables of the suite beside TaskLib's, which a move leaves behind."""
 _COMPLETED = "SELECT count(*) FROM tasks WHERE id = ANY(%s) AND state = 'completed'"
 _TOOK_A_TASK = "SELECT count(*) FROM transitions WHERE new_state = 'running' AND starts_with(worker, %s)"
 
@@ -73,6 +84,9 @@ class Site:
     """The servers and their shards. The second server is behind a proxy, which cuts it off."""
 
     def __init__(self, directory: Path, stack: ExitStack) -> None:
+        self.file = directory / "shards.toml"
+        self.former: list[str] = []
+        """Where the shard that moves has been."""
         self.servers = [stack.enter_context(EmbeddedPostgres(directory / f"server-{n}")) for n in range(SERVERS)]
         self.direct: list[Shard] = []
         for number in range(SHARDS):
@@ -84,22 +98,45 @@ class Site:
         ports = (f":{place.port}/", f":{self.proxy.port}/")
         self.shards = [Shard(s.number, s.database_url.replace(*ports)) for s in self.direct]
         for shard in self.direct:
-            migrate(self.config(shard.number))
-            with self.connected(shard.number) as db:
-                recording.install(db)
+            self.prepare(shard)
+        with changing(self.file) as shards:
+            shards += self.shards
 
-    def config(self, number: int, *, proxied: bool = False) -> Config:
+    @staticmethod
+    def prepare(shard: Shard) -> None:
+        """Make the tables of a shard, and record what happens to their rows."""
+        migrate(Config(shards=(shard,), **SETTINGS).for_shard(shard.number))
+        with psycopg.connect(shard.database_url, autocommit=True) as db:
+            recording.install(db)
+
+    def new_place(self, number: int) -> Shard:
+        """For a shard that is added, or moved, in a database of the first server."""
+        url = self.servers[0].create_database(f"shard_{number}_{len(self.former)}")
+        shard = Shard(number, f"{url}?{_PLAIN}")
+        self.prepare(shard)
+        return shard
+
+    def has_moved(self, to: Shard) -> None:
+        self.former.append(self.direct[to.number].database_url)
+        self.direct[to.number] = to
+
+    def command(self, *args: str) -> subprocess.Popen[str]:
+        """Start `tasklib shard`."""
+        environment = {**os.environ, "TASKLIB_SHARDS_FILE": str(self.file), "PYTHONUNBUFFERED": "1"}
+        return subprocess.Popen(
+            [sys.executable, "-m", "tasklib", "shard", *args],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=environment,
+        )
+
+    def config(self, number: int) -> Config:
         """That of one shard."""
-        return Config(shards=self.shards if proxied else self.direct, **SETTINGS).for_shard(number)
+        return Config(shards=self.direct, **SETTINGS).for_shard(number)
 
     def connected(self, number: int) -> psycopg.Connection:
         return psycopg.connect(self.direct[number].database_url, autocommit=True)
-
-    def write(self, file: Path) -> None:
-        """The file of the shards, for workers."""
-        file.write_text(
-            "".join(f'[[shard]]\nnumber = {s.number}\ndatabase_url = "{s.database_url}"\n' for s in self.shards)
-        )
 
 
 def run(rounds: int, say: Callable[[str], None] = print, *, logs: Path | None = None) -> Outcome:
@@ -112,8 +149,7 @@ def run(rounds: int, say: Callable[[str], None] = print, *, logs: Path | None = 
         if logs is not None:
             stack.callback(shutil.copytree, here.log_directory, logs)
         site = Site(directory, stack)
-        site.write(file := directory / "shards.toml")
-        fleet = Fleet(here, [Member(f"worker-{n}", "proof.chaos.worker", (str(file),)) for n in range(WORKERS)])
+        fleet = Fleet(here, [Member(f"worker-{n}", "proof.chaos.worker", (str(site.file),)) for n in range(WORKERS)])
         stack.callback(fleet.end, timeout=5)
         outcome = Outcome({}, [])
         with tending(fleet) as ended, _submitting(site, here):
@@ -125,7 +161,7 @@ def run(rounds: int, say: Callable[[str], None] = print, *, logs: Path | None = 
                     fault()
             _submit_no_more.set()
             ended.set()
-        _await(lambda: not any(_unfinished(site, n) for n in range(SHARDS)), "all tasks end", outcome)
+        _await(lambda: not any(_unfinished(site, s.number) for s in site.direct), "all tasks end", outcome)
         fleet.end()
         _judge(site, here, outcome)
         return outcome
@@ -141,12 +177,14 @@ def _scene(directory: Path) -> Scene:
 
 @contextmanager
 def _submitting(site: Site, here: Scene) -> Iterator[None]:
-    """A producer for each shard, until the end of the block."""
+    """A producer for each shard, and two of keys for all, until the end of the block."""
     _submit_no_more.clear()
-    threads = [
-        threading.Thread(target=Submitter(here, n, site.config(n, proxied=True)).run, args=[_submit_no_more])
-        for n in range(SHARDS)
+    config = Config(shards_file=str(site.file), **SETTINGS)
+    producers = [
+        *(Submitter(here, n, config) for n in range(SHARDS)),
+        *(KeyedSubmitter(here, f"keyed-{n}", config) for n in range(2)),
     ]
+    threads = [threading.Thread(target=each.run, args=[_submit_no_more]) for each in producers]
     for thread in threads:
         thread.start()
     try:
@@ -176,11 +214,56 @@ def _faults(site: Site, fleet: Fleet, outcome: Outcome) -> Iterator[tuple[str, C
     yield "node frozen", away(far.pause, far.resume)
     yield "node cut off", away(site.proxy.cut, site.proxy.mend)
     yield "worker stopped", lambda: fleet.signal(fleet.members[1], signal.SIGTERM)
+    yield "shard moved, and the command killed", lambda: _move(site, outcome)
+    if len(site.direct) == SHARDS:
+        yield "shard added", lambda: _add(site, outcome)
 
 
-def _others_are_undisturbed(site: Site, outcome: Outcome) -> None:
-    """Tasks of the server that is there complete while the other one is away."""
-    for number in range(0, SHARDS, SERVERS):
+def _move(site: Site, outcome: Outcome) -> None:
+    """Kill the command once the shard takes no writes, and go on; the others are undisturbed meanwhile."""
+    to = site.new_place(MOVES)
+    with site.command("move", str(MOVES), "--database-url", to.database_url) as moving:
+        assert moving.stdout is not None
+        said = []
+        for line in moving.stdout:
+            said.append(line)
+            if "takes no writes" in line:
+                moving.kill()
+    others = [n for n in range(SHARDS) if n != MOVES]
+    _others_are_undisturbed(site, outcome, others)
+    with site.command("move", str(MOVES)) as moving:
+        assert moving.stdout is not None
+        said += moving.stdout.readlines()
+    if moving.returncode != 0:
+        outcome.problems.append(f"the shard was not moved: {''.join(said)}")
+        return
+    site.has_moved(to)
+    _others_are_undisturbed(site, outcome, [MOVES])
+
+
+def _add(site: Site, outcome: Outcome) -> None:
+    """Add a shard, and wait until it has completed tasks with keys."""
+    new = site.new_place(ADDED)
+    with site.command("add", str(ADDED), "--database-url", new.database_url) as adding:
+        assert adding.stdout is not None
+        said = adding.stdout.read()
+    if adding.returncode != 0:
+        outcome.problems.append(f"the shard was not added: {said}")
+        return
+    site.direct.append(new)
+    _await(lambda: _completed(site, ADDED) >= _SAMPLE, "keys reach the shard that was added", outcome)
+
+
+def _completed(site: Site, number: int) -> int:
+    with site.connected(number) as db:
+        row = db.execute("SELECT count(*) FROM tasks WHERE state = 'completed'").fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def _others_are_undisturbed(site: Site, outcome: Outcome, numbers: Sequence[int] = range(0, SHARDS, SERVERS)) -> None:
+    """Tasks of these shards, as a rule of the server that is there, complete while another one is away."""
+    for number in numbers:
         with Client(site.config(number)) as client:
             ids = client.submit_many([tasks.short.bind(mark=f"sample-{time.time_ns()}-{n}") for n in range(_SAMPLE)])
 
@@ -188,7 +271,7 @@ def _others_are_undisturbed(site: Site, outcome: Outcome) -> None:
                 with site.connected(number) as db:
                     return db.execute(_COMPLETED, (ids,)).fetchone() == (len(ids),)
 
-            _await(done, f"tasks of shard {number} complete while another server is away", outcome)
+            _await(done, f"tasks of shard {number} complete while another one is away", outcome)
 
 
 def _has_worked(site: Site, name: str) -> bool:
@@ -217,7 +300,9 @@ def _await(condition: Callable[[], bool], what: str, outcome: Outcome) -> None:
 
 def _judge(site: Site, here: Scene, outcome: Outcome) -> None:
     where: dict[str, int] = {}
-    for number in range(SHARDS):
+    for step, former in enumerate(site.former):
+        _carry_history(former, site.direct[MOVES].database_url, (step - len(site.former)) * 10**12)
+    for number in (shard.number for shard in site.direct):
         with site.connected(number) as db:
             outcome.verdicts[number] = verdict(db, lambda number=number: _said_of(here.log_directory, number))
             marks = db.execute("SELECT DISTINCT kwargs ->> 'mark' FROM tasks WHERE kwargs ? 'mark'").fetchall()
@@ -227,6 +312,18 @@ def _judge(site: Site, here: Scene, outcome: Outcome) -> None:
         for (mark,) in marks:
             if where.setdefault(mark, number) != number:
                 outcome.problems.append(f"{mark} is in the shards {where[mark]} and {number}")
+
+
+def _carry_history(former: str, present: str, offset: int) -> None:
+    """What was recorded where the shard has been, before what was recorded where it is."""
+    with psycopg.connect(former) as old, psycopg.connect(present) as new:
+        for table in _HISTORY:
+            rows = old.execute(f"SELECT * FROM {table}".encode())
+            assert rows.description is not None
+            names = [column.name for column in rows.description]
+            values = ", ".join("%s + " + str(offset) if name == "seq" else "%s" for name in names)
+            into = f"INSERT INTO {table} ({', '.join(names)}) OVERRIDING SYSTEM VALUE VALUES ({values})"
+            new.cursor().executemany(into.encode(), rows.fetchall())
 
 
 def _said_of(logs: Path, number: int) -> Iterator[Mapping[str, Any]]:

@@ -48,7 +48,7 @@ class Submitter:
 
     def _batch(self) -> list[UUID]:
         plain = [tasks.short.bind(mark=self._mark()) for _ in range(_BATCH)]
-        return self._client.submit_many(
+        return self._client.on_shard(self._number).submit_many(
             [
                 *plain,
                 tasks.slow.bind(mark=self._mark(), seconds=0.5),
@@ -62,7 +62,10 @@ class Submitter:
     def _keyed(self) -> list[UUID]:
         """The same key twice: one task."""
         mark = self._mark()
-        ids = [self._client.submit_task(tasks.short, mark=mark, idempotency_key=mark) for _ in range(2)]
+        ids = [
+            self._client.on_shard(self._number).submit_task(tasks.short, mark=mark, idempotency_key=mark)
+            for _ in range(2)
+        ]
         if len(set(ids)) > 1:
             self._log.write(op="violation", invariant="I1", detail=f"the key {mark} gave {len(set(ids))} tasks")
         return ids[:1]

@@ -35,6 +35,26 @@ class PastWeight(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class NewAddress:
+    """Where a shard is moving to: `tasklib shard move`."""
+
+    id: str
+    """That of the move, which both schemas are marked with."""
+    database_url: str = field(repr=False)
+    schema: str | None = None
+    listen_database_url: str | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.id, str) or not isinstance(self.schema, str | None):
+            raise ConfigError("moving_to of a shard needs an `id`, a database_url and perhaps a schema, all strings.")
+        object.__setattr__(self, "database_url", checked_url("database_url of moving_to", self.database_url))
+        if self.listen_database_url is not None:
+            direct = checked_url("listen_database_url of moving_to", self.listen_database_url)
+            object.__setattr__(self, "listen_database_url", direct)
+        check_schema(self.schema)
+
+
+@dataclass(frozen=True, slots=True)
 class Shard:
     """One schema with all of TaskLib's tables."""
 
@@ -47,6 +67,8 @@ class Shard:
     listen_database_url: str | None = field(default=None, repr=False)
     past: tuple[PastWeight, ...] = ()
     """Its weights before the present one, oldest first. Keys submitted then are looked for where they went then."""
+    moving_to: NewAddress | None = None
+    """While it moves: workers leave it, and submissions without a key go to other shards."""
 
     def __post_init__(self) -> None:
         if isinstance(self.number, bool) or not isinstance(self.number, int) or not 0 <= self.number <= MOST_SHARD:
@@ -83,14 +105,16 @@ def checked_shards(shards: object) -> tuple[Shard, ...]:
     if not isinstance(shards, Sequence) or not all(isinstance(each, Shard) for each in shards):
         raise ConfigError(f"shards must be a sequence of Shard(number, database_url, schema), not {shards!r}.")
     in_order: list[Shard] = sorted(shards, key=lambda shard: shard.number)
-    places: dict[tuple[Any, ...], int] = {}
+    places: dict[tuple[str, ...], int] = {}
     numbers: set[int] = set()
     for shard in in_order:
         if shard.number in numbers:
             raise ConfigError(f"two shards have the number {shard.number}.")
         numbers.add(shard.number)
-        place = (*place_of(shard.database_url), shard.schema)
-        if (other := places.setdefault(place, shard.number)) != shard.number:
+        here = [each for each in (shard, shard.moving_to) if each is not None]
+        for other in (places.setdefault(place(each), shard.number) for each in here):
+            if other == shard.number:
+                continue
             raise ConfigError(
                 f"shards {other} and {shard.number} are in one schema ({shard.schema or 'of the search_path'}) of one "
                 "database. Give each a schema of its own."
@@ -98,6 +122,11 @@ def checked_shards(shards: object) -> tuple[Shard, ...]:
     if in_order and not any(shard.is_open for shard in in_order):
         raise ConfigError("all shards are closed (weight 0). At least one must be open to take submissions.")
     return tuple(in_order)
+
+
+def place(of: Shard | NewAddress) -> tuple[str, ...]:
+    """Equal for two addresses that lead to one schema."""
+    return (*place_of(of.database_url), of.schema or "")
 
 
 def read_shards(file: Path) -> tuple[Shard, ...]:
@@ -129,4 +158,9 @@ def _shard_of(entry: Mapping[str, Any]) -> Shard:
         past = tuple(PastWeight(each["until"], each["weight"]) for each in entry.get("past", ()))
     except (KeyError, TypeError):
         raise ConfigError(f"past of shard {entry['number']} must be tables with `until` and `weight`.") from None
-    return Shard(**{**entry, "past": past})
+    moving_to = entry.get("moving_to")
+    try:
+        destination = None if moving_to is None else NewAddress(**moving_to)
+    except TypeError as e:
+        raise ConfigError(f"moving_to of shard {entry['number']} can't be read: {e}.") from None
+    return Shard(**{**entry, "past": past, "moving_to": destination})

@@ -20,8 +20,8 @@ def test_a_server_that_is_killed_frozen_or_cut_off_leaves_the_others_undisturbed
     outcome = run(1, said.append)
     shown = [f"shard {n}: {line}" for n, each in outcome.verdicts.items() for line in lines(each)]
     assert outcome.holds, "\n".join([*said, *shown, *outcome.problems])
-    assert len(outcome.faults) == 5
-    assert set(outcome.verdicts) == set(range(SHARDS))
+    assert len(outcome.faults) == 7
+    assert set(outcome.verdicts) == set(range(SHARDS + 1))
     assert all(each.figures.acknowledged for each in outcome.verdicts.values())
 
 

@@ -52,12 +52,19 @@ def list_(file: File, debug: Debug = False) -> None:
     config, now = Config.from_env(shards_file=str(file)), datetime.now(UTC)
     looks = {number: _look(one) for number, one in each_shard(config)}
     rows = [
-        (str(each.number), address(each.database_url), each.schema or "", _weight(each, now), *looks[each.number])
+        (
+            str(each.number),
+            address(each.database_url),
+            each.schema or "",
+            _weight(each, now),
+            looks[each.number].unfinished,
+            _state(each, looks[each.number]),
+        )
         for each in config.shards
     ]
     titles = ("shard", "database", "schema", "weight", "unfinished", "state")
     print_rows(titles, rows, none="no shards", numbers=("shard", "unfinished"))
-    if any(look.state != "ok" for look in looks.values()):
+    if any(looks[each.number].state != "ok" and each.moving_to is None for each in config.shards):
         raise typer.Exit(1)
 
 
@@ -147,6 +154,53 @@ def drain(
     _say(f"shard {number} is drained")
 
 
+@app.command()
+def move(
+    number: Number,
+    file: File,
+    database_url: Annotated[
+        str | None,
+        typer.Option("--database-url", metavar="URL", show_default=False, help="Its new database."),
+    ] = None,
+    database_url_file: Annotated[
+        Path | None,
+        typer.Option("--database-url-file", metavar="FILE", show_default=False, help="A file with that URL."),
+    ] = None,
+    schema: Annotated[
+        str | None, typer.Option("--schema", metavar="NAME", help="Its new schema. Default: the search_path.")
+    ] = None,
+    listen_database_url: Annotated[
+        str | None,
+        typer.Option("--listen-database-url", metavar="URL", help="Its new database for LISTEN, past a pooler."),
+    ] = None,
+    timeout: Annotated[
+        float | None,
+        typer.Option(
+            "--timeout", metavar="SECONDS", help="Give the move up if tasks still run after so long. Default: never."
+        ),
+    ] = None,
+    abort: Annotated[bool, typer.Option("--abort", help="Give up a move that has begun.")] = False,
+    dry_run: DryRun = False,
+    debug: Debug = False,
+) -> None:
+    """Move a shard with all its rows to another schema or server. Without an address: go on with a move that has begun.
+
+    Workers leave the shard, and its writes are refused while its rows are copied. The other shards are not disturbed.
+    """
+    from tasklib.cli import shard_move
+
+    url = url_of(database_url, database_url_file)
+    to = None if url is None else shard_move.new_address(url, schema, listen_database_url)
+    if abort:
+        if to is not None or dry_run:
+            raise typer.BadParameter("--abort takes nothing but the number of the shard.")
+        shard_move.abort(file, number, _say)
+    elif dry_run:
+        shard_move.preview(file, number, to, _say)
+    else:
+        shard_move.move(file, number, to, notice=NOTICE_SECONDS, timeout=timeout, say=_say)
+
+
 class _Look(NamedTuple):
     unfinished: str
     state: str
@@ -157,13 +211,22 @@ def _look(config: Config) -> _Look:
     import psycopg
 
     from tasklib.errors import TaskLibError
-    from tasklib.migrations import check
+    from tasklib.migrations import check, moving
 
     try:
         check(config)
-        return _Look(_unfinished(config), "ok")
+        with moving.opened(config) as (connection, schema):
+            mark = moving.mark_of(connection, schema)
+        state = f"takes no writes, see {mark.other}" if mark is not None and mark.is_frozen else "ok"
+        return _Look(_unfinished(config), state)
     except (TaskLibError, psycopg.Error) as e:
         return _Look("?", " ".join(str(e).split()))
+
+
+def _state(shard: Shard, look: _Look) -> str:
+    from tasklib.db.connect import address
+
+    return look.state if shard.moving_to is None else f"{look.state}, moves to {address(shard.moving_to.database_url)}"
 
 
 def _unfinished(config: Config) -> str:

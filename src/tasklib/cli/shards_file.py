@@ -14,6 +14,7 @@ from tempfile import NamedTemporaryFile
 
 from tasklib.shards import PastWeight, Shard, checked_shards, read_shards
 
+_OF_ADDRESS = ("id", "database_url", "schema", "listen_database_url")
 _HEAD = "# Changed by `tasklib shard`, which keeps no comments. Programs read it again while they run.\n"
 
 
@@ -72,6 +73,10 @@ def _entry(shard: Shard) -> str:
     if shard.past:
         past = (f"{{ until = {each.until.isoformat()}, weight = {float(each.weight)!r} }}" for each in shard.past)
         lines.append(f"past = [{', '.join(past)}]")
+    if shard.moving_to is not None:
+        parts = ((name, getattr(shard.moving_to, name)) for name in _OF_ADDRESS)
+        said = (f"{name} = {_text(value)}" for name, value in parts if value is not None)
+        lines.append(f"moving_to = {{ {', '.join(said)} }}")
     return "\n".join(lines) + "\n"
 
 

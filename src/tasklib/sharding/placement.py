@@ -21,9 +21,10 @@ sent to its former shard before has arrived by then. Clocks may differ by half o
 
 
 def by_chance(shards: Iterable[Shard], now: datetime) -> Shard | None:
-    """One of the open shards, by their weights; None if there is none."""
+    """One of the open shards, by their weights; None if there is none. One that moves only if all of them do."""
     weights = [(shard, weight_at(shard, now)) for shard in shards]
     open_ = [(shard, weight) for shard, weight in weights if weight > 0]
+    open_ = [each for each in open_ if each[0].moving_to is None] or open_
     if not open_:
         return None
     return random.choices([shard for shard, _ in open_], [weight for _, weight in open_])[0]

@@ -124,7 +124,7 @@ class ShardWorkers:
             self._whole.events.emit(WorkerDraining(self._whole.id, self.taken, False))
 
     def _take(self, shards: Iterable[Shard]) -> None:
-        """Serve those of these that are ours: begin with new ones, end with those that are gone or elsewhere now."""
+        """Serve those of these that are ours: begin with new ones, leave those that are gone, elsewhere or moving."""
         ours = self._whole.shards
         wanted = {shard.number: shard for shard in shards if ours is None or shard.number in ours}
         for number, shard in list(self._shards.items()):
@@ -142,6 +142,9 @@ class ShardWorkers:
         """Serve a shard for as long as it is one, through whatever becomes of its database."""
         if before is not None:  # at its former address
             await asyncio.gather(before, return_exceptions=True)
+        if shard.moving_to is not None:
+            await self._until_it_has_moved(shard)
+            return
         failures = 0
         while self._shards.get(shard.number) is shard and not self._stop_asked.is_set():
             worker = ShardWorker(self._whole, shard, self._pool, self._executors, self._started)
@@ -165,6 +168,13 @@ class ShardWorkers:
             failures = 0 if worker.has_started else failures + 1
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._stop_asked.wait(), backoff(failures))
+
+    async def _until_it_has_moved(self, shard: Shard) -> None:
+        """Leave a shard alone that moves, until the file names its new address."""
+        self._untried.discard(shard.number)
+        while self._shards.get(shard.number) is shard and not self._stop_asked.is_set() and not self._whole.burst:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stop_asked.wait(), _FILE_LOOK_SECONDS)
 
     @staticmethod
     def _named(shard: Shard, error: ConfigError | SchemaError) -> ConfigError | SchemaError:
@@ -319,8 +329,8 @@ def _config_of(config: Config, shard: Shard) -> Config:
     return config.with_shards((shard,)).for_shard(shard.number)
 
 
-def _address(shard: Shard) -> tuple[str, str | None, str | None]:
-    return shard.database_url, shard.schema, shard.listen_database_url
+def _address(shard: Shard) -> tuple[str, str | None, str | None, bool]:
+    return shard.database_url, shard.schema, shard.listen_database_url, shard.moving_to is not None
 
 
 def _state(file: Path) -> tuple[int, int] | None:
