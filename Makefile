@@ -58,8 +58,9 @@ pictures: $(READY)  ## the pictures of the pages: the chart of the recorded spee
 coverage: $(READY)  ## the tests of `make test`, and which lines of src they reach; fails below COVERAGE_FLOOR
 	$(BIN)/pytest -n $(JOBS) -m 'not long' --cov --cov-report=term --cov-report=xml --cov-fail-under=$(COVERAGE_FLOOR) $(ARGS)
 
-test-shards: $(READY)  ## the tests of shards, then four on two servers, one of which is killed, frozen and cut off
-	$(BIN)/pytest -n $(JOBS) tests/test_shards.py tests/worker/test_shards.py tests/worker/test_shard_slots.py tests/cli/test_shard.py $(ARGS)
+test-shards: $(READY)  ## the tests of shards; integration tests over four; then faults, a move and a new shard under load
+	$(BIN)/pytest -n $(JOBS) tests/test_shards.py tests/shards tests/worker/test_shards.py tests/worker/test_shard_slots.py tests/cli/test_shard.py $(ARGS)
+	$(BIN)/pytest -n $(JOBS) -m 'not long' --over-shards tests/client tests/worker tests/http $(ARGS)
 	$(BIN)/python -m proof.shards --rounds $(or $(ROUNDS),1)
 
 test-postgres: $(READY)  ## the integration tests on PostgreSQL 15 (system), 16 and 18

@@ -17,7 +17,7 @@ from tasklib.tasks import hooks, limits, registry
 from tasklib.testing import databases
 from tasklib.testing.reused_databases import ReusedDatabases
 
-pytest_plugins = ["pytester"]
+pytest_plugins = ["pytester", "tests.over_shards"]
 
 # The same examples in every run, however slow the machine. `pytest --hypothesis-profile=default` searches for new ones.
 settings.register_profile(
@@ -89,8 +89,11 @@ def empty_database_url(server_url: str) -> Iterator[str]:
 
 
 @pytest.fixture
-def config(database_url: str) -> Config:
-    return Config(database_url, retry_jitter=0.0)
+def config(request: pytest.FixtureRequest) -> Config:
+    """One database; with `--over-shards` four shards on two servers."""
+    if request.config.getoption("over_shards"):
+        return Config(shards=request.getfixturevalue("four_shards"), retry_jitter=0.0)
+    return Config(request.getfixturevalue("database_url"), retry_jitter=0.0)
 
 
 @pytest.fixture

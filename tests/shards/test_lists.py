@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from tasklib import AsyncClient, Client, Config, Worker, task
-from tasklib.errors import DatabaseUnavailable, TaskCancelled, TaskNotFound
+from tasklib.errors import DatabaseUnavailable, InvalidOption, TaskCancelled, TaskNotFound
 from tasklib.sharding.missing import MissingShardsWarning, PerShardWarning, missing_shards
 from tasklib.states import TaskState
 from tasklib.store import levels
@@ -263,3 +263,8 @@ def test_a_worker_of_several_shards_counts_once_among_those_of_others(client: Cl
                 connection.execute(f"INSERT INTO {table} (id, capacity, current_load) VALUES (%s, 10, 2)", [id_])
     figures = client.database.run(levels.fleet_figures())
     assert figures.workers == {"active": (3, 30, 8)}
+
+
+def test_a_limit_of_none_at_all_is_refused_as_with_one_database(client: Client) -> None:
+    with pytest.raises(InvalidOption):
+        client.replay_dead_letters(name="work", limit=0)

@@ -330,7 +330,7 @@ class ShardedCalls(Calls):
         missing: dict[int, str] = {}
         for shard in self.shards.all():
             left = None if limit is None else limit - len(done)
-            if left == 0:
+            if left == 0 and done:  # a limit of 0 is refused by the call
                 break
             one = call(self.of(shard.number), *args, limit=left, **conditions)
             answers, failed = sorted_out((yield OnShards({shard.number: one})))
