@@ -16,7 +16,7 @@ from psycopg.rows import tuple_row
 
 from tasklib.config import Config
 from tasklib.db.connect import connect, connect_async
-from tasklib.db.failures import MOST_CONFLICTS, TRANSIENT, conflict_pause, is_connection_loss, lost
+from tasklib.db.failures import MOST_CONFLICTS, conflict_pause, is_connection_loss, is_transient, lost
 from tasklib.db.fast_path import discard, exchange, is_alive, is_before_18, wait
 from tasklib.db.query import Query
 from tasklib.errors import DatabaseUnavailable
@@ -249,7 +249,7 @@ class Tries:
 
     def pause_after(self, error: Exception) -> float:
         """Seconds to wait before the next try after this error. If there is none, raises the error for the caller."""
-        if isinstance(error, TRANSIENT) and self._conflicts < MOST_CONFLICTS - 1:
+        if is_transient(error) and self._conflicts < MOST_CONFLICTS - 1:
             self._conflicts += 1
             return conflict_pause(self._conflicts)
         if self._repeatable and is_connection_loss(error) and self._losses < MOST_LOSSES - 1:

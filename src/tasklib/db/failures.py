@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterator
 
 import psycopg
@@ -15,8 +16,24 @@ class Conflict(pg.SerializationFailure):
     """Raised where rows are read: another transaction was quicker, and its rows are too young for this snapshot."""
 
 
-# Worth the same statement again, after a moment: two transactions met. None of it took effect.
-TRANSIENT = (pg.DeadlockDetected, pg.SerializationFailure, pg.LockNotAvailable)
+_TRANSIENT = (pg.DeadlockDetected, pg.SerializationFailure, pg.LockNotAvailable)
+_LOST_INTERMEDIATE_RESULT = "CIINF"
+_SHARD = re.compile(r'_\d{5,}" does not exist')
+
+
+def is_transient(error: BaseException) -> bool:
+    """True if the same statement is worth another try: two transactions met, or Citus was moving the schema.
+
+    None of it took effect.
+    """
+    if isinstance(error, _TRANSIENT):
+        return True
+    if not isinstance(error, psycopg.Error):
+        return False
+    if error.diag.sqlstate == _LOST_INTERMEDIATE_RESULT:
+        return True
+    return isinstance(error, pg.UndefinedTable) and _SHARD.search(error.diag.message_primary or "") is not None
+
 
 MOST_CONFLICTS = 10
 """Tries of a statement that keeps meeting other transactions."""

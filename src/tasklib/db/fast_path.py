@@ -35,6 +35,7 @@ class _Session:
     before_18: bool
     prepared: dict[str, bytes | None] = field(default_factory=dict)
     """The statements it has seen, and the names of their prepared forms."""
+    plans_for_values: bool = False
     reader: abc.Transformer = field(default_factory=Transformer)
     """Reads answers; it remembers how each type is read."""
 
@@ -68,13 +69,31 @@ def exchange(
         except psycopg.errors.InvalidSqlStatementName:
             # After a rollback psycopg deallocates all statements of its session: ours too.
             session.prepared.pop(query.name)
+        except psycopg.errors.FeatureNotSupported:
+            if session.plans_for_values:
+                raise
+            yield from _plan_for_values(pgconn, session)
     if result is None:
         pgconn.send_query_params(text.encode(), values)
-        result = yield from _result(pgconn)
-    answer = query.read(_rows(session.reader, result) if result.ntuples else ())
+        try:
+            result = yield from _result(pgconn)
+        except psycopg.errors.FeatureNotSupported:
+            if session.plans_for_values:
+                raise
+            yield from _plan_for_values(pgconn, session)
+            pgconn.send_query_params(text.encode(), values)
+            result = yield from _result(pgconn)
+    answer = query.read(_rows(session.reader, result, query.types) if result.ntuples else ())
     if then is not None:
         then(answer)
     return answer
+
+
+def _plan_for_values(pgconn: pq.abc.PGconn, session: _Session) -> PQGen[None]:
+    """Take back the one plan for all values (db/connect.py), once: Citus has no such plans for what it distributes."""
+    session.plans_for_values = True
+    pgconn.send_query(b"SET plan_cache_mode = auto")
+    yield from _result(pgconn)
 
 
 def _prepared(pgconn: pq.abc.PGconn, session: _Session, name: str, text: str) -> PQGen[bytes | None]:
@@ -97,8 +116,10 @@ def _result(pgconn: pq.abc.PGconn) -> PQGen[pq.abc.PGresult]:
     return result
 
 
-def _rows(reader: abc.Transformer, result: pq.abc.PGresult) -> list[tuple[Any, ...]]:
-    reader.set_pgresult(result)
+def _rows(reader: abc.Transformer, result: pq.abc.PGresult, types: tuple[int, ...]) -> list[tuple[Any, ...]]:
+    reader.set_pgresult(result, set_loaders=not types)
+    if types:
+        reader.set_loader_types(types, pq.Format.TEXT)
     return reader.load_rows(0, result.ntuples, tuple)
 
 

@@ -23,6 +23,8 @@ class Query(Generic[T]):
     """True if running it twice does no more than running it once: it is tried again when the connection is lost."""
     all_text: bool = False
     """True if each parameter may travel as text (texts, numbers, arrays of texts): then it needs no cursor."""
+    types: tuple[int, ...] = ()
+    """With `all_text`: the types that the columns are read as, by their oids; (): as what they are."""
     if_locked: Query[T] | None = None
     """What a `ReconnectingConnection` runs instead when another transaction keeps this one waiting for a row."""
 

@@ -13,7 +13,7 @@ import psycopg
 from tasklib.config import Config
 from tasklib.db.connect import connect_async
 from tasklib.db.database import execute_async
-from tasklib.db.failures import MOST_CONFLICTS, TRANSIENT, conflict_pause, explained, is_connection_loss
+from tasklib.db.failures import MOST_CONFLICTS, conflict_pause, explained, is_connection_loss, is_transient
 from tasklib.db.fast_path import discard, exchange, is_alive, wait
 from tasklib.db.query import Query
 from tasklib.errors import DatabaseUnavailable
@@ -76,7 +76,7 @@ class ReconnectingConnection:
                     self.drop()
                     raise self._report_lost(e) from e
                 conflicts += 1
-                if not isinstance(e, TRANSIENT):
+                if not is_transient(e):
                     raise explained(e) if isinstance(e, psycopg.Error) else e from e
                 if query.if_locked is not None:
                     query = query.if_locked

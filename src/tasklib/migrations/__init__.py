@@ -25,6 +25,7 @@ from tasklib.config import Config
 from tasklib.db.connect import connect
 from tasklib.errors import SchemaError
 from tasklib.migrations import from_0_1, older_table
+from tasklib.migrations.distributed import triggers_allowed
 from tasklib.migrations.revisions import (
     VERSION_TABLE,
     head,
@@ -179,7 +180,8 @@ def _upgrade(connection: Connection, schema: str | None) -> None:
 
     alembic = _alembic(schema)
     alembic.attributes["connection"] = connection
-    with _one_at_a_time:
+    where = schema_of(connection, name_in(VERSION_TABLE, schema))
+    with _one_at_a_time, triggers_allowed(connection, where):
         command.upgrade(alembic, head())
 
 

@@ -122,6 +122,11 @@ class Claimed(NamedTuple):
         return Place(self.due, self.id)
 
 
+_TEXT, _INTEGER = 25, 20
+CLAIMED_TYPES = tuple(_INTEGER if "int" in str(kind) else _TEXT for kind in Claimed.__annotations__.values())
+"""What the columns of a claim are read as, by the oids of types: the fields of `Claimed`."""
+
+
 class FlowPart(NamedTuple):
     """The place of a task in its flow."""
 
@@ -197,7 +202,7 @@ def claim(
         **lease_terms(worker_id, lease_seconds, medium_after, high_after),
         "limit": limit,
     }
-    return Query("claim", parameters, in_order, all_text=True)
+    return Query("claim", parameters, in_order, all_text=True, types=CLAIMED_TYPES)
 
 
 @lru_cache(maxsize=1)  # an idle worker asks for the same again and again
@@ -219,7 +224,8 @@ def claim_next(
         "names": _in_text(names) if names is not None else None,
         **lease_terms(worker_id, lease_seconds, medium_after, high_after),
     }
-    return Query("claim_next", {name: in_text(value) for name, value in parameters.items()}, in_order, all_text=True)
+    texts = {name: in_text(value) for name, value in parameters.items()}
+    return Query("claim_next", texts, in_order, all_text=True, types=CLAIMED_TYPES)
 
 
 def may_take(worker_id: str) -> Query[bool]:
@@ -229,7 +235,7 @@ def may_take(worker_id: str) -> Query[bool]:
 
 def leases_of(worker_id: str) -> Query[list[Claimed]]:
     """All that one worker holds, as its claims gave it."""
-    return Query("leases_of", {"worker": worker_id}, in_order, all_text=True)
+    return Query("leases_of", {"worker": worker_id}, in_order, all_text=True, types=CLAIMED_TYPES)
 
 
 class Outlook(NamedTuple):

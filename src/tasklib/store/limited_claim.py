@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from tasklib.db.fast_path import array
 from tasklib.db.query import Query, Rows
-from tasklib.store.claim import Claimed, Served, in_order, lease_terms
+from tasklib.store.claim import CLAIMED_TYPES, Claimed, Served, in_order, lease_terms
 
 
 class Turn(NamedTuple):
@@ -31,6 +31,9 @@ class Admitted(NamedTuple):
     """Tasks were chosen, and not leased because they had just been inserted: ask again at once."""
 
 
+_INTEGER, _FLOAT = 20, 701  # oids
+
+
 def claim_limited(
     served: Served,
     limit: int,
@@ -51,7 +54,7 @@ def claim_limited(
         **lease_terms(worker_id, lease_seconds, medium_after, high_after),
         "limit": limit,
     }
-    return Query("claim_limited", parameters, _admitted, all_text=True)
+    return Query("claim_limited", parameters, _admitted, all_text=True, types=(*CLAIMED_TYPES, _INTEGER, _FLOAT))
 
 
 NAMED_AT_ONCE = 1000

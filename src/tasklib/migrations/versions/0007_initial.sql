@@ -201,6 +201,25 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
             '#([.,:-]#)+', '#', 'g')))
 $$;
 
+-- What a claim says of a run of a schedule, of a task of a flow, or of one with a version, besides its trace. IMMUTABLE
+-- because it is called in RETURNING, where Citus allows nothing else: all it uses depends on its arguments alone, for our
+-- connections have one time zone.
+CREATE FUNCTION {schema.}tasklib_carried(
+    trace_context jsonb, schedule text, slot timestamptz, flow uuid, node text, reports_to uuid[], args jsonb, version smallint)
+RETURNS text LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+BEGIN
+    -- Most tasks of flows: text takes less time than building jsonb.
+    IF schedule IS NULL AND trace_context IS NULL AND version IS NULL THEN
+        RETURN '{' || concat_ws(', ', '"tasklib_flow": "' || flow::text || '"', '"tasklib_node": ' || to_json(node)::text,
+                                '"tasklib_reports_to": ["' || NULLIF(array_to_string(reports_to, '", "'), '') || '"]',
+                                '"tasklib_results": ' || NULLIF(args, '{}')::text) || '}';
+    END IF;
+    RETURN COALESCE(trace_context, '{}') || jsonb_strip_nulls(jsonb_build_object(
+        'tasklib_schedule', schedule, 'tasklib_slot', slot, 'tasklib_flow', flow, 'tasklib_node', node,
+        'tasklib_reports_to', reports_to, 'tasklib_results', NULLIF(args, '{}'), 'tasklib_version', version));
+END
+$$;
+
 -- ---- workers ----
 
 -- One row for each start of a worker: an id is never used twice. Read it through the view `workers`, which says which
@@ -271,8 +290,8 @@ DECLARE
     place regnamespace := (SELECT typnamespace FROM pg_type WHERE oid = pg_typeof(NULL::{schema.}tasks));
 BEGIN
     EXECUTE format($function$
-        CREATE FUNCTION %1$s.tasklib_wake_all() RETURNS void LANGUAGE sql AS $$
-            SELECT pg_catalog.pg_notify(pg_catalog.concat('tasklib_', n.nspname), '')
+        CREATE FUNCTION %1$s.tasklib_wake_all(message text DEFAULT '') RETURNS void LANGUAGE sql AS $$
+            SELECT pg_catalog.pg_notify(pg_catalog.concat('tasklib_', n.nspname), $1)
             FROM pg_catalog.pg_type AS t
             JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) t.typnamespace
             WHERE t.oid OPERATOR(pg_catalog.=) pg_catalog.pg_typeof(NULL::%1$s.tasks)
@@ -477,9 +496,11 @@ $migration$;
 
 -- Steps and signals are deleted with their tasks, by whatever statement deletes those.
 CREATE FUNCTION {schema.}tasklib_forget_steps() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    ids uuid[] := ARRAY(SELECT id FROM gone); -- which Citus can't join
 BEGIN
-    EXECUTE format('DELETE FROM %1$I.steps WHERE task IN (SELECT id FROM gone)', TG_TABLE_SCHEMA);
-    EXECUTE format('DELETE FROM %1$I.signals WHERE task IN (SELECT id FROM gone)', TG_TABLE_SCHEMA);
+    EXECUTE format('DELETE FROM %1$I.steps WHERE task = ANY ($1)', TG_TABLE_SCHEMA) USING ids;
+    EXECUTE format('DELETE FROM %1$I.signals WHERE task = ANY ($1)', TG_TABLE_SCHEMA) USING ids;
     RETURN NULL;
 END
 $$;
@@ -872,14 +893,15 @@ CREATE FUNCTION {schema.}tasklib_lane(name text, lane text, kwargs jsonb) RETURN
 $$;
 
 -- Queues and names with limits are marked in `pauses`, which every claim reads: only tasklib_admit takes their tasks.
--- What runs at that moment is counted, too; but for a claim that is under way. It runs as its owner: a worker stores the
+-- What runs at that moment is counted, too; but for a claim that is under way. The triggers say of which table they are,
+-- whose name on Citus has a number behind it. It runs as its owner: a worker stores the
 -- limits of its functions, but has no say over pauses.
 CREATE FUNCTION {schema.}tasklib_mark_limited() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     changed text := CASE WHEN TG_OP = 'DELETE' THEN OLD.name ELSE NEW.name END;
-    subject text := CASE WHEN TG_TABLE_NAME = 'limited_names' THEN 'name' ELSE split_part(changed, ':', 1) END;
-    thing text := CASE WHEN TG_TABLE_NAME = 'limited_names' THEN changed
+    subject text := CASE WHEN TG_ARGV[0] = 'names' THEN 'name' ELSE split_part(changed, ':', 1) END;
+    thing text := CASE WHEN TG_ARGV[0] = 'names' THEN changed
                        ELSE substr(changed, length(subject) + 2) END;
     is_limited boolean;
 BEGIN
@@ -897,7 +919,7 @@ BEGIN
         EXECUTE format('INSERT INTO %1$I.pauses (kind, value) VALUES (''limited_'' || $1, $2)
                         ON CONFLICT DO NOTHING', TG_TABLE_SCHEMA)
         USING subject, thing;
-        IF TG_TABLE_NAME = 'limits' THEN
+        IF TG_ARGV[0] = 'limits' THEN
             EXECUTE format('INSERT INTO %1$I.places (task, limit_name, key, token, held)
                             SELECT id, $3, '''', lease_token, $4 IS NOT DISTINCT FROM ''hold'' FROM %1$I.tasks
                             WHERE state = ''running'' AND CASE $1 WHEN ''queue'' THEN queue ELSE name END = $2
@@ -913,9 +935,9 @@ END
 $$;
 
 CREATE TRIGGER limits_marked AFTER INSERT OR UPDATE OR DELETE ON {schema.}limits
-    FOR EACH ROW EXECUTE FUNCTION {schema.}tasklib_mark_limited();
+    FOR EACH ROW EXECUTE FUNCTION {schema.}tasklib_mark_limited('limits');
 CREATE TRIGGER limited_names_marked AFTER INSERT OR UPDATE OR DELETE ON {schema.}limited_names
-    FOR EACH ROW EXECUTE FUNCTION {schema.}tasklib_mark_limited();
+    FOR EACH ROW EXECUTE FUNCTION {schema.}tasklib_mark_limited('names');
 
 -- The first waiting task of each kind (lane, required capabilities, priority) in these lanes of a queue, one look at the
 -- index each; `until` null: up to the end of the queue.
@@ -1668,7 +1690,10 @@ CREATE TABLE {schema.}deploys (
 -- wait is exact; the rest is what the leader counted last, if that is no older than two minutes.
 CREATE FUNCTION {schema.}tasklib_pressure(subjects text[])
 RETURNS TABLE (subject text, max_wait double precision, max_pending bigint, oldest_age double precision, pending bigint)
-LANGUAGE sql STABLE AS $$
+LANGUAGE plpgsql STABLE AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
     SELECT bounds.subject::text, bounds.max_wait, bounds.max_pending,
            CASE WHEN bounds.max_wait IS NULL THEN NULL
                 WHEN bounds.subject LIKE 'name:%' THEN counted.oldest_age
@@ -1710,7 +1735,8 @@ LANGUAGE sql STABLE AS $$
           AND minute = (SELECT max(minute) FROM {schema.}depths WHERE minute > now() - interval '2 minutes')
     ) AS counted ON true
     WHERE bounds.subject = ANY (subjects)
-    ORDER BY bounds.subject
+    ORDER BY bounds.subject;
+END
 $$;
 
 -- Whether a queue (and a name) is within its bounds, for plain SQL that asks before it inserts:
@@ -1719,6 +1745,45 @@ CREATE FUNCTION {schema.}tasklib_has_room(queue text, name text DEFAULT NULL) RE
     SELECT NOT EXISTS (
         SELECT FROM {schema.}tasklib_pressure(ARRAY['queue:' || $1, 'name:' || $2]) AS found
         WHERE found.oldest_age > found.max_wait OR found.pending >= found.max_pending)
+$$;
+
+-- The table that holds the rows of this one: itself, or in a schema that Citus distributes a shard, if it is on this node.
+CREATE FUNCTION {schema.}tasklib_stored(relation regclass) RETURNS regclass LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    shard regclass;
+BEGIN
+    IF to_regclass('pg_catalog.pg_dist_shard') IS NOT NULL THEN
+        EXECUTE 'SELECT to_regclass(shard_name(logicalrelid, shardid)) FROM pg_dist_shard WHERE logicalrelid = $1'
+        INTO shard USING relation;
+    END IF;
+    RETURN COALESCE(shard, relation);
+END
+$$;
+
+-- How large a table is, and how its states are shared out, by the last ANALYZE. A function, because Citus joins no catalog
+-- with tables of ours.
+CREATE FUNCTION {schema.}tasklib_measured(relation regclass)
+RETURNS TABLE (bytes bigint, reltuples real, states text[], shares real[]) LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN QUERY
+    SELECT pg_relation_size(c.oid), c.reltuples, s.most_common_vals::text::text[], s.most_common_freqs
+    FROM pg_class AS c
+    JOIN pg_namespace AS n ON n.oid = c.relnamespace
+    LEFT JOIN pg_stats AS s ON s.schemaname = n.nspname AND s.tablename = c.relname AND s.attname = 'state'
+    WHERE c.oid = {schema.}tasklib_stored(relation);
+END
+$$;
+
+-- The histogram of these times: how many are below the first of the bounds, from there to the second, and so on. Of none
+-- it is empty.
+CREATE FUNCTION {schema.}tasklib_histogram(times double precision[], bounds double precision[]) RETURNS bigint[]
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+BEGIN
+    RETURN CASE WHEN times IS NULL THEN '{}' ELSE ARRAY(
+        SELECT count(*) FILTER (WHERE width_bucket(took, bounds) = bucket)
+        FROM generate_series(0, cardinality(bounds)) AS bucket, unnest(times) AS took
+        GROUP BY bucket ORDER BY bucket) END;
+END
 $$;
 
 -- The sum of two histograms.
@@ -1835,5 +1900,8 @@ BEGIN
 END
 $$;
 
-CREATE TRIGGER audit_keep BEFORE UPDATE OR DELETE OR TRUNCATE ON {schema.}audit
+-- Two triggers: Citus has none on TRUNCATE, and would leave out one that is also on that.
+CREATE TRIGGER audit_keep BEFORE UPDATE OR DELETE ON {schema.}audit
+    FOR EACH STATEMENT EXECUTE FUNCTION {schema.}tasklib_keep_audit();
+CREATE TRIGGER audit_keep_all BEFORE TRUNCATE ON {schema.}audit
     FOR EACH STATEMENT EXECUTE FUNCTION {schema.}tasklib_keep_audit();

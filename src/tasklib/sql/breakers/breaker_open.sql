@@ -1,7 +1,7 @@
 -- By hand: for so many seconds, then it probes; null: until it is closed.
 WITH changed AS (
     UPDATE {schema.}breakers
-    SET state = 'open', since = CASE WHEN state = 'open' THEN since ELSE now() END,
+    SET state = 'open', since = (SELECT CASE WHEN state = 'open' THEN since ELSE now() END),
         until = now() + make_interval(secs => %(seconds)s::float8), passed = 0, probe_ids = '{}', probe_tokens = '{}',
         seen_attempts = NULL, seen_failures = NULL, opened = opened + (state <> 'open')::int, changed_at = now(),
         changed_by = ''

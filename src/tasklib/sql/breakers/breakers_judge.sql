@@ -66,9 +66,9 @@ judged AS MATERIALIZED (
 moved AS (
     UPDATE {schema.}breakers AS breaker
     SET state = next,
-        since = CASE WHEN next = previous THEN since ELSE now() END,
-        until = CASE WHEN next = 'open' AND previous <> 'open' THEN now() + make_interval(secs => pause)
-                     WHEN next = previous THEN until END,
+        since = (SELECT CASE WHEN next = previous THEN since ELSE now() END),
+        until = (SELECT CASE WHEN next = 'open' AND previous <> 'open' THEN now() + make_interval(secs => pause)
+                             WHEN next = previous THEN until END),
         opened = opened + (next = 'open' AND previous <> 'open')::int,
         seen_attempts = CASE WHEN previous = 'closed' AND next = 'open' THEN attempts ELSE seen_attempts END,
         seen_failures = CASE WHEN previous = 'closed' AND next = 'open' THEN failed ELSE seen_failures END,

@@ -29,13 +29,15 @@ found AS (
     WHERE NOT EXISTS (SELECT FROM {schema.}pauses WHERE kind = 'queue' AND value = lane.queue)
 ),
 chosen AS MATERIALIZED (
-    SELECT task.id, task.name, task.lease_token, E'\x01lbreaker:' || task.name || E'\x02' AS part
-    FROM (SELECT id, name, row_number() OVER (PARTITION BY name ORDER BY due, id) AS place FROM found) AS ranked
-    JOIN wanted USING (name)
-    JOIN {schema.}tasks AS task ON task.id = ANY (ARRAY[ranked.id])
-    WHERE place <= wanted.number
-      AND COALESCE(task.state, '') IN ('pending', 'failed')
-    FOR UPDATE OF task SKIP LOCKED
+    SELECT * FROM (
+        SELECT task.id, task.name, task.lease_token, E'\x01lbreaker:' || task.name || E'\x02' AS part
+        FROM (SELECT id, name, row_number() OVER (PARTITION BY name ORDER BY due, id) AS place FROM found) AS ranked
+        JOIN wanted USING (name)
+        JOIN {schema.}tasks AS task ON task.id = ANY (ARRAY[ranked.id])
+        WHERE place <= wanted.number
+          AND COALESCE(task.state, '') IN ('pending', 'failed')
+        FOR UPDATE OF task SKIP LOCKED
+    ) AS locked
 ),
 marked AS (
     UPDATE {schema.}tasks AS task
@@ -44,7 +46,7 @@ marked AS (
                     ELSE part END
     FROM chosen
     WHERE task.id = ANY (ARRAY[chosen.id])
-    RETURNING task.id, {include wake}
+    RETURNING task.id
 ),
 recorded AS (
     UPDATE {schema.}breakers AS breaker
@@ -56,4 +58,4 @@ recorded AS (
     ) AS taken
     WHERE breaker.name = taken.name
 )
-SELECT count(*) FROM marked
+SELECT count({include wake}) FROM marked

@@ -5,6 +5,12 @@ UPDATE {schema.}tasks AS task
 {include lease},
     started_at = now()
 FROM {include thresholds}
+CROSS JOIN LATERAL (SELECT
+    now() - make_interval(secs => high_after) AS high_since,
+    now() - make_interval(secs => high_after + medium_after) AS low_high_since,
+    now() - make_interval(secs => medium_after) AS medium_since
+    OFFSET 0 -- as columns of their own: Citus takes no now() in RETURNING
+) AS raised
 WHERE task.id = (
     SELECT id
     FROM {schema.}tasks AS task
@@ -21,9 +27,8 @@ WHERE task.id = (
     FOR UPDATE SKIP LOCKED
 )
 RETURNING {include leased},
-    CASE WHEN {due} <= now() - make_interval(
-                  secs => high_after + CASE WHEN task.priority < 0 THEN medium_after ELSE 0 END)
+    CASE WHEN {due} <= CASE WHEN task.priority < 0 THEN low_high_since ELSE high_since END
              THEN greatest(task.priority, 100)
-         WHEN {due} <= now() - make_interval(secs => medium_after) THEN greatest(task.priority, 0)
+         WHEN {due} <= medium_since THEN greatest(task.priority, 0)
          ELSE task.priority END,
     task.lane

@@ -6,8 +6,7 @@ WITH changed AS (
     WHERE id = %(id)s::text::uuid
       AND (state IN ('pending', 'failed') OR (state = 'running' AND cancel_requested_at IS NULL))
       AND {include owned}
-    RETURNING state, CASE WHEN state = 'running' THEN {include wake} END,
-              name, queue, priority, state AS outcome, '' AS reason, task.id, task.node, task.reports_to
+    RETURNING state, name, queue, priority, state AS outcome, '' AS reason, task.id, task.node, task.reports_to
 ),
 ended AS (
     SELECT id, state, node, reports_to FROM changed
@@ -16,4 +15,4 @@ ended AS (
 {include freed},
 {include counted},
 {include audited}
-SELECT state FROM changed
+SELECT state FROM (SELECT state, CASE WHEN state = 'running' THEN {include wake} END FROM changed) AS told

@@ -23,8 +23,7 @@ changed AS (
     SET {include cancelled}
     WHERE id = ANY (ARRAY(SELECT id FROM waiting UNION ALL SELECT id FROM at_a_gate
                           UNION ALL SELECT id FROM running))
-    RETURNING state, CASE WHEN state = 'running' THEN {include wake} END,
-              name, queue, priority, state AS outcome, '' AS reason, task.id, task.node, task.reports_to
+    RETURNING state, name, queue, priority, state AS outcome, '' AS reason, task.id, task.node, task.reports_to
 ),
 ended AS (
     SELECT id, state, node, reports_to FROM changed
@@ -33,4 +32,4 @@ ended AS (
 {include freed},
 {include counted},
 {include audited_batch}
-SELECT state FROM changed
+SELECT state FROM (SELECT state, CASE WHEN state = 'running' THEN {include wake} END FROM changed) AS told

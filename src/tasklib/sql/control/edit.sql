@@ -32,7 +32,7 @@ WITH changed AS (
       AND state IN ('pending', 'failed')
       AND {include edit_version} = %(version)s::text
       AND {include owned}
-    RETURNING state, {include wake_one}
+    RETURNING state, task.queue, task.name, task.required_capabilities
 ),
 {include audited}
-SELECT state FROM changed
+SELECT state FROM (SELECT state, {include wake_one} FROM changed AS task) AS told

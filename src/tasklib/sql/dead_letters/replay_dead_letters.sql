@@ -5,8 +5,7 @@ changed AS (
     SET {include replayed}
     FROM batch
     WHERE task.id = ANY (ARRAY[batch.id])
-    RETURNING task.id::text, batch.completed_at, {include wake},
-              name, queue, priority, 'replayed' AS outcome, 'dead_letter' AS reason, 'dead_letter' AS was,
+    RETURNING task.id::text, batch.completed_at, name, queue, priority, 'replayed' AS outcome, 'dead_letter' AS reason, 'dead_letter' AS was,
               task.node, task.reports_to, task.waits_for
 ),
 revived AS (
@@ -16,4 +15,4 @@ revived AS (
 {include steps_replayed},
 {include counted},
 {include audited_batch}
-SELECT id, completed_at FROM changed
+SELECT id, completed_at FROM (SELECT id, completed_at, {include wake} FROM changed) AS told

@@ -10,7 +10,7 @@ WITH held AS MATERIALIZED (
     FOR SHARE SKIP LOCKED
 ),
 next AS MATERIALIZED (
-    SELECT signal.task, signal.seq, signal.payload
+    SELECT signal.task, signal.seq, signal.payload, clock_timestamp() AS moment
     FROM {schema.}signals AS signal
     WHERE signal.task = (SELECT id FROM held) AND signal.name = %(signal)s::text AND signal.consumed_at IS NULL
     ORDER BY signal.seq
@@ -32,7 +32,7 @@ recorded AS (
 -- Only if the step is new: one that was recorded before has had its signal.
 consumed AS (
     UPDATE {schema.}signals AS signal
-    SET consumed_at = clock_timestamp()
+    SET consumed_at = next.moment
     FROM next
     WHERE signal.task = next.task AND signal.seq = next.seq AND EXISTS (SELECT FROM recorded)
 ),

@@ -7,14 +7,16 @@ WITH given AS MATERIALIZED (
                 %(seconds)s::float8[]) AS given (id, token, kind, name, result, seconds)
 ),
 held AS MATERIALIZED (
-    SELECT given.*
-    FROM given
-    JOIN {schema.}tasks AS task ON task.id = ANY (ARRAY[given.id])
-    WHERE {still_running}
-      AND task.lease_token = given.token
-      AND task.worker_id = %(worker)s
-    ORDER BY given.id
-    FOR SHARE OF task SKIP LOCKED
+    SELECT * FROM (
+        SELECT given.*
+        FROM given
+        JOIN {schema.}tasks AS task ON task.id = ANY (ARRAY[given.id])
+        WHERE {still_running}
+          AND task.lease_token = given.token
+          AND task.worker_id = %(worker)s
+        ORDER BY given.id
+        FOR SHARE OF task SKIP LOCKED
+    ) AS locked
 ),
 written AS (
     INSERT INTO {schema.}steps (task, kind, name, result, token)

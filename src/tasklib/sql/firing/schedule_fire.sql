@@ -9,18 +9,20 @@ offer AS (
         pause_note text)
 ),
 accepted AS (
-    SELECT offer.*, schedule.task, schedule.template, schedule.last_slot AS previous_slot
-    FROM {schema.}schedules AS schedule
-    JOIN offer ON offer.name = schedule.name
-    WHERE EXISTS (SELECT FROM leader)
-      AND schedule.paused_at IS NULL AND schedule.retired_at IS NULL
-      AND schedule.revision = offer.revision
-      AND schedule.next_slot IS NOT DISTINCT FROM offer.slot
-      AND schedule.waiting_slot IS NOT DISTINCT FROM offer.waiting
-      -- It may have been decided ahead of its time.
-      AND (offer.last_slot <= now()) IS NOT FALSE
-    ORDER BY schedule.name
-    FOR UPDATE OF schedule
+    SELECT * FROM (
+        SELECT offer.*, schedule.task, schedule.template, schedule.last_slot AS previous_slot
+        FROM {schema.}schedules AS schedule
+        JOIN offer ON offer.name = schedule.name
+        WHERE EXISTS (SELECT FROM leader)
+          AND schedule.paused_at IS NULL AND schedule.retired_at IS NULL
+          AND schedule.revision = offer.revision
+          AND schedule.next_slot IS NOT DISTINCT FROM offer.slot
+          AND schedule.waiting_slot IS NOT DISTINCT FROM offer.waiting
+          -- It may have been decided ahead of its time.
+          AND (offer.last_slot <= now()) IS NOT FALSE
+        ORDER BY schedule.name
+        FOR UPDATE OF schedule
+    ) AS locked
 ),
 inserted AS (
     INSERT INTO {schema.}tasks (
@@ -57,7 +59,7 @@ advanced AS (
         last_task = COALESCE(made.newest, schedule.last_task),
         fired = schedule.fired + COALESCE(made.number, 0),
         skipped = schedule.skipped + COALESCE(lost.number, 0),
-        paused_at = CASE WHEN accepted.pause_note IS NOT NULL THEN now() END,
+        paused_at = (SELECT CASE WHEN accepted.pause_note IS NOT NULL THEN now() END),
         pause_note = accepted.pause_note,
         paused_by = CASE WHEN accepted.pause_note IS NOT NULL THEN 'tasklib' END,
         revision = schedule.revision + CASE WHEN accepted.pause_note IS NOT NULL THEN 1 ELSE 0 END
@@ -70,13 +72,15 @@ advanced AS (
 {include schedule_skips_recorded},
 -- An earlier run that is not finished makes way. The new one is not visible to this statement.
 unwanted AS (
-    SELECT task.id
-    FROM {schema.}tasks AS task
-    JOIN accepted ON accepted.name = task.schedule AND accepted.cancel_running
-    WHERE task.state IN ('pending', 'running', 'failed')
-      AND (task.state <> 'running' OR task.cancel_requested_at IS NULL)
-    ORDER BY task.id
-    FOR UPDATE OF task
+    SELECT * FROM (
+        SELECT task.id
+        FROM {schema.}tasks AS task
+        JOIN accepted ON accepted.name = task.schedule AND accepted.cancel_running
+        WHERE task.state IN ('pending', 'running', 'failed')
+          AND (task.state <> 'running' OR task.cancel_requested_at IS NULL)
+        ORDER BY task.id
+        FOR UPDATE OF task
+    ) AS locked
 ),
 changed AS (
     UPDATE {schema.}tasks AS task
@@ -84,7 +88,7 @@ changed AS (
     FROM unwanted
     WHERE task.id = ANY (ARRAY[unwanted.id])
     RETURNING task.id, task.node, task.reports_to, task.name, task.queue, task.priority, task.state AS outcome,
-              '' AS reason, CASE WHEN task.state = 'running' THEN {include wake} END
+              '' AS reason
 ),
 -- Runs of a backfill that goes one by one are tasks of a flow.
 ended AS (
@@ -92,6 +96,9 @@ ended AS (
 ),
 {include reported},
 {include counted},
+told AS (
+    SELECT count(CASE WHEN outcome = 'running' THEN {include wake} END) AS number FROM changed
+),
 slots_counted AS (
     INSERT INTO {schema.}stats_deltas (name, outcome, reason, count)
     SELECT name, 'slot_fired', '', count(*) FROM inserted GROUP BY name
@@ -115,3 +122,4 @@ lateness_counted AS (
 SELECT advanced.name, inserted.id::text, inserted.slot
 FROM advanced
 LEFT JOIN inserted ON inserted.schedule = advanced.name
+WHERE (SELECT number FROM told) >= 0 -- workers are told of what they have to stop

@@ -2,21 +2,21 @@
 -- are forgotten after a while, and so are old deploys.
 WITH {include leader},
 forgotten AS (
-    DELETE FROM {schema.}workers
+    DELETE FROM {schema.}worker_registrations AS worker
     WHERE EXISTS (SELECT FROM leader)
       AND reported_status = 'dead'
       AND last_heartbeat < now() - make_interval(secs => %(forget_after)s)
-      AND NOT EXISTS (SELECT FROM {schema.}tasks WHERE state = 'running' AND worker_id = workers.id)
+      AND NOT EXISTS (SELECT FROM {schema.}tasks WHERE state = 'running' AND worker_id = worker.id)
 ),
 forgotten_deploys AS (
     DELETE FROM {schema.}deploys WHERE EXISTS (SELECT FROM leader) AND seen_at < now() - interval '31 days'
 ),
 changed AS (
-    UPDATE {schema.}workers
+    UPDATE {schema.}worker_registrations
     SET reported_status = 'dead', current_load = 0, asleep = false
     WHERE EXISTS (SELECT FROM leader)
-      AND status = 'dead'
       AND reported_status <> 'dead'
+      AND id IN (SELECT id FROM {schema.}workers WHERE status = 'dead')
     RETURNING id
 ),
 counted AS (

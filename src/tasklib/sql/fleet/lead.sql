@@ -5,12 +5,15 @@
 WITH taken AS (
     INSERT INTO {schema.}leadership AS current (holder, expires_at)
     SELECT %(holder)s, now() + make_interval(secs => %(lease)s)
-    WHERE NOT EXISTS (SELECT FROM {schema.}leadership WHERE holder <> %(holder)s AND expires_at > now())
+    FROM (SELECT count(*) AS leaders FROM {schema.}leadership WHERE holder <> %(holder)s AND expires_at > now()) AS others
+    WHERE leaders = 0
     ON CONFLICT (one) DO UPDATE
     SET holder = EXCLUDED.holder,
         term = current.term + CASE WHEN current.holder = EXCLUDED.holder THEN 0 ELSE 1 END,
         expires_at = EXCLUDED.expires_at
-    WHERE current.holder = EXCLUDED.holder OR current.expires_at <= now()
+    -- The same as `expires_at <= now()`, of what was given alone.
+    WHERE current.holder = EXCLUDED.holder
+       OR current.expires_at - EXCLUDED.expires_at <= -make_interval(secs => %(lease)s)
     RETURNING term
 )
 SELECT (SELECT term FROM taken), (SELECT extract(epoch FROM expires_at - now())::float8 FROM {schema.}leadership)

@@ -5,7 +5,7 @@ WITH changed AS (
     WHERE id = %(id)s
       AND drain_requested_at IS NULL
       AND EXISTS (SELECT FROM {schema.}workers WHERE workers.id = task.id AND status <> 'dead')
-    RETURNING 1, {include wake}
+    RETURNING 1
 ),
 {include audited}
-SELECT * FROM changed
+SELECT {include wake} FROM changed

@@ -9,18 +9,20 @@ members AS MATERIALIZED (
     SELECT member.* FROM wanted CROSS JOIN LATERAL ({include members_after}) AS member
 ),
 page AS (
-    SELECT task.id
-    FROM members
-    JOIN {schema.}tasks AS task ON task.id = ANY (ARRAY[members.id])
-    WHERE {include to_cancel}
-    FOR UPDATE OF task SKIP LOCKED
+    SELECT * FROM (
+        SELECT task.id
+        FROM members
+        JOIN {schema.}tasks AS task ON task.id = ANY (ARRAY[members.id])
+        WHERE {include to_cancel}
+        FOR UPDATE OF task SKIP LOCKED
+    ) AS locked
 ),
 changed AS (
     UPDATE {schema.}tasks AS task
     SET {include cancelled}
     FROM page
     WHERE task.id = ANY (ARRAY[page.id])
-    RETURNING task.state, CASE WHEN task.state = 'running' THEN {include wake} END,
+    RETURNING task.state,
               task.name, task.queue, task.priority, task.state AS outcome, '' AS reason, task.id, task.node,
               task.reports_to
 ),
@@ -30,6 +32,7 @@ ended AS (
 {include reported},
 {include freed},
 {include counted}
-SELECT state, NULL, NULL, NULL, NULL FROM changed
+SELECT state, NULL, NULL, NULL, NULL
+FROM (SELECT state, CASE WHEN state = 'running' THEN {include wake} END FROM changed) AS told
 UNION ALL
 ({include member_places})

@@ -14,11 +14,14 @@ gates AS (
     FROM jsonb_to_recordset(CAST(CAST(%(gates)s AS text) AS jsonb)) AS gate (
         id uuid, kind text, policy jsonb, nodes text[], waiters text[], expected bigint, sealed boolean, is_open boolean)
     ON CONFLICT (id) DO NOTHING
+),
+submitted AS (
+    INSERT INTO {schema.}tasks (
+        {include submitted_columns}, args, flow, node, waits_for, reports_to)
+    SELECT {include submitted_values},
+           args, flow, node, waits_for, reports_to
+    FROM jsonb_to_recordset(CAST(CAST(%(tasks)s AS text) AS jsonb)) AS task (
+        {include new_task}, args jsonb, flow uuid, node text, waits_for uuid, reports_to uuid[])
+    ON CONFLICT (id) DO NOTHING
 )
-INSERT INTO {schema.}tasks (
-    {include submitted_columns}, args, flow, node, waits_for, reports_to)
-SELECT {include submitted_values},
-       args, flow, node, waits_for, reports_to
-FROM jsonb_to_recordset(CAST(CAST(%(tasks)s AS text) AS jsonb)) AS task (
-    {include new_task}, args jsonb, flow uuid, node text, waits_for uuid, reports_to uuid[])
-ON CONFLICT (id) DO NOTHING
+SELECT true

@@ -33,11 +33,11 @@ counted_here AS (
     USING (SELECT mine.place, locked.policy
            FROM locked
            CROSS JOIN LATERAL (
-               SELECT oldest.ctid AS place FROM {schema.}arrivals AS oldest
+               SELECT oldest.id AS place FROM {schema.}arrivals AS oldest
                WHERE oldest.gate = locked.id
                ORDER BY oldest.gate, oldest.id
                LIMIT %(most)s::int) AS mine) AS taken
-    WHERE arrival.ctid = taken.place
+    WHERE arrival.id = ANY (ARRAY[taken.place])
     RETURNING arrival.id, arrival.gate, arrival.completed, arrival.failed, arrival.culprit, arrival.expected,
               COALESCE(taken.policy -> 'optional' ? arrival.node, false) AS is_excused
 ),
@@ -106,7 +106,7 @@ page AS MATERIALIZED (
 opened AS (
     UPDATE {schema.}tasks AS task
     -- It waits in its lane from now on: at the gate it didn't earn priority.
-    SET waits_for = NULL, scheduled_at = GREATEST(task.scheduled_at, now())
+    SET waits_for = NULL, scheduled_at = (SELECT GREATEST(task.scheduled_at, now()))
     FROM page
     WHERE task.id = ANY (ARRAY[page.id]) AND page.becomes = 'open'
     RETURNING task.queue, task.name, task.required_capabilities
@@ -114,9 +114,9 @@ opened AS (
 changed AS (
     UPDATE {schema.}tasks AS task
     SET state = 'cancelled', completed_at = now(), next_retry_at = NULL,
-        error = format('UpstreamFailed: cancelled because %%s of the same flow did not complete%%s',
+        error = (SELECT format('UpstreamFailed: cancelled because %%s of the same flow did not complete%%s',
                        COALESCE(format('%%s (task %%s)', culprit.name, culprit.id), 'another task'),
-                       COALESCE(format(': it ended as %%s', culprit.state), ''))
+                       COALESCE(format(': it ended as %%s', culprit.state), '')))
     FROM page
     JOIN judged ON judged.id = page.gate
     LEFT JOIN {schema.}tasks AS culprit ON culprit.id = judged.culprit
@@ -168,29 +168,33 @@ passed_on AS (
 -- Flows that have ended, or go on again; and those that are cancelled because the task that waits for them has failed or
 -- was cancelled. Locked in one order, so that two folds can't deadlock.
 turned AS MATERIALIZED (
-    SELECT flow.id, flow.parent, decided.is_over, decided.is_orphan
-    FROM (SELECT judged.flow, bool_or(COALESCE(verdict = 'open', false)) FILTER (WHERE kind = 'flow') AS is_over,
-                 bool_or(COALESCE(verdict = 'failed', false)) FILTER (WHERE kind = 'parent') AS is_orphan
-          FROM judged
-          WHERE kind IN ('flow', 'parent')
-          GROUP BY judged.flow) AS decided
-    JOIN {schema.}flows AS flow ON flow.id = decided.flow
-    WHERE decided.is_over <> (flow.finished_at IS NOT NULL)
-       OR (decided.is_orphan AND flow.finished_at IS NULL AND flow.cancel_requested_at IS NULL)
-    ORDER BY flow.id
-    FOR NO KEY UPDATE OF flow
+    SELECT * FROM (
+        SELECT flow.id, flow.parent, decided.is_over, decided.is_orphan
+        FROM (SELECT judged.flow, bool_or(COALESCE(verdict = 'open', false)) FILTER (WHERE kind = 'flow') AS is_over,
+                     bool_or(COALESCE(verdict = 'failed', false)) FILTER (WHERE kind = 'parent') AS is_orphan
+              FROM judged
+              WHERE kind IN ('flow', 'parent')
+              GROUP BY judged.flow) AS decided
+        JOIN {schema.}flows AS flow ON flow.id = decided.flow
+        WHERE decided.is_over <> (flow.finished_at IS NOT NULL)
+           OR (decided.is_orphan AND flow.finished_at IS NULL AND flow.cancel_requested_at IS NULL)
+        ORDER BY flow.id
+        FOR NO KEY UPDATE OF flow
+    ) AS locked
 ),
 -- The durable tasks that wait for them. As by a signal: a row is locked before it is looked at, and a suspension that
 -- comes later notices the number. One that another transaction has locked, such as one that sends it a signal, must not
 -- hold up other flows: its flow ends by a later sweep.
 told AS MATERIALIZED (
-    SELECT task.id, task.state = 'pending' AND ':children' = ANY (task.awaited_signals)
-                    AND COALESCE(task.next_retry_at, task.scheduled_at) > now() AS waits
-    FROM turned
-    JOIN {schema.}tasks AS task ON task.id = turned.parent
-    WHERE turned.is_over
-    ORDER BY task.id
-    FOR NO KEY UPDATE OF task SKIP LOCKED
+    SELECT * FROM (
+        SELECT task.id, task.state = 'pending' AND ':children' = ANY (task.awaited_signals)
+                        AND COALESCE(task.next_retry_at, task.scheduled_at) > now() AS waits
+        FROM turned
+        JOIN {schema.}tasks AS task ON task.id = turned.parent
+        WHERE turned.is_over
+        ORDER BY task.id
+        FOR NO KEY UPDATE OF task SKIP LOCKED
+    ) AS locked
 ),
 put_off AS MATERIALIZED (
     SELECT turned.id FROM turned
@@ -199,18 +203,19 @@ put_off AS MATERIALIZED (
 ),
 finished AS (
     UPDATE {schema.}flows AS flow
-    SET finished_at = CASE WHEN turned.is_over THEN COALESCE(flow.finished_at, now())
-                           WHEN turned.is_over IS NULL THEN flow.finished_at END,
+    SET finished_at = (SELECT CASE WHEN turned.is_over THEN COALESCE(flow.finished_at, now())
+                                   WHEN turned.is_over IS NULL THEN flow.finished_at END),
         -- What goes on after the end of the flow was replayed: a cancel before that doesn't concern it.
-        cancel_requested_at = CASE WHEN turned.is_orphan THEN COALESCE(flow.cancel_requested_at, now())
-                                   WHEN turned.is_over IS NOT FALSE THEN flow.cancel_requested_at END
+        cancel_requested_at = (
+            SELECT CASE WHEN turned.is_orphan THEN COALESCE(flow.cancel_requested_at, now())
+                        WHEN turned.is_over IS NOT FALSE THEN flow.cancel_requested_at END)
     FROM turned
     WHERE flow.id = turned.id AND turned.id NOT IN (SELECT id FROM put_off)
 ),
 woken AS (
     UPDATE {schema.}tasks AS task
     SET signals_sent = COALESCE(task.signals_sent, 0) + 1,
-        scheduled_at = CASE WHEN told.waits THEN now() ELSE task.scheduled_at END
+        scheduled_at = (SELECT CASE WHEN told.waits THEN now() ELSE task.scheduled_at END)
     FROM told
     WHERE task.id = told.id
     RETURNING told.waits, task.queue, task.name, task.required_capabilities
@@ -221,10 +226,10 @@ written AS (
         completed = moved.completed,
         failed = moved.failed,
         excused = moved.excused,
-        opened_at = CASE WHEN moved.verdict = 'open' AND moved.failed_at IS NULL
-                         THEN COALESCE(moved.opened_at, now()) END,
-        failed_at = CASE WHEN moved.verdict = 'failed' THEN COALESCE(moved.failed_at, now())
-                         WHEN NOT moved.is_all THEN moved.failed_at END,
+        opened_at = (SELECT CASE WHEN moved.verdict = 'open' AND moved.failed_at IS NULL
+                                 THEN COALESCE(moved.opened_at, now()) END),
+        failed_at = (SELECT CASE WHEN moved.verdict = 'failed' THEN COALESCE(moved.failed_at, now())
+                                 WHEN NOT moved.is_all THEN moved.failed_at END),
         culprit = CASE WHEN moved.verdict = 'failed' OR NOT moved.is_all THEN moved.culprit END,
         released = moved.verdict IS NOT NULL AND moved.is_all
                    AND NOT (moved.kind = 'flow' AND moved.flow IN (SELECT id FROM put_off))

@@ -33,13 +33,15 @@ chosen AS MATERIALIZED (
     SELECT id, size FROM sized WHERE before = 0 OR before + size <= %(limit)s::int
 ),
 locked AS MATERIALIZED (
-    SELECT task.id, task.flow
-    FROM chosen AS wanted
-    CROSS JOIN LATERAL {include of_flow} AS member
-    JOIN {schema.}tasks AS task ON task.id = ANY (ARRAY[member.id])
-    WHERE task.state IN ('completed', 'cancelled', 'dead_letter')
-    LIMIT %(limit)s
-    FOR UPDATE OF task SKIP LOCKED
+    SELECT * FROM (
+        SELECT task.id, task.flow
+        FROM chosen AS wanted
+        CROSS JOIN LATERAL {include of_flow} AS member
+        JOIN {schema.}tasks AS task ON task.id = ANY (ARRAY[member.id])
+        WHERE task.state IN ('completed', 'cancelled', 'dead_letter')
+        LIMIT %(limit)s
+        FOR UPDATE OF task SKIP LOCKED
+    ) AS locked
 ),
 doomed AS MATERIALIZED (
     SELECT chosen.id, size <= %(limit)s::int AS is_whole

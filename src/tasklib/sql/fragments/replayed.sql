@@ -13,10 +13,10 @@ state = 'pending',
     merge_key = NULL,
     merge_while = NULL,
     awaited_signals = NULL,
-    history = jsonb_path_query_array(COALESCE(history, '[]'), '$[last - 48 to last] ? (@ != null)') || (jsonb_build_object(
+    history = (SELECT jsonb_path_query_array(COALESCE(history, '[]'), '$[last - 48 to last] ? (@ != null)') || (jsonb_build_object(
         'outcome', 'replayed', 'was', state, 'token', lease_token, 'ended_at', now(), 'error',
         CASE WHEN error LIKE '$sealed:%%' THEN split_part(error, E'\n', -1) ELSE right(error, 500) END)
         -- An attempt that completed is on record nowhere else.
         || CASE WHEN state = 'completed' THEN jsonb_build_object(
             'attempt', retry_count + crash_count + 1, 'worker', worker_id, 'started_at', started_at,
-            'completed_at', task.completed_at) ELSE '{}' END)
+            'completed_at', task.completed_at) ELSE '{}' END))

@@ -1,10 +1,9 @@
 -- How many tasks are in each state. Small numbers are counted, by the index of each state; the others are estimates of
 -- the last ANALYZE. Null where there is none.
 WITH RECURSIVE {include level_lanes},
-place AS (
-    SELECT pg_class.oid, relname, nspname, reltuples, pg_relation_size(pg_class.oid) <= %(small_bytes)s::bigint AS is_small
-    FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
-    WHERE pg_class.oid = '{schema.}tasks'::regclass
+place AS MATERIALIZED (
+    SELECT measured.reltuples, measured.states, measured.shares, measured.bytes <= %(small_bytes)s::bigint AS is_small
+    FROM {schema.}tasklib_measured('{schema.}tasks'::regclass) AS measured
 ),
 -- A table of few pages is counted whole.
 small AS (
@@ -13,10 +12,7 @@ small AS (
     GROUP BY state
 ),
 statistics AS (
-    SELECT most_common_vals::text::text[] AS states, most_common_freqs AS shares, reltuples
-    FROM place
-    JOIN pg_stats ON schemaname = nspname AND tablename = relname AND attname = 'state'
-    WHERE reltuples >= 0
+    SELECT states, shares, reltuples FROM place WHERE reltuples >= 0 AND states IS NOT NULL
 ),
 estimated AS (
     SELECT state, (share * reltuples)::bigint AS count

@@ -4,7 +4,7 @@
 -- token that is one ahead. From here on the lane of a task says that it is
 -- behind limits, also if only its queue is. Rows without an id: see tasklib_admit.
 WITH admitted AS MATERIALIZED (
-    SELECT chosen.*
+    SELECT chosen.*, now() + (100 - chosen.height) * interval '1 microsecond' AS started_at
     FROM {include thresholds}
     CROSS JOIN LATERAL {schema.}tasklib_admit(
         %(limit)s::int, %(queues)s::text[], %(names)s::text[], %(capabilities)s::text[], medium_after, high_after,
@@ -14,7 +14,7 @@ leased AS (
     UPDATE {schema.}tasks AS task
     {include lease},
         lane = CASE WHEN task.lane >= E'\x01' AND task.lane < E'\x02' THEN task.lane ELSE E'\x01' END,
-        started_at = now() + (100 - admitted.height) * interval '1 microsecond'
+        started_at = admitted.started_at
     FROM admitted
     WHERE task.id = ANY (ARRAY[admitted.task])
       AND COALESCE(task.state, '') IN ('pending', 'failed')

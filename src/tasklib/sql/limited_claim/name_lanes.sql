@@ -62,11 +62,13 @@ found AS MATERIALIZED (
     ) AS found
 ),
 misplaced AS MATERIALIZED (
-    SELECT task.id, task.name
-    FROM found
-    JOIN {schema.}tasks AS task ON task.id = ANY (ARRAY[found.id])
-    WHERE COALESCE(task.state, '') IN ('pending', 'failed')
-    FOR UPDATE OF task SKIP LOCKED
+    SELECT * FROM (
+        SELECT task.id, task.name, {schema.}tasklib_lane(task.name, task.lane, task.kwargs) AS belongs
+        FROM found
+        JOIN {schema.}tasks AS task ON task.id = ANY (ARRAY[found.id])
+        WHERE COALESCE(task.state, '') IN ('pending', 'failed')
+        FOR UPDATE OF task SKIP LOCKED
+    ) AS locked
 ),
 held_up AS MATERIALIZED (
     SELECT DISTINCT name
@@ -76,11 +78,11 @@ held_up AS MATERIALIZED (
 ),
 moved AS (
     UPDATE {schema.}tasks AS task
-    SET lane = {schema.}tasklib_lane(task.name, task.lane, task.kwargs)
+    SET lane = misplaced.belongs
     FROM misplaced
     WHERE task.id = ANY (ARRAY[misplaced.id])
       AND misplaced.name NOT IN (SELECT name FROM held_up)
     -- A worker that can take it may have looked while it was on its way.
-    RETURNING task.id, {include wake}
+    RETURNING task.id
 )
-SELECT count(*), EXISTS (SELECT FROM held_up) FROM moved
+SELECT count({include wake}), EXISTS (SELECT FROM held_up) FROM moved

@@ -6,7 +6,7 @@ WITH changed AS (
     ON CONFLICT (name) DO UPDATE
     SET max_running = EXCLUDED.max_running, rate = EXCLUDED.rate, per = EXCLUDED.per, burst = EXCLUDED.burst,
         serial = EXCLUDED.serial, weight = EXCLUDED.weight, may_burst = EXCLUDED.may_burst, source = 'api',
-        changed_at = now()
+        changed_at = EXCLUDED.changed_at
     WHERE (known.max_running, known.rate, known.per, known.burst, known.serial, known.weight, known.may_burst)
           IS DISTINCT FROM (EXCLUDED.max_running, EXCLUDED.rate, EXCLUDED.per, EXCLUDED.burst, EXCLUDED.serial,
                             EXCLUDED.weight, EXCLUDED.may_burst)

@@ -12,23 +12,25 @@ concerned AS (
 ),
 {include held},
 attempt AS (
-    SELECT task.id,
-           cancel_requested_at IS NOT NULL AS cancelled,
-           {include may_have_begun} AS begun,
-           {include begun} AS known,
-           cancel_requested_at IS NOT NULL
-               OR {include begun} AND (at_most_once IS TRUE OR retry_count >= max_retries) AS ends,
-           false AS poison,
-           now() + make_interval(secs => %(delay)s) AS retry_at,
-           CASE WHEN {include begun} THEN 'timeout' ELSE 'lost' END AS outcome,
-           format('TaskTimeout: the attempt ran longer than its timeout of %%s s, and worker %%s did not end it',
-                  timeout_seconds, worker_id) AS error
-    FROM held
-    JOIN {schema.}tasks AS task ON task.id = ANY (ARRAY[held.id])
-    WHERE {still_running}
-      AND started_at + make_interval(secs => timeout_seconds + %(grace)s) < now()
-    ORDER BY held.place DESC
-    LIMIT %(limit)s
-    FOR UPDATE OF task SKIP LOCKED
+    SELECT * FROM (
+        SELECT task.id,
+               cancel_requested_at IS NOT NULL AS cancelled,
+               {include may_have_begun} AS begun,
+               {include begun} AS known,
+               cancel_requested_at IS NOT NULL
+                   OR {include begun} AND (at_most_once IS TRUE OR retry_count >= max_retries) AS ends,
+               false AS poison,
+               now() + make_interval(secs => %(delay)s) AS retry_at,
+               CASE WHEN {include begun} THEN 'timeout' ELSE 'lost' END AS outcome,
+               format('TaskTimeout: the attempt ran longer than its timeout of %%s s, and worker %%s did not end it',
+                      timeout_seconds, worker_id) AS error
+        FROM held
+        JOIN {schema.}tasks AS task ON task.id = ANY (ARRAY[held.id])
+        WHERE {still_running}
+          AND started_at + make_interval(secs => timeout_seconds + %(grace)s) < now()
+        ORDER BY held.place DESC
+        LIMIT %(limit)s
+        FOR UPDATE OF task SKIP LOCKED
+    ) AS locked
 ),
 {include taken_back}

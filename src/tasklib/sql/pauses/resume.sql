@@ -1,6 +1,6 @@
 -- Idle workers are notified and claim at once.
 WITH changed AS (
-    DELETE FROM {schema.}pauses AS task WHERE kind = %(kind)s AND value = %(value)s RETURNING 1, {include wake}
+    DELETE FROM {schema.}pauses AS task WHERE kind = %(kind)s AND value = %(value)s RETURNING 1
 ),
 {include audited}
-SELECT * FROM changed
+SELECT {include wake} FROM changed

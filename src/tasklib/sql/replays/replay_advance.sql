@@ -39,20 +39,22 @@ candidate AS MATERIALIZED (
 ),
 -- Rows that another transaction has locked are left for another pass.
 batch AS (
-    SELECT task.id
-    FROM candidate
-    JOIN {schema.}tasks AS task ON task.id = ANY (ARRAY[candidate.id])
-    WHERE COALESCE(task.state, '') = 'dead_letter'
-      AND task.completed_at = candidate.completed_at
-    ORDER BY task.id
-    FOR UPDATE OF task SKIP LOCKED
+    SELECT * FROM (
+        SELECT task.id
+        FROM candidate
+        JOIN {schema.}tasks AS task ON task.id = ANY (ARRAY[candidate.id])
+        WHERE COALESCE(task.state, '') = 'dead_letter'
+          AND task.completed_at = candidate.completed_at
+        ORDER BY task.id
+        FOR UPDATE OF task SKIP LOCKED
+    ) AS locked
 ),
 changed AS (
     UPDATE {schema.}tasks AS task
     SET {include replayed}
     FROM batch
     WHERE task.id = ANY (ARRAY[batch.id])
-    RETURNING task.id, {include wake_one}, name, queue, priority, 'replayed' AS outcome, 'dead_letter' AS reason,
+    RETURNING task.id, task.required_capabilities, name, queue, priority, 'replayed' AS outcome, 'dead_letter' AS reason,
               'dead_letter' AS was, task.node, task.reports_to, task.waits_for
 ),
 revived AS (
@@ -63,7 +65,7 @@ revived AS (
 {include counted},
 listed AS (
     INSERT INTO {schema.}replayed_tasks (replay, task)
-    SELECT %(replay)s::text::uuid, id FROM changed
+    SELECT %(replay)s::text::uuid, id FROM (SELECT id, {include wake_one} FROM changed AS task) AS told
 ),
 seen AS (
     SELECT (SELECT count(*) FROM changed) AS taken,
@@ -81,15 +83,15 @@ place AS (
 )
 UPDATE {schema.}replays AS replay
 SET replayed = replay.replayed + taken,
-    next_at = CASE WHEN replay.per_minute IS NULL OR taken = 0 THEN replay.next_at
-                   ELSE job.free_at + make_interval(secs => taken * 60 / replay.per_minute) END,
+    next_at = (SELECT CASE WHEN replay.per_minute IS NULL OR taken = 0 THEN replay.next_at
+                           ELSE job.free_at + make_interval(secs => taken * 60 / replay.per_minute) END),
     after_time = (SELECT completed_at FROM place),
     after_id = (SELECT id FROM place),
     missed = (replay.missed OR left_some) AND (is_full OR is_cut),
     canary = CASE WHEN replay.canary = 'wanted' AND taken > 0 THEN 'waiting' ELSE replay.canary END,
     canary_task = CASE WHEN replay.canary = 'wanted' AND taken > 0 THEN (SELECT id FROM changed) ELSE replay.canary_task END,
     status = CASE WHEN is_full OR is_cut OR replay.missed OR left_some THEN replay.status ELSE 'done' END,
-    ended_at = CASE WHEN is_full OR is_cut OR replay.missed OR left_some THEN NULL ELSE now() END
+    ended_at = (SELECT CASE WHEN is_full OR is_cut OR replay.missed OR left_some THEN NULL ELSE now() END)
 FROM job, seen
 WHERE replay.id = job.id
 RETURNING taken, replay.status, is_full OR is_cut

@@ -2,9 +2,9 @@
 WITH changed AS (
     INSERT INTO {schema.}saved_searches AS saved (name, search, saved_by)
     SELECT %(name)s, %(search)s, %(actor)s::text
-    WHERE (SELECT count(*) FROM {schema.}saved_searches) < %(most)s
-       OR EXISTS (SELECT FROM {schema.}saved_searches WHERE name = %(name)s)
-    ON CONFLICT (name) DO UPDATE SET search = EXCLUDED.search, saved_by = EXCLUDED.saved_by, saved_at = now()
+    FROM (SELECT count(*) AS number, count(*) FILTER (WHERE name = %(name)s) AS same FROM {schema.}saved_searches) AS there
+    WHERE number < %(most)s OR same > 0
+    ON CONFLICT (name) DO UPDATE SET search = EXCLUDED.search, saved_by = EXCLUDED.saved_by, saved_at = EXCLUDED.saved_at
     WHERE saved.search <> EXCLUDED.search
     RETURNING 1
 ),

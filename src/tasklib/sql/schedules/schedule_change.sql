@@ -15,7 +15,7 @@ WITH changed AS (
         paused_at = CASE WHEN %(resume)s THEN NULL ELSE schedule.paused_at END,
         paused_by = CASE WHEN %(resume)s THEN NULL ELSE schedule.paused_by END,
         pause_note = CASE WHEN %(resume)s THEN NULL ELSE schedule.pause_note END,
-        resumed_at = CASE WHEN %(resume)s THEN now() ELSE schedule.resumed_at END,
+        resumed_at = (SELECT CASE WHEN %(resume)s THEN now() ELSE schedule.resumed_at END),
         revision = schedule.revision + 1,
         changed_at = now()
     FROM {schema.}schedules AS old
@@ -24,7 +24,7 @@ WITH changed AS (
       AND schedule.waiting_slot IS NOT DISTINCT FROM %(read_waiting)s::timestamptz
       -- Two deploys may have read the same revision: the newer one's stamp stays.
       AND (schedule.deployed_at < %(deployed_at)s::timestamptz) IS NOT FALSE
-    RETURNING schedule.name, schedule.task, old.last_slot AS previous_slot, {include wake_leader}
+    RETURNING schedule.name, schedule.task, old.last_slot AS previous_slot, schedule.next_slot
 ),
 skipped AS (
     SELECT changed.name, changed.task, changed.previous_slot, skip.*
@@ -38,4 +38,4 @@ slots_counted AS (
     SELECT task, 'slot_skipped', reason, sum(count) FROM skipped GROUP BY task, reason
 ),
 {include audited}
-SELECT name FROM changed
+SELECT name FROM (SELECT name, {include wake_leader} FROM changed) AS told

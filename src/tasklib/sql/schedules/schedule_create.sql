@@ -4,7 +4,7 @@ WITH changed AS (
     VALUES (%(name)s, %(task)s, %(spec)s::text::jsonb, %(template)s::text::jsonb, %(source)s, %(module)s,
             %(deployed_at)s::timestamptz, %(next_slot)s::timestamptz)
     ON CONFLICT (name) DO NOTHING
-    RETURNING name, {include wake_leader}
+    RETURNING name, next_slot
 ),
 {include audited}
-SELECT name FROM changed
+SELECT name FROM (SELECT name, {include wake_leader} FROM changed) AS told

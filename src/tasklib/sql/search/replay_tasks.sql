@@ -10,7 +10,7 @@ changed AS (
     SET {include replayed}
     FROM batch
     WHERE task.id = ANY (ARRAY[batch.id])
-    RETURNING task.id::text, history -> -1 ->> 'was' AS was, {include wake}, task.node, task.reports_to, task.waits_for
+    RETURNING task.id::text, history -> -1 ->> 'was' AS was, task.node, task.reports_to, task.waits_for
 ),
 revived AS (
     SELECT was, node, reports_to, waits_for FROM changed
@@ -18,4 +18,4 @@ revived AS (
 {include unreported},
 {include steps_replayed},
 {include audited_batch}
-SELECT id FROM changed
+SELECT id FROM (SELECT id, {include wake} FROM changed) AS told

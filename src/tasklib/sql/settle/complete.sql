@@ -4,7 +4,7 @@ WITH written AS (
     {include completed}
     -- Side by side in the list of columns, and not in FROM: there each array would be copied into a table of its own first.
     FROM (SELECT unnest(%(ids)s::uuid[]) AS id, unnest(%(tokens)s::bigint[]) AS token,
-                 unnest(%(results)s::text[]) AS result) AS done
+                 unnest(%(results)s::text[]) AS result, clock_timestamp() AS moment) AS done
     WHERE task.id BETWEEN done.id AND done.id
       AND {still_running}
       AND task.lease_token = done.token

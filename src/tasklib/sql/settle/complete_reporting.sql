@@ -3,7 +3,7 @@ WITH written AS (
     UPDATE {schema.}tasks AS task
     {include completed}
     FROM (SELECT unnest(%(ids)s::uuid[]) AS id, unnest(%(tokens)s::bigint[]) AS token,
-                 unnest(%(results)s::text[]) AS result) AS done
+                 unnest(%(results)s::text[]) AS result, clock_timestamp() AS moment) AS done
     WHERE task.id BETWEEN done.id AND done.id
       AND {still_running}
       AND task.lease_token = done.token

@@ -1,9 +1,11 @@
 -- The same for tasks that may report to gates, and for what is not locked by another transaction; it takes a fifth longer than complete.sql, which waits.
 WITH done AS (
-    SELECT task.id, given.result
-    FROM unnest(%(ids)s::uuid[], %(tokens)s::bigint[], %(results)s::text[]) AS given (id, token, result)
-    JOIN {schema.}tasks AS task ON task.id = ANY (ARRAY[given.id])
-    WHERE {include lock_held}
+    SELECT * FROM (
+        SELECT task.id, given.result, clock_timestamp() AS moment
+        FROM unnest(%(ids)s::uuid[], %(tokens)s::bigint[], %(results)s::text[]) AS given (id, token, result)
+        JOIN {schema.}tasks AS task ON task.id = ANY (ARRAY[given.id])
+        WHERE {include lock_held}
+    ) AS locked
 ),
 written AS (
     UPDATE {schema.}tasks AS task

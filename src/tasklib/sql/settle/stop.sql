@@ -1,9 +1,11 @@
 -- Record attempts that stopped because they were cancelled.
 WITH stopped AS (
-    SELECT task.id, given.error
-    FROM unnest(%(ids)s::uuid[], %(tokens)s::bigint[], %(errors)s::text[]) AS given (id, token, error)
-    JOIN {schema.}tasks AS task ON task.id = ANY (ARRAY[given.id])
-    WHERE {include lock_held}
+    SELECT * FROM (
+        SELECT task.id, given.error
+        FROM unnest(%(ids)s::uuid[], %(tokens)s::bigint[], %(errors)s::text[]) AS given (id, token, error)
+        JOIN {schema.}tasks AS task ON task.id = ANY (ARRAY[given.id])
+        WHERE {include lock_held}
+    ) AS locked
 ),
 ended AS (
     UPDATE {schema.}tasks AS task

@@ -2,8 +2,8 @@
 WITH {include leader},
 moved AS (
     DELETE FROM {schema.}stats_deltas
-    WHERE ctid = ANY (ARRAY(
-        SELECT ctid FROM {schema.}stats_deltas WHERE EXISTS (SELECT FROM leader) LIMIT %(limit)s FOR UPDATE SKIP LOCKED))
+    WHERE id = ANY (ARRAY(
+        SELECT id FROM {schema.}stats_deltas WHERE EXISTS (SELECT FROM leader) LIMIT %(limit)s FOR UPDATE SKIP LOCKED))
     RETURNING *
 ),
 -- Of a very large fleet the first workers are told apart, and the others counted together.
@@ -36,7 +36,7 @@ for_breakers AS (
     SELECT name, moved.at, sum(count), sum(CASE WHEN outcome = 'completed' THEN 0 ELSE count END)
     FROM moved
     WHERE ({include breaker_counts})
-      AND EXISTS (SELECT FROM {schema.}breakers AS breaker WHERE breaker.name = moved.name)
+      AND name IN (SELECT breaker.name FROM {schema.}breakers AS breaker)
     GROUP BY name, moved.at
 )
 SELECT count(*) FROM moved

@@ -8,18 +8,14 @@ WITH ended AS (
                 THEN greatest(extract(epoch FROM started_at - scheduled_at), 0)::float8 END AS waited
     FROM unnest(%(ids)s::uuid[], %(outcomes)s::text[], %(reasons)s::text[]) AS reported (id, outcome, reason)
     JOIN {schema.}tasks AS task ON task.id = ANY (ARRAY[reported.id])
+),
+counted AS (
+    INSERT INTO {schema.}stats_deltas (name, queue, level, outcome, reason, count, seconds, waited, buckets, waits, worker)
+    SELECT name, queue, level, outcome, reason, count(*), COALESCE(sum(ran), 0), COALESCE(sum(waited), 0),
+           {schema.}tasklib_histogram(array_agg(ran) FILTER (WHERE ran IS NOT NULL), %(bounds)s::float8[]),
+           {schema.}tasklib_histogram(array_agg(waited) FILTER (WHERE waited IS NOT NULL), %(bounds)s::float8[]),
+           %(worker)s::text
+    FROM ended
+    GROUP BY name, queue, level, outcome, reason
 )
-INSERT INTO {schema.}stats_deltas (name, queue, level, outcome, reason, count, seconds, waited, buckets, waits, worker)
-SELECT name, queue, level, outcome, reason, count(*), COALESCE(sum(ran), 0), COALESCE(sum(waited), 0),
-       CASE WHEN count(ran) = 0 THEN '{}' ELSE ARRAY(
-           SELECT count(*) FILTER (WHERE width_bucket(times.ran, %(bounds)s::float8[]) = bucket)
-           FROM generate_series(0, cardinality(%(bounds)s::float8[])) AS bucket, unnest(array_agg(ended.ran)) AS times (ran)
-           GROUP BY bucket ORDER BY bucket) END,
-       CASE WHEN count(waited) = 0 THEN '{}' ELSE ARRAY(
-           SELECT count(*) FILTER (WHERE width_bucket(times.waited, %(bounds)s::float8[]) = bucket)
-           FROM generate_series(0, cardinality(%(bounds)s::float8[])) AS bucket,
-                unnest(array_agg(ended.waited)) AS times (waited)
-           GROUP BY bucket ORDER BY bucket) END,
-       %(worker)s::text
-FROM ended
-GROUP BY name, queue, level, outcome, reason
+SELECT true

@@ -2,17 +2,19 @@
 -- first, look second: a rival's claim is waited for, and a task that it took is not found here any more.
 WITH {include merging},
 waiting AS (
-    SELECT fresh.id AS given_id, task.id,
-           CASE WHEN fresh.debounce IS NOT NULL
-                THEN LEAST(fresh.due, task.created_at + make_interval(secs => fresh.max_wait))
-                WHEN fresh.due IS NOT NULL THEN GREATEST(now(), fresh.due) END AS moved
-    FROM fresh
-    JOIN {schema.}tasks AS task ON {include same_merge_key}
-    WHERE (fresh.on_duplicate = 'replace' OR fresh.debounce IS NOT NULL)
-      AND task.state IN ('pending', 'failed')
-      AND (CAST(%(owner)s AS text) IS NULL OR task.submitted_by = CAST(%(owner)s AS text))
-    ORDER BY task.name, task.merge_key
-    FOR NO KEY UPDATE OF task
+    SELECT * FROM (
+        SELECT fresh.id AS given_id, task.id,
+               CASE WHEN fresh.debounce IS NOT NULL
+                    THEN LEAST(fresh.due, task.created_at + make_interval(secs => fresh.max_wait))
+                    WHEN fresh.due IS NOT NULL THEN GREATEST(now(), fresh.due) END AS moved
+        FROM fresh
+        JOIN {schema.}tasks AS task ON {include same_merge_key}
+        WHERE (fresh.on_duplicate = 'replace' OR fresh.debounce IS NOT NULL)
+          AND task.state IN ('pending', 'failed')
+          AND (CAST(%(owner)s AS text) IS NULL OR task.submitted_by = CAST(%(owner)s AS text))
+        ORDER BY task.name, task.merge_key
+        FOR NO KEY UPDATE OF task
+    ) AS locked
 ),
 changed AS (
     UPDATE {schema.}tasks AS task

@@ -3,7 +3,7 @@ WITH changed AS (
     INSERT INTO {schema.}api_tokens (id, name, prefix, hash, roles, queues, created_by, expires_at)
     VALUES (%(id)s::text::uuid, %(name)s, %(prefix)s, %(hash)s, %(roles)s::text[], %(queues)s::text[], %(actor)s,
             now() + make_interval(secs => %(expires_in)s::float8))
-    RETURNING {include token_columns}
+    RETURNING *
 ),
 {include audited}
-SELECT * FROM changed
+SELECT {include token_columns} FROM changed

@@ -2,7 +2,7 @@ WITH changed AS (
     UPDATE {schema.}api_tokens
     SET revoked_at = now()
     WHERE id = %(id)s::text::uuid AND revoked_at IS NULL
-    RETURNING {include token_columns}
+    RETURNING *
 ),
 {include audited}
-SELECT * FROM changed
+SELECT {include token_columns} FROM changed

@@ -35,7 +35,9 @@ groups AS (
 ),
 -- Rows are locked one by one as the outer limit asks for them, so a claim locks what it takes and no more.
 taken AS (
-    SELECT offered.ctid, groups.effective_priority
+    SELECT offered.ctid, groups.effective_priority,
+           -- In the order in which the worker begins them: by (started_at, due, id). See held.sql.
+           now() + (100 - groups.effective_priority) * interval '1 microsecond' AS started_at
     FROM groups
     CROSS JOIN LATERAL (
         -- Several bands of one height are merged: the first of each, in order, and only then locked.
@@ -99,8 +101,7 @@ taken AS (
 )
 UPDATE {schema.}tasks AS task
 {include lease},
-    -- In the order in which the worker begins them: by (started_at, due, id). See held.sql.
-    started_at = now() + (100 - taken.effective_priority) * interval '1 microsecond'
+    started_at = taken.started_at
 FROM taken
 -- Where each row is, because it is locked and stays there: no look at the primary key. A row that another transaction
 -- has moved since this statement began is left to the next claim.

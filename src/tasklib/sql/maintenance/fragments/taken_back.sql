@@ -5,20 +5,20 @@ changed AS (
     UPDATE {schema.}tasks AS task
     SET state = CASE WHEN cancelled THEN 'cancelled' WHEN ends THEN 'dead_letter'
                      WHEN attempt.begun OR task.next_retry_at IS NOT NULL THEN 'failed' ELSE 'pending' END,
-        error = CASE WHEN attempt.begun THEN {include poison} ELSE task.error END,
+        error = (SELECT CASE WHEN attempt.begun THEN {include poison} ELSE task.error END),
         retry_count = task.retry_count + (known AND NOT ends)::int,
         crash_count = task.crash_count + (attempt.begun AND NOT known)::int,
         next_retry_at = CASE WHEN ends THEN NULL WHEN attempt.begun THEN attempt.retry_at ELSE task.next_retry_at END,
         started_at = CASE WHEN attempt.begun THEN task.started_at END,
-        completed_at = CASE WHEN ends THEN now() END,
+        completed_at = (SELECT CASE WHEN ends THEN now() END),
         timeout_seconds = CASE WHEN attempt.begun AND NOT ends
             THEN least(ceil(task.timeout_seconds * 1.5), 2147483647)::int ELSE task.timeout_seconds END,
-        history = CASE WHEN attempt.begun THEN {include history} ELSE task.history END,
+        history = (SELECT CASE WHEN attempt.begun THEN {include history} ELSE task.history END),
         worker_id = NULL,
         locked_until = NULL
     FROM attempt
     WHERE task.id = ANY (ARRAY[attempt.id])
-    RETURNING task.id, task.name, task.state, {include wake}, queue, priority, task.node, task.reports_to,
+    RETURNING task.id, task.name, task.state, queue, priority, task.node, task.reports_to,
               CASE WHEN attempt.begun OR cancelled THEN task.state ELSE 'released' END AS outcome,
               CASE WHEN attempt.begun THEN attempt.outcome ELSE '' END AS reason
 ),
@@ -28,4 +28,4 @@ ended AS (
 {include reported},
 {include freed},
 {include counted}
-SELECT id::text, name, state FROM changed
+SELECT id, name, state FROM (SELECT id::text, name, state, {include wake} FROM changed) AS told

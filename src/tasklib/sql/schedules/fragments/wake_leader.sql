@@ -1,4 +1,2 @@
 -- The leader sleeps for at most a second: it is woken only for a slot that comes sooner.
-CASE WHEN schedule.next_slot < now() + interval '2 seconds' THEN pg_notify('tasklib_' || (
-    SELECT nspname FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
-    WHERE pg_class.oid = schedule.tableoid), %(message)s) END
+CASE WHEN changed.next_slot < now() + interval '2 seconds' THEN {schema.}tasklib_wake_all(%(message)s)::text END

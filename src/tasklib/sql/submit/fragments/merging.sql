@@ -20,10 +20,12 @@ fresh AS (
 -- A task that is returned because it still waits must not begin before the caller's transaction, whose work it is to
 -- see, has committed. If it was claimed meanwhile, it isn't found here, and its key is free.
 held AS (
-    SELECT fresh.id AS given_id, task.id, task.submitted_by
-    FROM fresh
-    JOIN {schema.}tasks AS task ON {include same_merge_key}
-    WHERE fresh.merge_while = 'pending' AND fresh.on_duplicate = 'return' AND fresh.debounce IS NULL
-    ORDER BY task.name, task.merge_key
-    FOR KEY SHARE OF task
+    SELECT * FROM (
+        SELECT fresh.id AS given_id, task.id, task.submitted_by
+        FROM fresh
+        JOIN {schema.}tasks AS task ON {include same_merge_key}
+        WHERE fresh.merge_while = 'pending' AND fresh.on_duplicate = 'return' AND fresh.debounce IS NULL
+        ORDER BY task.name, task.merge_key
+        FOR KEY SHARE OF task
+    ) AS locked
 )
