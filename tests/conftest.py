@@ -16,6 +16,7 @@ from tasklib import Config
 from tasklib.tasks import hooks, limits, registry
 from tasklib.testing import databases
 from tasklib.testing.reused_databases import ReusedDatabases
+from tests.distributed_schemas import CLUSTER, DistributedSchemas
 
 pytest_plugins = ["pytester", "tests.over_shards"]
 
@@ -62,6 +63,13 @@ def server_url(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
+def _distributed_schemas() -> Iterator[DistributedSchemas]:
+    assert CLUSTER is not None
+    with closing(DistributedSchemas(CLUSTER)) as schemas:
+        yield schemas
+
+
+@pytest.fixture(scope="session")
 def template_database(server_url: str) -> Iterator[str]:
     """A migrated database that tests copy: quicker than migrating each."""
     with databases.template(server_url) as name:
@@ -75,9 +83,10 @@ def _reused_databases(server_url: str, template_database: str) -> Iterator[Reuse
 
 
 @pytest.fixture
-def database_url(_reused_databases: ReusedDatabases) -> Iterator[str]:
-    """A migrated database of this test's own, with nothing in it."""
-    with _reused_databases.lend() as url:
+def database_url(request: pytest.FixtureRequest) -> Iterator[str]:
+    """A migrated database of this test's own, with nothing in it; or a schema that Citus distributes."""
+    lender = request.getfixturevalue("_distributed_schemas" if CLUSTER else "_reused_databases")
+    with lender.lend() as url:
         yield url
 
 
