@@ -10,7 +10,7 @@ JOBS ?= $(shell echo $$((2 * $$(nproc))))
 COVERAGE_FLOOR ?= 63
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long test-integration test-shards test-programs docs pictures coverage check lint types imports format test-postgres test-pgbouncer test-pythons schema benchmarks model interleavings mutants chaos failover peers clean
+.PHONY: help demo test test-long test-integration test-shards test-citus test-programs docs pictures coverage check lint types imports format test-postgres test-pgbouncer test-pythons schema benchmarks model interleavings mutants chaos failover peers clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-17s %s\n", $$1, $$2}'
@@ -62,6 +62,9 @@ test-shards: $(READY)  ## the tests of shards; integration tests over four; then
 	$(BIN)/pytest -n $(JOBS) tests/test_shards.py tests/shards tests/worker/test_shards.py tests/worker/test_shard_slots.py tests/cli/test_shard.py $(ARGS)
 	$(BIN)/pytest -n $(JOBS) -m 'not long' --over-shards tests/client tests/worker tests/http $(ARGS)
 	$(BIN)/python -m proof.shards --rounds $(or $(ROUNDS),1)
+
+test-citus: $(READY)  ## the integration tests in schemas that the Citus cluster at TASKLIB_CITUS_URL distributes; without one, skipped
+	$(BIN)/python -m tests.on_citus $(ARGS)
 
 test-postgres: $(READY)  ## the integration tests on PostgreSQL 15 (system), 16 and 18
 	$(BIN)/python tests/on_each_postgres.py $(ARGS)

@@ -138,7 +138,7 @@ class Passed:
             "but text DEFAULT NULL) RETURNS void LANGUAGE sql AS $$ INSERT INTO woken VALUES ($1, $2, $3, $4) $$"
         )
         db.execute(
-            "CREATE OR REPLACE FUNCTION tasklib_wake_all() RETURNS void LANGUAGE sql "
+            "CREATE OR REPLACE FUNCTION tasklib_wake_all(message text DEFAULT '') RETURNS void LANGUAGE sql "
             "AS $$ INSERT INTO woken VALUES ('*') $$"
         )
 

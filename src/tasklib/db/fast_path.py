@@ -35,7 +35,6 @@ class _Session:
     before_18: bool
     prepared: dict[str, bytes | None] = field(default_factory=dict)
     """The statements it has seen, and the names of their prepared forms."""
-    plans_for_values: bool = False
     reader: abc.Transformer = field(default_factory=Transformer)
     """Reads answers; it remembers how each type is read."""
 
@@ -69,31 +68,13 @@ def exchange(
         except psycopg.errors.InvalidSqlStatementName:
             # After a rollback psycopg deallocates all statements of its session: ours too.
             session.prepared.pop(query.name)
-        except psycopg.errors.FeatureNotSupported:
-            if session.plans_for_values:
-                raise
-            yield from _plan_for_values(pgconn, session)
     if result is None:
         pgconn.send_query_params(text.encode(), values)
-        try:
-            result = yield from _result(pgconn)
-        except psycopg.errors.FeatureNotSupported:
-            if session.plans_for_values:
-                raise
-            yield from _plan_for_values(pgconn, session)
-            pgconn.send_query_params(text.encode(), values)
-            result = yield from _result(pgconn)
+        result = yield from _result(pgconn)
     answer = query.read(_rows(session.reader, result, query.types) if result.ntuples else ())
     if then is not None:
         then(answer)
     return answer
-
-
-def _plan_for_values(pgconn: pq.abc.PGconn, session: _Session) -> PQGen[None]:
-    """Take back the one plan for all values (db/connect.py), once: Citus has no such plans for what it distributes."""
-    session.plans_for_values = True
-    pgconn.send_query(b"SET plan_cache_mode = auto")
-    yield from _result(pgconn)
 
 
 def _prepared(pgconn: pq.abc.PGconn, session: _Session, name: str, text: str) -> PQGen[bytes | None]:

@@ -47,6 +47,7 @@ class ReconnectingConnection:
         self._connection: psycopg.AsyncConnection | None = None
         self._turn = asyncio.Lock()  # several jobs may share a db
         self._lost = False
+        self._plans_for_values = False
         self._on_lost = on_lost
         self._on_back = on_back
 
@@ -71,6 +72,13 @@ class ReconnectingConnection:
                 raise
             except DatabaseUnavailable as e:
                 raise self._report_lost(e) from e
+            except psycopg.errors.FeatureNotSupported:
+                if self._plans_for_values:
+                    raise
+                # Of what Citus distributes there is no plan that fits all values (db/connect.py).
+                self._plans_for_values = True
+                self.drop()
+                continue
             except (psycopg.Error, OSError) as e:
                 if is_connection_loss(e):
                     self.drop()
@@ -115,6 +123,8 @@ class ReconnectingConnection:
 
     async def _open(self) -> psycopg.AsyncConnection:
         self._connection = await connect_async(self._config, role=f"worker {self._purpose}")
+        if self._plans_for_values:
+            await self._connection.execute("SET plan_cache_mode = auto")
         if self._lost:
             self._lost = False
             self._on_back(self._purpose)

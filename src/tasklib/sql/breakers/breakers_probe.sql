@@ -58,4 +58,4 @@ recorded AS (
     ) AS taken
     WHERE breaker.name = taken.name
 )
-SELECT count({include wake}) FROM marked
+SELECT count(*) FROM (SELECT {include wake} FROM marked) AS told

@@ -85,4 +85,4 @@ moved AS (
     -- A worker that can take it may have looked while it was on its way.
     RETURNING task.id
 )
-SELECT count({include wake}), EXISTS (SELECT FROM held_up) FROM moved
+SELECT count(*), EXISTS (SELECT FROM held_up) FROM (SELECT {include wake} FROM moved) AS told

@@ -36,8 +36,8 @@ fleet AS (
     GROUP BY status
 ),
 remembered AS (
-    INSERT INTO {schema.}depths (minute, queue, level, depth, capped, oldest_age_seconds)
-    SELECT to_timestamp(floor(extract(epoch FROM now()) / 60) * 60), queue, level, depth, capped, oldest_age_seconds
+    INSERT INTO {schema.}depths (minute, queue, level, depth, capped, oldest_age_seconds, name)
+    SELECT to_timestamp(floor(extract(epoch FROM now()) / 60) * 60), queue, level, depth, capped, oldest_age_seconds, ''
     FROM (SELECT queue, level, depth, capped, oldest_age_seconds FROM levels
           -- That the leader counted, whatever it found.
           UNION ALL VALUES ('', '', 0, false, 0)) AS found
@@ -53,8 +53,8 @@ forgotten AS (
       AND minute < now() - interval '3 hours'
       AND (minute < now() - interval '8 days' OR extract(epoch FROM minute)::bigint %% 600 <> 0)
 )
-INSERT INTO {schema.}snapshots (taken_at, figures)
-SELECT now(), jsonb_build_object(
+INSERT INTO {schema.}snapshots (one, taken_at, figures)
+SELECT true, now(), jsonb_build_object(
     'levels', (SELECT COALESCE(jsonb_agg(jsonb_build_object(
         'queue', queue, 'level', level, 'depth', depth, 'capped', capped, 'oldest_age_seconds', oldest_age_seconds,
         'p50', ages[1], 'p95', ages[2], 'p99', ages[3])), '[]') FROM levels),

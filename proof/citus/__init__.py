@@ -1,0 +1,1 @@
+"""Schemas that a Citus cluster distributes: moved between its nodes under load, and compared in speed."""
