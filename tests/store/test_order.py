@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from tasklib import Config
 from tasklib.db.connect import TASKS, conninfo
+from tasklib.db.database import execute
 from tasklib.db.query import Query
-from tasklib.sql import statement
 from tasklib.store import claim
 from tasklib.store.claim import Claimed, Lane, Place, Served
 from tasklib.testing import databases
@@ -142,8 +142,7 @@ class Queue:
         return self._run(claim.claim(scene.served, limit, "w", behind, **terms))
 
     def _run(self, query: Query[T]) -> T:
-        cursor = self.connection.execute(statement(query.name, None).encode(), query.parameters, prepare=True)
-        return query.read(cursor.fetchall())
+        return execute(self.connection, replace(query, prepare=True), None)
 
     def _now(self) -> datetime:
         row = self.connection.execute("SELECT now()").fetchone()

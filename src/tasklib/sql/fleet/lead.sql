@@ -2,10 +2,13 @@
 -- change of hands begins a new term.
 -- While another process leads, this only reads: an upsert would lock the row and write to the WAL for every candidate of
 -- the fleet, one after the other, and wait for each duty of the leader.
-WITH taken AS (
+WITH others AS MATERIALIZED (
+    SELECT count(*) AS leaders FROM {schema.}leadership WHERE holder <> %(holder)s AND expires_at > now()
+),
+taken AS (
     INSERT INTO {schema.}leadership AS current (one, holder, term, expires_at)
     SELECT true, %(holder)s, 1, now() + make_interval(secs => %(lease)s)
-    FROM (SELECT count(*) AS leaders FROM {schema.}leadership WHERE holder <> %(holder)s AND expires_at > now()) AS others
+    FROM others
     WHERE leaders = 0
     ON CONFLICT (one) DO UPDATE
     SET holder = EXCLUDED.holder,
