@@ -22,6 +22,7 @@ from typing import Any
 
 import psycopg
 from psycopg import sql
+from psycopg.conninfo import make_conninfo
 
 from proof.citus.tasks import square
 from tasklib import Client, Config
@@ -139,7 +140,7 @@ def _placement(coordinator: psycopg.Connection, name: str) -> tuple[str, int]:
 
 
 def _at(url: str, host: str, port: int) -> str:
-    return psycopg.conninfo.make_conninfo(url, host=host, port=port)
+    return make_conninfo(url, host=host, port=port)
 
 
 @contextmanager
