@@ -13,7 +13,7 @@ from tests.distributed_schemas import CLUSTER, URL_VARIABLE
 
 pytestmark = pytest.mark.skipif(CLUSTER is None, reason=f"{URL_VARIABLE} names no Citus cluster")
 
-NOT_PREPARED = {"submit_copy", "doctor_claim_plan"}
+NOT_PREPARED = {"submit_copy", "submit_copy_simple", "doctor_claim_plan"}
 """COPY and EXPLAIN can't be prepared."""
 TYPED = {"search_aside": {"look": "int"}, "search_aside_newer": {"look": "int"}, "worker_register": {"capacity": "int"}}
 """Types that the driver sends with its numbers, where PostgreSQL would guess others."""
