@@ -68,8 +68,8 @@ _END = {
 }
 _FILL = """
 INSERT INTO tasks (name, queue, state, kwargs, error, completed_at, worker_id, locked_until, next_retry_at, started_at)
-SELECT 'task' || n %% 40, 'queue' || n %% 5, %(state)s, '{"number": 1}', %(error)s, {end},
-       CASE WHEN %(state)s = 'failed' THEN now() END, now()
+SELECT 'task' || n %% 40, 'queue' || n %% 5, %(state)s::text, '{"number": 1}', %(error)s, {end},
+       CASE WHEN %(state)s::text = 'failed' THEN now() END, now()
 FROM generate_series(1, %(count)s) AS n
 """
 
