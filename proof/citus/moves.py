@@ -107,7 +107,7 @@ def _verdict(coordinator: psycopg.Connection, name: str, acknowledged: list[uuid
     unfinished = sql.SQL("SELECT count(*) FROM {} WHERE state IN ('pending', 'running', 'failed')").format(tasks)
     _await(lambda: coordinator.execute(unfinished).fetchone() == (0,), fails=False)
     found = sql.SQL(
-        "SELECT id, state, lease_token, completed_at, result::text, (kwargs -> 'number')::bigint FROM {}"
+        "SELECT id, state, lease_token, completed_at, (result -> 'value')::bigint, (kwargs -> 'number')::bigint FROM {}"
     ).format(tasks)
     rows = {row[0]: row[1:] for row in coordinator.execute(found)}
     known = [rows[id_] for id_ in acknowledged if id_ in rows]
@@ -115,7 +115,7 @@ def _verdict(coordinator: psycopg.Connection, name: str, acknowledged: list[uuid
     return {
         "lost": len(acknowledged) - len(known) + sum(row[0] != "completed" for row in known),
         "doubled": len(acknowledged) - len(set(acknowledged)),
-        "wrong_results": sum(row[0] == "completed" and row[3] != str(row[4] ** 2) for row in known),
+        "wrong_results": sum(row[0] == "completed" and row[3] != row[4] ** 2 for row in known),
         "claimed_again": sum(row[1] > 1 for row in known),
         "longest_stall_seconds": round(max((b - a).total_seconds() for a, b in pairwise(ends)), 2),
     }
