@@ -3,7 +3,7 @@
 TASKLIB_CITUS_URL=postgresql://postgres@coordinator/db make test-citus
 TASKLIB_CITUS_URL=... TASKLIB_CITUS_CONNECT=coordinator make test-citus ARGS="tests/store -k claim"
 
-Tests marked `plain_tables` are about tables that are not distributed, and say why.
+Tests that read plans of plain tables, or make triggers of their own, fail there.
 """
 
 from __future__ import annotations
