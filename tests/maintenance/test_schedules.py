@@ -202,7 +202,7 @@ async def test_skip_leaves_a_slot_out_while_an_earlier_run_is_not_finished(
     slot = make(overlap="skip")
     db.execute(
         "INSERT INTO tasks (name, schedule, state, next_retry_at, worker_id, locked_until) "
-        "SELECT 'report', 'nightly', %(state)s, now(), CASE %(state)s WHEN 'running' THEN 'w' END, "
+        "SELECT 'report', 'nightly', %(state)s::text, now(), CASE %(state)s WHEN 'running' THEN 'w' END, "
         "CASE %(state)s WHEN 'running' THEN now() END",
         {"state": state},
     )

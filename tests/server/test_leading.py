@@ -94,6 +94,7 @@ def test_every_place_that_names_the_leader_names_a_server(
     leading = server(config, lead=True)
     eventually(lambda: db.execute(LEADER).fetchone() is not None, "it leads")
     db.execute("INSERT INTO workers (id, capacity) VALUES ('over-http', 4)")
+    db.execute("INSERT INTO tasks (name) VALUES ('first')")  # before it, the overview shows the first steps
     name = leading.app.state.services.leading.id
     assert leading.http.get("/api/v1/workers").json()["leader"] == name
     for page in ("/", "/workers"):

@@ -114,6 +114,7 @@ async def test_worker_stopped_while_it_starts_leaves_no_registration(
         await asyncio.Event().wait()
 
     monkeypatch.setattr(Membership, step, register_and_hang)
+    before = set(threading.enumerate())
     worker = Worker(config)
     running = asyncio.create_task(worker.run())
     await registered.wait()
@@ -121,4 +122,4 @@ async def test_worker_stopped_while_it_starts_leaves_no_registration(
     worker.stop()
     await running
     assert db.execute("SELECT count(*) FROM workers").fetchone() == (0,)
-    assert "tasklib-heartbeat" not in {thread.name for thread in threading.enumerate()}
+    assert "tasklib-heartbeat" not in {thread.name for thread in set(threading.enumerate()) - before}

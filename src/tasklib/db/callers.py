@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import psycopg
 
-from tasklib.db.database import execute, execute_async
+from tasklib.db.database import execute, execute_async, read_as_text
 from tasklib.db.failures import explained
 from tasklib.db.query import Query
 from tasklib.errors import InvalidOption
@@ -100,7 +100,7 @@ def _run(kind: ConnectionKind, connection: Any, query: Query[T], schema: str | N
         return query.read([tuple(row) for row in result] if result.returns_rows else ())
     _require_postgresql(connection.vendor)
     with connection.cursor() as cursor:
-        _load_like_psycopg(cursor.cursor)
+        _load_like_psycopg(cursor.cursor, query)
         cursor.execute(text, dict(query.parameters))
         return query.read(cursor.fetchall() if cursor.description else ())
 
@@ -119,12 +119,13 @@ async def _run_async(kind: ConnectionKind, connection: Any, query: Query[T], sch
     return query.read([tuple(row) for row in result] if result.returns_rows else ())
 
 
-def _load_like_psycopg(cursor: Any) -> None:
+def _load_like_psycopg(cursor: Any, query: Query[T]) -> None:
     """Read values as psycopg does: Django leaves JSON as text, and times without a zone if its settings say so."""
     if (adapters := getattr(cursor, "adapters", None)) is not None:  # psycopg2 has none
         for oid in _DJANGO_LOADS:
             if (loader := psycopg.adapters.get_loader(oid, psycopg.pq.Format.TEXT)) is not None:
                 adapters.register_loader(oid, loader)
+        read_as_text(cursor, query)
 
 
 _DJANGO_LOADS = tuple(psycopg.adapters.types[name].oid for name in ("jsonb", "timestamptz"))

@@ -229,7 +229,7 @@ def execute(connection: psycopg.Connection, query: Query[T], schema: str | None)
     text = statement(query.name, schema, before_18=is_before_18(connection))
     # A plain cursor with plain rows: the connection may be a user's, with factories of their own.
     with psycopg.Cursor(connection, row_factory=tuple_row) as cursor:
-        _read_as_text(cursor, query)
+        read_as_text(cursor, query)
         cursor.execute(text, query.parameters, prepare=_prepare(connection, query))
         return query.read(cursor.fetchall() if cursor.description else ())
 
@@ -238,12 +238,12 @@ async def execute_async(connection: psycopg.AsyncConnection, query: Query[T], sc
     """Run a query on this connection, in whatever transaction it is in."""
     text = statement(query.name, schema, before_18=is_before_18(connection))
     async with psycopg.AsyncCursor(connection, row_factory=tuple_row) as cursor:
-        _read_as_text(cursor, query)
+        read_as_text(cursor, query)
         await cursor.execute(text, query.parameters, prepare=_prepare(connection, query))
         return query.read(await cursor.fetchall() if cursor.description else ())
 
 
-def _read_as_text(cursor: psycopg.Cursor | psycopg.AsyncCursor, query: Query[T]) -> None:
+def read_as_text(cursor: psycopg.Cursor | psycopg.AsyncCursor, query: Query[T]) -> None:
     """What the query's own types say, for those that are no numbers."""
     if query.types:
         types = psycopg.adapters.types
