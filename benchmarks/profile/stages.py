@@ -87,11 +87,11 @@ class Stages:
         return counted
 
     def _rows_read(self, rows: Callable[..., Any]) -> Callable[..., Any]:
-        def counted(connection: Any, result: Any) -> Any:
+        def counted(reader: Any, result: Any, types: tuple[int, ...]) -> Any:
             if result.nfields == 1:  # a settlement's one row is part of its answer
-                return rows(connection, result)
+                return rows(reader, result, types)
             with self.watch.stage(ROWS):
-                return rows(connection, result)
+                return rows(reader, result, types)
 
         return counted
 

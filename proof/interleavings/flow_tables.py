@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, ClassVar
+from functools import partial
+from typing import Any, ClassVar, TypeAlias
 from uuid import UUID
 
 import psycopg
@@ -13,20 +14,28 @@ from tasklib.db.database import execute
 from tasklib.db.query import Query
 from tasklib.store import flows
 
+Pages: TypeAlias = Callable[[flows.MemberPlace], Query[flows.ChangedPage]]
+"""The query for one page of the tasks of a flow."""
+
+
+def _go_through(db: psycopg.Connection, pages: Pages) -> None:
+    place: flows.MemberPlace | None = flows.FIRST_MEMBER
+    while place is not None:
+        place = execute(db, pages(place), None).next
+
 
 class _GoingOn:
-    """Having committed, a caller goes on: page by page, until nothing is left."""
+    """Having committed, a caller goes through the tasks of the flow, page by page."""
 
-    def __init__(self, session: Session, db: psycopg.Connection, query: Callable[[], Query[Any]]) -> None:
-        self._session, self._db, self._query = session, db, query
+    def __init__(self, session: Session, db: psycopg.Connection, pages: Pages) -> None:
+        self._session, self._db, self._pages = session, db, pages
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._session, name)
 
     def commit(self) -> None:
         self._session.commit()
-        while execute(self._db, self._query(), None):
-            pass
+        _go_through(self._db, self._pages)
 
 
 class FlowTable:
@@ -35,8 +44,8 @@ class FlowTable:
     operations: ClassVar[Mapping[str, Callable[[], Query[Any]]]]
     invariants: ClassVar[Mapping[str, str]]
     """What is wrong if a query finds a row once all is counted."""
-    follow_ups: ClassVar[Mapping[str, Callable[[], Query[Any]]]] = {}
-    """What a caller does after the commit of an operation, until it finds nothing."""
+    follow_ups: ClassVar[Mapping[str, Pages]] = {}
+    """What a caller does after the commit of an operation."""
     locked: ClassVar[UUID]
 
     def __init__(self, db: psycopg.Connection, sessions: list[Session]) -> None:
@@ -73,8 +82,9 @@ class FlowTable:
     def sweep(self) -> None:
         """What the leader does: rows that were locked when their flow was cancelled are cancelled now."""
         self.fold()
-        while execute(self.db, flows.cancel_tasks(None, 100), None):
-            self.fold()
+        for flow in execute(self.db, flows.to_cancel(100), None):
+            _go_through(self.db, partial(flows.cancel_tasks, flow, 100))
+        self.fold()
 
     def fold(self) -> None:
         """Count, until nothing is left to look at."""

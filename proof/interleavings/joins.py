@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar
 from uuid import UUID
 
@@ -109,8 +110,8 @@ class JoinTable(FlowTable):
 
     operations, invariants, locked = OPERATIONS, _INVARIANTS, ONE
     follow_ups: ClassVar = {
-        "cancel the flow": lambda: flows.cancel_tasks(FLOW, 100),
-        "replay the flow": lambda: flows.replay_tasks(FLOW, 100),
+        "cancel the flow": partial(flows.cancel_tasks, FLOW, 100),
+        "replay the flow": partial(flows.replay_tasks, FLOW, 100),
     }
 
     def begin(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar
 from uuid import UUID
 
@@ -102,7 +103,7 @@ class SpawnTable(FlowTable):
     """Orders of a task that spawns others."""
 
     operations, invariants, locked = OPERATIONS, _INVARIANTS, PARENT
-    follow_ups: ClassVar = {"cancel the flow": lambda: flows.cancel_tasks(FLOW, 100)}
+    follow_ups: ClassVar = {"cancel the flow": partial(flows.cancel_tasks, FLOW, 100)}
 
     def begin(self) -> None:
         self.db.execute("INSERT INTO flows (id, name) VALUES (%s, 'f')", (FLOW,))

@@ -109,7 +109,6 @@ CHORES = [
             "state, worker_id, timeout_seconds, started_at, locked_until",
             "'running', 'bystander', 5, now() - make_interval(hours => 1, secs => n), now() + interval '1 hour'",
         ),
-        goes_on_at_once=False,
     ),
     Chore("snapshot", "SELECT", in_batches=False, goes_on_at_once=False),
     Chore(

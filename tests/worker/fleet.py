@@ -20,13 +20,14 @@ _PROGRAM = """
 import json, sys
 from tasklib import Config, Worker
 from tasklib.config import Retention
-from tasklib.maintenance import dead_letters, idempotency, orphans, overdue, replays, retention
+from tasklib.maintenance import batches, dead_letters, idempotency, replays, retention
 import tests.worker.fleet_tasks
 settings = json.loads(sys.argv[1])
 config = settings.pop("config")
 config["retention"] = tuple(Retention(*rule) for rule in config.get("retention", ()))
 if batch := settings.pop("batch", None):  # small ones, so that little work has a middle
-    for duty in (dead_letters, idempotency, orphans, overdue, replays, retention):
+    batches.FIRST = batches.MOST = batch
+    for duty in (dead_letters, idempotency, replays, retention):
         duty.BATCH = batch
 worker = Worker(Config(settings.pop("url"), **config), **settings)
 worker.events.subscribe(lambda event: print(event, flush=True))

@@ -144,7 +144,7 @@ def freeze(drill: Drill, leader: Caught, chore: Chore, held: Gate) -> None:
         if chore.goes_on_at_once:
             sent = "SELECT query_start > %s AND state = 'idle' FROM pg_stat_activity WHERE pid = %s"
             drill.fleet.wait_for_value(True, sent, before, leader.session)
-    lost = f"LeadershipLost(term={leader.term})"
+    lost = f"LeadershipLost(term={leader.term},"
     drill.fleet.wait(lambda: lost in drill.fleet.said(process), f"{leader.name} says {lost}")
 
 
